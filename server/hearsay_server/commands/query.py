@@ -16,21 +16,13 @@ from hearsay.columns import NO_MAP
 from hearsay.v1 import analyst_pb2
 from hearsay_server.commands import connect, plotting
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Target, Token
+from hearsay_server.commands.selecting import First, Last, Level, Map, Period
 from hearsay_server.commands.shown import Shown
 from hearsay_server.commands.together import TwoAttributes
 from ldp.errors import InvalidInput, needs
 
 _PAIRS = 20
 """Pairs of items that are shown unless --top says more."""
-
-Level = Annotated[list[str] | None, typer.Option(help="Only reports of this level; repeatable.")]
-Period = Annotated[list[str] | None, typer.Option(help="Only reports of this period; repeatable.")]
-Map = Annotated[
-    list[str] | None,
-    typer.Option("--map", help='Only people who chose this map, "" for none; repeatable.'),
-]
-First = Annotated[str, typer.Option("--from", help="Only this period and later ones.")]
-Last = Annotated[str, typer.Option("--to", "--until", help="Only this period and earlier ones.")]
 
 
 def query(

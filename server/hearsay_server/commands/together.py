@@ -17,6 +17,7 @@ from hearsay.together import fit_request, groups_request
 from hearsay.v1 import analyst_pb2
 from hearsay_server.commands import connect, plotting
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Target, Token
+from hearsay_server.commands.selecting import First, Last, Level, Period
 from hearsay_server.commands.shown import Shown, interval_heading, plain, repeats_text, warn
 from ldp.errors import InvalidInput
 
@@ -271,16 +272,10 @@ def fit(
     method: Annotated[
         str, typer.Option(help="Of --logit: corrected, or forward (maximum likelihood).")
     ] = "",
-    level: Annotated[
-        list[str] | None, typer.Option(help="Only records of this level; repeatable.")
-    ] = None,
-    period: Annotated[
-        list[str] | None, typer.Option(help="Only records of this period; repeatable.")
-    ] = None,
-    first: Annotated[str, typer.Option("--from", help="Only this period and later ones.")] = "",
-    last: Annotated[
-        str, typer.Option("--to", "--until", help="Only this period and earlier ones.")
-    ] = "",
+    level: Level = None,
+    period: Period = None,
+    first: First = "",
+    last: Last = "",
     confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
     simultaneous: Annotated[
         bool, typer.Option(help="Intervals that cover all coefficients at once.")

@@ -1,0 +1,14 @@
+"""Options for which reports a question is about."""
+
+from typing import Annotated
+
+import typer
+
+Level = Annotated[list[str] | None, typer.Option(help="Only reports of this level; repeatable.")]
+Period = Annotated[list[str] | None, typer.Option(help="Only reports of this period; repeatable.")]
+Map = Annotated[
+    list[str] | None,
+    typer.Option("--map", help='Only people who chose this map, "" for none; repeatable.'),
+]
+First = Annotated[str, typer.Option("--from", help="Only this period and later ones.")]
+Last = Annotated[str, typer.Option("--to", "--until", help="Only this period and earlier ones.")]
