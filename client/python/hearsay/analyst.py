@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, Self, Unpack
 
 import numpy as np
 
-from hearsay.asking import LONG, fields, joined, single
+from hearsay.asking import LONG, fields, joined, single, warn_of
 from hearsay.asking import Options as Options
 from hearsay.asking import Selection as Selection
 from hearsay.columns import NO_MAP
@@ -150,8 +150,7 @@ class Analyst(Comparisons, Distributions, Sets):
             from hearsay import frames
 
         answer = self.query(survey, attribute, **options)
-        if answer.warning:
-            warnings.warn(answer.warning, stacklevel=2)
+        warn_of(answer.warning)
         return frames.estimates(answer)
 
     def sums(
@@ -174,8 +173,7 @@ class Analyst(Comparisons, Distributions, Sets):
         if not sets:
             raise InvalidInput("give one set of values at least, got none")
         answer = self.query(survey, attribute, sums=sets, **options)
-        if answer.warning:
-            warnings.warn(answer.warning, stacklevel=2)
+        warn_of(answer.warning)
         return frames.sums(answer)
 
     def by_level(self, survey: str, attribute: str, **options: Unpack[Options]) -> "pd.DataFrame":
@@ -237,8 +235,7 @@ class Analyst(Comparisons, Distributions, Sets):
             columns=["statistic", "p_value", "reports"],
         )
         table.attrs = {"targets": list(answer.targets), "warning": answer.warning}
-        if answer.warning:
-            warnings.warn(answer.warning, stacklevel=2)
+        warn_of(answer.warning)
         return table
 
     def rows(self, survey: str, **selection: Unpack[Selection]) -> "pd.DataFrame":

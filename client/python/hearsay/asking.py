@@ -1,6 +1,7 @@
 """What an analyst's questions have in common: selections, options, answers in several messages."""
 
 import contextlib
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any, TypedDict, TypeVar
 
@@ -89,3 +90,12 @@ def fields(given: Selection, known: type[Selection]) -> dict[str, Any]:
     found: dict[str, Any] = dict(given)
     chosen = {name: found.pop(name) for name in Selection.__annotations__ if name in found}
     return {**found, "selection": analyst_pb2.Selection(**chosen)}
+
+
+def warn_of(warning: str, *, above: int = 0) -> None:
+    """Warn of what an answer says, if anything, at the line that called the analyst's method.
+
+    `above` counts the calls between that method and the one that calls this.
+    """
+    if warning:
+        warnings.warn(warning, stacklevel=3 + above)

@@ -1,9 +1,8 @@
 """An analyst's questions about differences: between parts of the reports, or between groups."""
 
-import warnings
 from typing import TYPE_CHECKING, Unpack
 
-from hearsay.asking import Selection, fields, single
+from hearsay.asking import Selection, fields, single, warn_of
 from hearsay.together import Together, groups_request
 from hearsay.v1 import analyst_pb2
 from ldp.errors import InvalidInput, needs
@@ -65,8 +64,7 @@ class Comparisons(Together):
                     selection=selection,
                 )
             )
-            if found.warning:
-                warnings.warn(found.warning, stacklevel=2)
+            warn_of(found.warning)
             return frames.group_differences(found)
         if first is None or second is None or reference or selection:
             raise InvalidInput(
@@ -81,8 +79,7 @@ class Comparisons(Together):
             simultaneous=simultaneous,
         )
         answer = self.query_compare(question)
-        if answer.warning:
-            warnings.warn(answer.warning, stacklevel=2)
+        warn_of(answer.warning)
         return frames.comparison(answer)
 
     # --- the same as messages, without pandas ----------------------------------------------

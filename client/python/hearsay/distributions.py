@@ -1,10 +1,9 @@
 """An analyst's questions about how numbers are distributed: histograms, quantiles, ranges."""
 
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
-from hearsay.asking import Selection, fields
+from hearsay.asking import Selection, fields, warn_of
 from hearsay.sending.transport import Calls
 from hearsay.v1 import analyst_pb2
 from ldp.errors import InvalidInput, needs
@@ -175,8 +174,7 @@ class Distributions:
                 survey=survey, attribute=attribute, **asked, **fields(selection, Selection)
             )
         )
-        if answer.warning:
-            warnings.warn(answer.warning, stacklevel=3)
+        warn_of(answer.warning, above=1)
         return answer
 
     # --- the same as messages, without pandas ----------------------------------------------

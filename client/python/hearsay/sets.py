@@ -1,11 +1,10 @@
 """An analyst's questions about sets and ratings: sizes of sets, pairs of items, mean ratings."""
 
-import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Unpack
 
-from hearsay.asking import LONG, Options, Selection, fields
+from hearsay.asking import LONG, Options, Selection, fields, warn_of
 from hearsay.sending.transport import Calls
 from hearsay.v1 import analyst_pb2
 from ldp.errors import needs
@@ -45,8 +44,7 @@ class Sets:
 
         options["sizes"] = True
         answer = self.query(survey, attribute, **options)
-        if answer.warning:
-            warnings.warn(answer.warning, stacklevel=2)
+        warn_of(answer.warning)
         return frames.estimates(answer)
 
     def ratings(self, survey: str, attribute: str, **options: Unpack[Options]) -> "pd.DataFrame":
@@ -87,8 +85,7 @@ class Sets:
                 **fields(selection, Selection),
             )
         )
-        if answer.warning:
-            warnings.warn(answer.warning, stacklevel=2)
+        warn_of(answer.warning)
         return frames.pairs(answer)
 
     # --- the same as messages, without pandas ----------------------------------------------

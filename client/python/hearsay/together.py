@@ -1,11 +1,10 @@
 """An analyst's questions about attributes together: tables, tests, groups, regressions."""
 
-import warnings
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, Unpack
 
 from hearsay import formulas
-from hearsay.asking import LONG, Selection, fields, single
+from hearsay.asking import LONG, Selection, fields, single, warn_of
 from hearsay.plans import plan as plans
 from hearsay.sending.transport import Calls
 from hearsay.v1 import admin_pb2, analyst_pb2
@@ -65,7 +64,7 @@ class Together:
                 **fields(selection, Selection),
             )
         )
-        _warn(answer.warning)
+        warn_of(answer.warning)
         return frames.crosstab(answer)
 
     def chi2_contingency(
@@ -86,7 +85,7 @@ class Together:
             survey=survey, attribute=attribute, other=other, **fields(selection, Selection)
         )
         answer = self.query_crosstab(request)
-        _warn(answer.warning)
+        warn_of(answer.warning)
         return frames.independence(answer)
 
     def within(
@@ -120,7 +119,7 @@ class Together:
                 selection=selection,
             )
         )
-        _warn(answer.warning)
+        warn_of(answer.warning)
         return frames.within(answer)
 
     def ols(
@@ -196,7 +195,7 @@ class Together:
                 selection=selection,
             )
         )
-        _warn(answer.warning)
+        warn_of(answer.warning)
         return frames.fitted(answer, model.labels, model.explained, formula)
 
     # --- the same as messages, without pandas ----------------------------------------------
@@ -273,8 +272,3 @@ def fit_request(
         simultaneous=simultaneous,
         **chosen,
     )
-
-
-def _warn(warning: str) -> None:
-    if warning:
-        warnings.warn(warning, stacklevel=3)
