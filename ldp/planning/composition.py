@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldp.core.channel import Channel
+from ldp.core.exact import float_above
 from ldp.core.loss_sums import epsilon_of_sum
 from ldp.core.losses import Losses, losses_of
 from ldp.core.mechanism import Mechanism
@@ -46,8 +47,8 @@ def sequential(guarantees: Sequence[Guarantee]) -> Guarantee:
     """
     delta = sum((Fraction(g.delta) for g in guarantees), Fraction(0))
     return Guarantee(
-        _rounded_up(sum((Fraction(g.epsilon) for g in guarantees), Fraction(0))),
-        _rounded_up(min(delta, Fraction(1))),
+        float_above(sum((Fraction(g.epsilon) for g in guarantees), Fraction(0))),
+        float_above(min(delta, Fraction(1))),
     )
 
 
@@ -67,8 +68,8 @@ def repeated(guarantee: Guarantee, times: int) -> Guarantee:
     if times < 0:
         raise InvalidInput(f"times must be at least 0, got {times}")
     return Guarantee(
-        _rounded_up(Fraction(guarantee.epsilon) * times),
-        _rounded_up(min(Fraction(guarantee.delta) * times, Fraction(1))),
+        float_above(Fraction(guarantee.epsilon) * times),
+        float_above(min(Fraction(guarantee.delta) * times, Fraction(1))),
     )
 
 
@@ -95,7 +96,7 @@ def optimal(epsilon: float, times: int, delta: float) -> Guarantee:
         else:
             too_many = middle
     reached = _optimal_delta(logs, epsilon, i)
-    return Guarantee(_rounded_up(Fraction(epsilon) * (times - 2 * i)), reached)
+    return Guarantee(float_above(Fraction(epsilon) * (times - 2 * i)), reached)
 
 
 def of_channels(
@@ -134,7 +135,7 @@ def of_channels(
     if any(losses.certain for losses in counted):
         return found
     pure = sum((Fraction(losses.epsilon) * n for losses, n in counted.items()), Fraction(0))
-    return min(found, _rounded_up(pure))
+    return min(found, float_above(pure))
 
 
 def _log_terms(epsilon: float, times: int) -> NDArray[np.float64]:
@@ -151,9 +152,3 @@ def _optimal_delta(logs: NDArray[np.float64], epsilon: float, i: int) -> float:
     error, and the least double for each term exceeds the loss where it underflows."""
     shares = -np.expm1(2 * epsilon * (np.arange(i) - i))
     return min(1.0, float((np.exp(logs[:i]) * shares).sum()) * (1 + 1e-6) + i * 5e-324)
-
-
-def _rounded_up(value: Fraction) -> float:
-    """Return the smallest double >= value."""
-    result = float(value)
-    return math.nextafter(result, math.inf) if Fraction(result) < value else result
