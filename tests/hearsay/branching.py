@@ -1,8 +1,8 @@
 """Coins that come up in every way, so that code that randomises can be enumerated exactly."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,7 @@ from ldp import Coins
 from ldp.core.exact import ONE
 
 Distribution = dict[bytes, Fraction]
+Outcome = TypeVar("Outcome", bound=Hashable)
 
 
 class BranchingCoins(Coins):
@@ -65,9 +66,9 @@ class BranchingCoins(Coins):
     _bytes = words  # type: ignore[assignment]
 
 
-def distribution(run: Callable[[Coins], bytes], bits: int) -> Distribution:
+def distribution(run: Callable[[Coins], Outcome], bits: int) -> dict[Outcome, Fraction]:
     """Return what `run` returns, each with its exact probability."""
-    found: Distribution = {}
+    found: dict[Outcome, Fraction] = {}
     path: list[int] | None = []
     while path is not None:
         coins = BranchingCoins(path, bits)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from branching import BranchingCoins
+from branching import distribution
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -186,20 +186,8 @@ def test_a_domain_that_is_none_is_refused(make: Any, reason: str) -> None:
 
 def settled(domain: Ratings, answer: dict[str, float]) -> dict[tuple[int, ...], Fraction]:
     """Return the exact distribution of the items that a table of ratings becomes."""
-    found: dict[tuple[int, ...], Fraction] = {}
-    path: list[int] | None = []
     value = domain.encode(answer)
-    while path is not None:
-        coins = BranchingCoins(path, 0)
-        items = domain.settled(value, coins)
-        found[items] = found.get(items, Fraction(0)) + coins.chance
-        path = None
-        for at in reversed(range(len(coins.taken))):
-            if coins.taken[at] + 1 < coins.widths[at]:
-                path = [*coins.taken[:at], coins.taken[at] + 1]
-                break
-    assert sum(found.values()) == 1
-    return found
+    return distribution(lambda coins: domain.settled(value, coins), bits=0)
 
 
 @pytest.mark.parametrize(
