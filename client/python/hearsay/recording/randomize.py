@@ -75,14 +75,13 @@ def randomize(
             life = calls if account.allows("life", terms, name, calls, caps) else 0.0
             value = terms.value(name, values, coins) if life else terms.anything(name, coins)
             code = mechanism.encode_one(mechanism.randomize(value, coins))
-        variation = terms.variations[name]
         chosen = terms.maps.get(name, "")
         account.report(
             name,
             mechanism.epsilon,
             calls=calls,
             life=life,
-            variation=variation,
+            variation=terms.variation(name),
             chosen=terms.chosen_map(name),
         )
         report.columns.add(attribute=name, level=level.name, codes=code, map=chosen)

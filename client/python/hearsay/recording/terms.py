@@ -138,16 +138,20 @@ class Terms:
             self.budget, tuple(j for j, name in enumerate(self.levels) if name in questions)
         )
 
-    @cached_property
-    def variations(self) -> Mapping[str, float | None]:
-        """The largest total variation of two answers' reports, by attribute that is drawn afresh.
+    def variation(self, name: str) -> float | None:
+        """Return the largest total variation of two answers' reports to a question.
 
-        None where reports only add up (`ldp.core.losses.variation_of`), and for memoised ones.
+        None where reports only add up (`ldp.core.losses.variation_of`), and for a memoised one. It
+        is computed at the first report: a record may ask few of many questions.
         """
-        return {
-            name: None if name in self.memoizers else variation_of(mechanism)
-            for name, mechanism in self.mechanisms.items()
-        }
+        if name not in self._variations:
+            mechanism = None if name in self.memoizers else self.mechanisms[name]
+            self._variations[name] = None if mechanism is None else variation_of(mechanism)
+        return self._variations[name]
+
+    @cached_property
+    def _variations(self) -> dict[str, float | None]:
+        return {}
 
     def chosen_map(self, name: str) -> tuple[str, tuple[str, ...]] | None:
         """Return the map of an attribute's reports ("" for none) and the values that it lists; None
@@ -157,7 +161,7 @@ class Terms:
         chosen = self.maps.get(name, "")
         domain = self.plan.attributes[name].domain
         assert isinstance(domain, Categorical)  # no other has maps
-        return chosen, domain.chosen(chosen).sensitive
+        return chosen, dict(domain.maps).get(chosen, ())
 
     def cost(self, name: str) -> float:
         """Return the epsilon of a report of a question, or for a memoised one of a new memo."""
