@@ -164,8 +164,8 @@ assert sum(fill_normal.stats.cache_hits.values()) == 1, fill_normal.stats
 
 
 @pytest.mark.slow
-def test_ten_million_values_are_normal() -> None:
-    values = np.empty(10_000_000)
+def test_four_million_values_are_normal() -> None:
+    values = np.empty(4_000_000)
     words = np.random.Generator(np.random.Philox(0)).integers(
         0, 1 << 64, words_for(values.size), np.uint64
     )
