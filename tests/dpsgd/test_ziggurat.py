@@ -35,7 +35,7 @@ def test_what_layers_accept_adds_up_to_the_density() -> None:
     # with the chance that the density is above a point of its height.
     ends, heights, inner = ziggurat._ENDS, ziggurat._HEIGHTS, ziggurat._INNER
     assert (inner == ends[1:]).all()
-    for x in np.linspace(0, ziggurat._TAIL, 1000, endpoint=False):
+    for x in np.linspace(0, ziggurat._TAIL, 300, endpoint=False):
         density = 0.0
         for layer in range(512):
             if x >= ziggurat._UNITS[layer] / UNIT:
