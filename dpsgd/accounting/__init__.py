@@ -9,7 +9,7 @@
 `dpsgd.accounting.composition`.
 """
 
-from dpsgd.accounting.accountant import Accountant
+from dpsgd.accounting.accountant import Accountant, BudgetExhausted
 from dpsgd.accounting.calibration import (
     calibrate_noise_multiplier,
     calibrate_sampling_rate,
@@ -40,6 +40,7 @@ from dpsgd.accounting.zcdp import ZCDPAccountant
 
 __all__ = [
     "Accountant",
+    "BudgetExhausted",
     "CentralLimitApproximation",
     "Channel",
     "Event",
