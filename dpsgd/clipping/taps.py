@@ -30,6 +30,7 @@ class Call:
         self._layer = layer
         self.name = name
         self.batch = keeper.dims.begin(layer, name)
+        self.anchor = keeper.anchor  # requires a gradient
         self._drawn = keeper.drawn
         self._number = keeper.dims.number(layer)
         self._inputs = 0
@@ -67,7 +68,7 @@ class Call:
             output = output.clone()  # or autograd would copy the gradients of its base
         saved = tuple(s.detach() for s in saved)
         tapped: Tensor = _Tap.apply(  # type: ignore[no-untyped-call]
-            self._keeper.anchor, output, self, gradients, *saved
+            self.anchor, output, self, gradients, *saved
         )
         return tapped
 
