@@ -17,7 +17,7 @@ from torch import nn
 from torch.nn import functional as F  # noqa: N812
 from torch.utils.data import DataLoader, TensorDataset
 
-from dpsgd import AdamBC, PrivacyEngine
+from dpsgd import AdamBC, PrivacyEngine, QuantileClipping
 from dpsgd.accounting import NoSampling, PoissonSampling, RDPAccountant, Relation
 from dpsgd.training.sampling import PrivateDataLoader
 from ldp import InvalidInput
@@ -134,24 +134,83 @@ def test_noise_is_found_for_a_target_and_used_up(sampling: str) -> None:
     assert 2.999 < engine.get_epsilon(1e-5) <= 3.0
 
 
-def test_poisson_batches_vary_and_empty_ones_are_stepped_on() -> None:
-    engine, module, optimizer, loader = make(dataset=data(6), batch=1)
-    sizes = [size for _ in range(6) for size in train(module, optimizer, loader)]
-    assert 0 in sizes
-    assert len(set(sizes)) > 2
-    assert sum(event.steps for event in engine.accountant.history) == len(sizes)
-    assert all(p.isfinite().all() for p in module.parameters())
+class Sized(SeededCoins):
+    """Coins by which batches have these sizes, of the last records."""
+
+    sizes: tuple[int, ...] = ()
+
+    def bernoulli_many(self, threshold: int, n: int) -> Any:
+        size, *rest = self.sizes
+        self.sizes = (*rest, size)
+        return np.arange(n) >= n - size
 
 
-def test_a_first_batch_of_none_is_no_obstacle() -> None:
-    class Empty(SeededCoins):
-        def bernoulli_many(self, threshold: int, n: int) -> Any:
-            self.calls = getattr(self, "calls", 0) + 1
-            return super().bernoulli_many(0 if self.calls == 1 else threshold, n)
+def sized(*sizes: int) -> PrivacyEngine:
+    coins = Sized(3)
+    coins.sizes = sizes
+    return PrivacyEngine(coins=coins)
 
-    _, module, optimizer, loader = make(PrivacyEngine(coins=Empty(3)))
-    sizes = train(module, optimizer, loader)
-    assert sizes[0] == 0 < max(sizes)
+
+def test_poisson_batches_vary_and_empty_ones_are_steps_of_noise_alone() -> None:
+    engine, module, optimizer, loader = make(sized(0, 3, 0), noise=1e-9)
+    moved = []
+    for x, y in loader:
+        F.cross_entropy(module(x), y).backward()
+        optimizer.step()
+        moved.append(torch.cat([p.grad.flatten() for p in module.parameters()]).norm() > 1e-6)
+    assert moved == [False, True, False, False, True, False, False, True]
+    assert sum(event.steps for event in engine.accountant.history) == len(moved)
+
+
+@pytest.mark.parametrize(
+    "norm", [1.0, QuantileClipping(1.0, count_noise=3.0)], ids=["flat", "adaptive"]
+)
+@pytest.mark.parametrize("sizes", [(0,), (0, 5), (4, 0, 0)], ids=str)
+def test_the_record_in_place_of_an_empty_batch_adds_exactly_nothing(
+    norm: Any, sizes: tuple[int, ...]
+) -> None:
+    results = []
+    for value in (0.0, 1e9, math.nan):
+        x, y = data().tensors
+        dataset = TensorDataset(torch.cat([torch.full((1, 4), value), x]), torch.cat([y[:1], y]))
+        engine, module, optimizer, loader = make(
+            sized(*sizes), dataset=dataset, norm=norm, max_physical_batch_size=3
+        )
+        train(module, optimizer, loader)
+        results.append((torch.cat([p.flatten() for p in module.parameters()]), engine))
+    for weights, engine in results:
+        assert torch.equal(weights, results[0][0])
+        assert engine.max_grad_norm == results[0][1].max_grad_norm
+
+
+def test_the_length_of_a_loader_counts_physical_batches() -> None:
+    for most in (None, 1, 3, 8):
+        for sampling in ("poisson", "fixed", "shuffle"):
+            *_, loader = make(dataset=data(67), max_physical_batch_size=most, sampling=sampling)
+            for _ in range(3):
+                sizes = [len(x) for x, _ in loader]
+                assert len(sizes) == len(loader)
+                assert most is None or max(sizes) <= most
+    assert len(make(dataset=data(67))[3]) == 9  # whole batches are one for each step
+
+
+def test_a_closure_is_run_before_the_release() -> None:
+    grads = []
+    for closing in (False, True):
+        _, module, optimizer, loader = make(max_physical_batch_size=3)
+        for x, y in loader:
+
+            def closure(x: Any = x, y: Any = y, module: Any = module) -> torch.Tensor:
+                loss = F.cross_entropy(module(x), y)
+                loss.backward()
+                return loss
+
+            loss = optimizer.step(closure) if closing else closure()
+            assert loss > 0
+            if not closing:
+                optimizer.step()
+        grads.append([p.detach() for p in module.parameters()])
+    assert all(torch.equal(a, b) for a, b in zip(*grads, strict=True))
 
 
 def test_each_record_is_drawn_with_the_rate_that_is_accounted_for() -> None:
@@ -281,20 +340,6 @@ def test_a_backward_pass_after_the_step_needs_another_batch() -> None:
     optimizer.step()
     with pytest.raises(InvalidInput, match="no batch was drawn since the last step"):
         F.cross_entropy(module(x), y).backward()
-
-
-def test_an_empty_batch_that_is_passed_over_counts() -> None:
-    class Empty(SeededCoins):
-        sizes = iter((0, 5, 5))
-
-        def bernoulli_many(self, threshold: int, n: int) -> Any:
-            return np.arange(n) < next(self.sizes)
-
-    engine, module, optimizer, loader = make(PrivacyEngine(coins=Empty(3)), noise=2.0)
-    batches = iter(loader)
-    next(batches)
-    train(module, optimizer, batches, 2)
-    assert releases(engine) == [(2.0 / math.sqrt(2), 2), (2.0, 1)]
 
 
 def test_a_shuffled_epoch_counts_though_its_first_batch_was_only_looked_at() -> None:

@@ -224,13 +224,6 @@ def test_optimizers_that_cannot_take_noise_are_refused(kind: Any) -> None:
         make(optimizer=kind)
 
 
-def test_a_closure_is_refused() -> None:
-    _, module, optimizer, loader = make()
-    backward(module, iter(loader))
-    with pytest.raises(InvalidInput, match="without a closure"):
-        optimizer.step(lambda: torch.zeros(()))
-
-
 def test_activation_checkpointing_is_refused() -> None:
     recomputing = Made(
         lambda self, x: self.second(checkpoint(self.first, x, use_reentrant=False)),
