@@ -35,6 +35,7 @@ class BatchDims:
     def __init__(self, module: nn.Module, batch_dim: int) -> None:
         self._batch_dim = batch_dim
         self._batch: int | None = None
+        self._rank = 0  # of the first input that has the batch
         self._idle = False  # in a copy of the module, which is an ordinary one
         self.probing = False
         # The largest batch size tried, up to 2, in evaluation (False) and in training (True).
@@ -116,11 +117,12 @@ class BatchDims:
         if self._batch is not None:
             raise InvalidInput("the private module was called inside its own forward")
         dim, inputs = self._batch_dim, list(tensors((args, kwargs)))
-        sizes = [t.shape[dim] for t in inputs if t.ndim > dim]
-        if not sizes:
+        ranked = [t for t in inputs if t.ndim > dim]
+        if not ranked:
             raise InvalidInput(f"the module got no tensor with a batch in dimension {dim}")
+        self._rank = ranked[0].ndim
         has_drawn = any(self._place(t, self.drawn) is not None for t in inputs)
-        batch = self.drawn if self.drawn and has_drawn else sizes[0]
+        batch = self.drawn if self.drawn and has_drawn else ranked[0].shape[dim]
         if min(batch, 2) > self._tried[module.training]:
             self._probe(module, args, kwargs, batch)
         self._batch = batch
@@ -131,7 +133,8 @@ class BatchDims:
 
     def _place(self, value: Tensor, batch: int | None) -> int | None:
         """Return the dimension of an input of the module that has the batch; None if none has."""
-        dims = (self._batch_dim, 0)
+        # Of a square, such as the mask of as many sequences as they are long, the likelier one.
+        dims = (self._batch_dim, 0) if value.ndim == self._rank else (0, self._batch_dim)
         return next((d for d in dims if value.ndim > d and value.shape[d] == batch), None)
 
     def _probe(

@@ -5,9 +5,7 @@ import logging
 import math
 import warnings
 from collections.abc import Callable
-from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from models import Made
@@ -17,7 +15,7 @@ from torch import nn
 from torch.nn import functional as F  # noqa: N812
 from torch.utils.data import DataLoader, TensorDataset
 
-from dpsgd import AdamBC, PrivacyEngine, QuantileClipping
+from dpsgd import AdamBC, PrivacyEngine
 from dpsgd.accounting import NoSampling, PoissonSampling, RDPAccountant, Relation
 from dpsgd.training.sampling import PrivateDataLoader
 from ldp import InvalidInput
@@ -132,85 +130,6 @@ def test_noise_is_found_for_a_target_and_used_up(sampling: str) -> None:
     for _ in range(2):
         train(*made)
     assert 2.999 < engine.get_epsilon(1e-5) <= 3.0
-
-
-class Sized(SeededCoins):
-    """Coins by which batches have these sizes, of the last records."""
-
-    sizes: tuple[int, ...] = ()
-
-    def bernoulli_many(self, threshold: int, n: int) -> Any:
-        size, *rest = self.sizes
-        self.sizes = (*rest, size)
-        return np.arange(n) >= n - size
-
-
-def sized(*sizes: int) -> PrivacyEngine:
-    coins = Sized(3)
-    coins.sizes = sizes
-    return PrivacyEngine(coins=coins)
-
-
-def test_poisson_batches_vary_and_empty_ones_are_steps_of_noise_alone() -> None:
-    engine, module, optimizer, loader = make(sized(0, 3, 0), noise=1e-9)
-    moved = []
-    for x, y in loader:
-        F.cross_entropy(module(x), y).backward()
-        optimizer.step()
-        moved.append(torch.cat([p.grad.flatten() for p in module.parameters()]).norm() > 1e-6)
-    assert moved == [False, True, False, False, True, False, False, True]
-    assert sum(event.steps for event in engine.accountant.history) == len(moved)
-
-
-@pytest.mark.parametrize(
-    "norm", [1.0, QuantileClipping(1.0, count_noise=3.0)], ids=["flat", "adaptive"]
-)
-@pytest.mark.parametrize("sizes", [(0,), (0, 5), (4, 0, 0)], ids=str)
-def test_the_record_in_place_of_an_empty_batch_adds_exactly_nothing(
-    norm: Any, sizes: tuple[int, ...]
-) -> None:
-    results = []
-    for value in (0.0, 1e9, math.nan):
-        x, y = data().tensors
-        dataset = TensorDataset(torch.cat([torch.full((1, 4), value), x]), torch.cat([y[:1], y]))
-        engine, module, optimizer, loader = make(
-            sized(*sizes), dataset=dataset, norm=norm, max_physical_batch_size=3
-        )
-        train(module, optimizer, loader)
-        results.append((torch.cat([p.flatten() for p in module.parameters()]), engine))
-    for weights, engine in results:
-        assert torch.equal(weights, results[0][0])
-        assert engine.max_grad_norm == results[0][1].max_grad_norm
-
-
-def test_the_length_of_a_loader_counts_physical_batches() -> None:
-    for most in (None, 1, 3, 8):
-        for sampling in ("poisson", "fixed", "shuffle"):
-            *_, loader = make(dataset=data(67), max_physical_batch_size=most, sampling=sampling)
-            for _ in range(3):
-                sizes = [len(x) for x, _ in loader]
-                assert len(sizes) == len(loader)
-                assert most is None or max(sizes) <= most
-    assert len(make(dataset=data(67))[3]) == 9  # whole batches are one for each step
-
-
-def test_a_closure_is_run_before_the_release() -> None:
-    grads = []
-    for closing in (False, True):
-        _, module, optimizer, loader = make(max_physical_batch_size=3)
-        for x, y in loader:
-
-            def closure(x: Any = x, y: Any = y, module: Any = module) -> torch.Tensor:
-                loss = F.cross_entropy(module(x), y)
-                loss.backward()
-                return loss
-
-            loss = optimizer.step(closure) if closing else closure()
-            assert loss > 0
-            if not closing:
-                optimizer.step()
-        grads.append([p.detach() for p in module.parameters()])
-    assert all(torch.equal(a, b) for a, b in zip(*grads, strict=True))
 
 
 def test_each_record_is_drawn_with_the_rate_that_is_accounted_for() -> None:
