@@ -35,6 +35,7 @@ class BatchDims:
     def __init__(self, module: nn.Module, batch_dim: int) -> None:
         self._batch_dim = batch_dim
         self._batch: int | None = None
+        self._last: int | None = None  # of the last forward, for what runs again in backward
         self._rank = 0  # of the first input that has the batch
         self._idle = False  # in a copy of the module, which is an ordinary one
         self.probing = False
@@ -48,18 +49,24 @@ class BatchDims:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "BatchDims":
         idle = BatchDims.__new__(BatchDims)
-        idle._idle, idle._batch = True, None
+        idle._idle, idle._batch, idle._last = True, None, None
         return idle
+
+    @property
+    def _now(self) -> int | None:
+        """The size of the batch that runs; in a backward pass checkpointed parts run again."""
+        return self._last if in_backward() else self._batch
 
     def begin(self, layer: nn.Module, name: str) -> int:
         """Count a call of a layer; return the size of the batch."""
-        if self._batch is None:
+        batch = self._now
+        if batch is None:
             raise InvalidInput(
                 f"{name} was called outside of the private module's forward: call the module that "
                 "make_private returned, or disable gradients"
             )
         self._calls[layer] += 1
-        return self._batch
+        return batch
 
     def number(self, layer: nn.Module) -> int:
         """Return the number of calls of the layer in this forward."""
@@ -70,7 +77,7 @@ class BatchDims:
 
         Raises `InvalidInput` where that is unclear, or not as in the first batch.
         """
-        batch = self._batch
+        batch = self._now
         if self.probing:
             self._probed[site] = shape
             return next((i for i, size in enumerate(shape) if size == batch), None)
@@ -88,7 +95,7 @@ class BatchDims:
         return dim
 
     def _compared(self, shape: torch.Size, probed: torch.Size, name: str) -> int | None:
-        sizes = self._batch, _fewer(self._batch or 0)
+        sizes = self._now, _fewer(self._now or 0)
         if len(shape) == len(probed):
             pairs = list(enumerate(zip(shape, probed, strict=True)))
             different = [i for i, (size, other) in pairs if size != other]
@@ -125,7 +132,7 @@ class BatchDims:
         batch = self.drawn if self.drawn and has_drawn else ranked[0].shape[dim]
         if min(batch, 2) > self._tried[module.training]:
             self._probe(module, args, kwargs, batch)
-        self._batch = batch
+        self._batch = self._last = batch
         self._calls.clear()
 
     def _leave(self, module: nn.Module, args: Any, output: Any) -> None:
@@ -182,6 +189,11 @@ class BatchDims:
             self._batch, self.probing = None, False
             if not done:
                 self._probed.clear()
+
+
+def in_backward() -> bool:
+    """Tell whether a backward pass is under way."""
+    return torch._C._current_graph_task_id() != -1
 
 
 def _fewer(batch: int) -> int:

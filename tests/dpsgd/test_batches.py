@@ -1,14 +1,18 @@
 """Batches of every kind: empty ones, texts, bags, and those whose batch is another dimension."""
 
 import copy
+import functools
 import math
+import warnings
 from typing import Any
 
 import pytest
 import torch
+from models import Made, Own
 from private import data, make, sized, train
 from torch import nn
 from torch.nn import functional as F  # noqa: N812
+from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, TensorDataset
 
 from dpsgd import QuantileClipping
@@ -169,3 +173,28 @@ def test_bags_are_told_apart_by_their_offsets(mixing: bool) -> None:
     for ids, offsets in loader:
         module(ids, offsets).square().sum(1).mean().backward()
         optimizer.step()
+
+
+def test_parts_that_run_again_in_backward_change_nothing() -> None:
+    parts = {
+        "linear": nn.Sequential(nn.Linear(4, 4), nn.ReLU(inplace=True), nn.Dropout(0.3)),
+        "encoder": nn.TransformerEncoderLayer(4, 2, 8, batch_first=True),
+        "own": Own(),
+        "head": nn.Linear(3, 2),
+    }
+    dataset = TensorDataset(torch.randn(64, 3, 4), torch.arange(64) % 2)
+    results = []
+    for again in (False, True):
+
+        def run(self: Any, x: torch.Tensor, again: bool = again) -> torch.Tensor:
+            kept = functools.partial(checkpoint, use_reentrant=False) if again else None
+            for part in (self.linear, self.linear, self.encoder, self.own):
+                x = kept(part, x) if kept else part(x)
+            return self.head(x)[:, 0]
+
+        with warnings.catch_warnings(action="ignore"):
+            made = make(module=Made(run, **copy.deepcopy(parts)), dataset=dataset, noise=1e-9)
+        torch.manual_seed(7)  # of dropout
+        train(*made[1:])
+        results.append(torch.cat([p.flatten() for p in made[1].parameters()]))
+    assert torch.equal(*results)
