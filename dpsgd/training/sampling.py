@@ -266,8 +266,11 @@ def sampler_for(loader: DataLoader[Any], sampling: str, ranks: Ranks | None = No
     ranks = ranks or Ranks()
     if ranks.size > 1 and sampling != "poisson":
         raise InvalidInput(f'several processes sample by "poisson", got {sampling!r}')
-    if isinstance(own, DistributedSampler) and ranks.size == 1:
-        raise InvalidInput("DistributedSampler: wrap the module in DistributedDataParallel")
+    if ranks.size == 1 and (isinstance(own, DistributedSampler) or Ranks.started() > 1):
+        raise InvalidInput(
+            "several processes were started, or there is a DistributedSampler: wrap the module in "
+            "DistributedDataParallel before make_private, or each process would train apart"
+        )
     plain = isinstance(own, DistributedSampler | SequentialSampler) or (
         isinstance(own, RandomSampler)
         and not own.replacement
