@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from dpsgd.clipping.clipped_sums import Bookkeeper, Gradients
+from dpsgd.gradients.batch_dims import in_backward
 from dpsgd.gradients.precision import exact
 from ldp import InvalidInput
 
@@ -34,6 +35,7 @@ class Call:
         self._drawn = keeper.drawn
         self._number = keeper.dims.number(layer)
         self._inputs = 0
+        self._again = in_backward()
 
     def find_batch(self, value: Tensor) -> int | None:
         """Return the batch dimension of an input, or None."""
@@ -74,6 +76,11 @@ class Call:
 
     def book(self, gradients: Gradients) -> None:
         """Book per-sample gradients, during the backward pass."""
+        if self._again:
+            raise InvalidInput(
+                f"{self.name}: a backward pass within the backward pass would clip its gradients "
+                "apart from the others: checkpoint with use_reentrant=False"
+            )
         if self._drawn != self._keeper.drawn:
             raise InvalidInput(
                 f"{self.name}: this backward pass is of a batch before the last that was drawn: "
