@@ -16,10 +16,13 @@ from dpsgd.accounting.calibration import (
     calibrate_steps,
 )
 from dpsgd.accounting.events import (
+    Channel,
     Event,
     FixedSizeSampling,
+    Laplace,
     NoSampling,
     PoissonSampling,
+    Pure,
     Relation,
     Sampling,
 )
@@ -38,12 +41,15 @@ from dpsgd.accounting.zcdp import ZCDPAccountant
 __all__ = [
     "Accountant",
     "CentralLimitApproximation",
+    "Channel",
     "Event",
     "FixedSizeSampling",
     "GDPAccountant",
+    "Laplace",
     "MomentsAccountant",
     "NoSampling",
     "PoissonSampling",
+    "Pure",
     "RDPAccountant",
     "Relation",
     "Sampling",

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from dpsgd.accounting.events import (
@@ -9,10 +10,14 @@ from dpsgd.accounting.events import (
     NoSampling,
     Relation,
     Sampling,
+    Unsampled,
     check_delta,
     check_epsilon,
+    event_of,
 )
 from ldp import InvalidInput
+
+Events = Sequence[Event | Unsampled]
 
 
 class Accountant(ABC):
@@ -29,11 +34,11 @@ class Accountant(ABC):
         if not isinstance(relation, Relation):
             raise InvalidInput(f"relation must be a Relation, got {relation!r}")
         self.relation = relation
-        self._history: list[Event] = []
+        self._history: list[Event | Unsampled] = []
 
     @property
-    def history(self) -> tuple[Event, ...]:
-        """The releases, in order; runs of equal steps are one event."""
+    def history(self) -> tuple[Event | Unsampled, ...]:
+        """The releases, in order; runs of equal ones are one event."""
         return tuple(self._history)
 
     def step(self, *, noise_multiplier: float, sampling: Sampling, steps: int = 1) -> None:
@@ -43,13 +48,22 @@ class Accountant(ABC):
         `InvalidInput`, and records nothing, for a bad number and for a sampling that has no
         guarantee under the relation or with this accountant.
         """
-        event = Event(noise_multiplier, sampling, steps)
+        self.record(Event(noise_multiplier, sampling, steps))
+
+    def record(self, event: Event | Unsampled) -> None:
+        """Record the releases of an event: `Pure`, `Laplace`, `Channel`, or an `Event` of steps.
+
+        Call it before anything of the release is seen. Raises `InvalidInput`, and records
+        nothing, for an event without a guarantee under the relation or with this accountant.
+        """
+        if not isinstance(event, Event | Unsampled):
+            raise InvalidInput(f"an event of dpsgd.accounting is expected, got {event!r}")
         self._check(event)
-        if steps == 0:
+        if event.steps == 0:
             return
         last = self._history[-1] if self._history else None
-        if last and (last.noise_multiplier, last.sampling) == (noise_multiplier, sampling):
-            self._history[-1] = Event(noise_multiplier, sampling, last.steps + steps)
+        if last and replace(last, steps=event.steps) == event:
+            self._history[-1] = replace(event, steps=last.steps + event.steps)
         else:
             self._history.append(event)
 
@@ -94,31 +108,32 @@ class Accountant(ABC):
         history = state.get("history")
         if not isinstance(history, list):
             raise InvalidInput(f"the state's history must be a list, got {history!r}")
-        events = [Event.from_dict(document) for document in history]
+        events = [event_of(document) for document in history]
         for event in events:
             self._check(event)
         self._history = events
 
-    def _check(self, event: Event) -> None:
+    def _check(self, event: Event | Unsampled) -> None:
         """Raise `InvalidInput` for an event that this accountant cannot bound."""
         event.check_relation(self.relation)
 
-    def _pooled(self) -> list[Event]:
+    def _pooled(self) -> list[Event | Unsampled]:
         """Return the events that depend on the data, with equal steps merged."""
-        steps: dict[tuple[float, Sampling], int] = {}
+        steps: dict[Event | Unsampled, int] = {}
         for event in self._history:
             if not event.silent:
-                # A batch that always holds every record is no sampling.
-                sampling = event.sampling if event.sampling.rate < 1 else NoSampling()
-                key = (event.noise_multiplier, sampling)
-                steps[key] = steps.get(key, 0) + event.steps
-        return [Event(noise, sampling, count) for (noise, sampling), count in steps.items()]
+                kind = replace(event, steps=1)
+                if isinstance(kind, Event) and event.sampling.rate == 1:
+                    # A batch that always holds every record is no sampling.
+                    kind = replace(kind, sampling=NoSampling())
+                steps[kind] = steps.get(kind, 0) + event.steps
+        return [replace(kind, steps=count) for kind, count in steps.items()]
 
     @abstractmethod
-    def _epsilon(self, events: Sequence[Event], delta: float) -> float: ...
+    def _epsilon(self, events: Events, delta: float) -> float: ...
 
     @abstractmethod
-    def _delta(self, events: Sequence[Event], epsilon: float) -> float: ...
+    def _delta(self, events: Events, epsilon: float) -> float: ...
 
 
 def check_guarantee(accountant: Accountant) -> None:

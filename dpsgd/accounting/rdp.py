@@ -1,12 +1,11 @@
 """Rényi differential privacy: divergences add up, and each query takes its best order."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from scipy.optimize import minimize_scalar
 
-from dpsgd.accounting.accountant import Accountant
-from dpsgd.accounting.events import Event
+from dpsgd.accounting.accountant import Accountant, Events
 from dpsgd.accounting.renyi import divergence
 
 _LEAST_EXCESS = 1e-7
@@ -26,7 +25,7 @@ class RDPAccountant(Accountant):
 
     name = "rdp"
 
-    def _epsilon(self, events: Sequence[Event], delta: float) -> float:
+    def _epsilon(self, events: Events, delta: float) -> float:
         if self._total_variation(events) <= delta:
             return 0.0
 
@@ -37,17 +36,17 @@ class RDPAccountant(Accountant):
 
         return _least(at)
 
-    def _delta(self, events: Sequence[Event], epsilon: float) -> float:
+    def _delta(self, events: Events, epsilon: float) -> float:
         def at(excess: float) -> float:
             above = self._divergence(events, excess) - epsilon
             return excess * (above + math.log(excess / (1 + excess))) - math.log1p(excess)
 
         return min(math.exp(min(0.0, _least(at))), self._total_variation(events))
 
-    def _divergence(self, events: Sequence[Event], excess: float) -> float:
+    def _divergence(self, events: Events, excess: float) -> float:
         return sum(e.steps * divergence(e, self.relation, excess) for e in events)
 
-    def _total_variation(self, events: Sequence[Event]) -> float:
+    def _total_variation(self, events: Events) -> float:
         """Bound the delta at epsilon 0 by Pinsker's and by Bretagnolle and Huber's inequality."""
         kullback_leibler = self._divergence(events, _LEAST_EXCESS)  # rises with the order
         return math.sqrt(min(kullback_leibler / 2, -math.expm1(-kullback_leibler)))
