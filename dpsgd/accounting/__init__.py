@@ -9,7 +9,7 @@
 `dpsgd.accounting.composition`.
 """
 
-from dpsgd.accounting.accountant import Accountant
+from dpsgd.accounting.accountant import Accountant, BudgetExhausted
 from dpsgd.accounting.calibration import (
     calibrate_noise_multiplier,
     calibrate_sampling_rate,
@@ -42,6 +42,7 @@ from dpsgd.accounting.zcdp import ZCDPAccountant
 __all__ = [
     "Accountant",
     "BestOf",
+    "BudgetExhausted",
     "CentralLimitApproximation",
     "Channel",
     "Event",

@@ -1,9 +1,10 @@
 """The base class of accountants: a history of releases, and its epsilon and delta."""
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from dpsgd.accounting.events import (
     Event,
@@ -15,9 +16,13 @@ from dpsgd.accounting.events import (
     check_epsilon,
     event_of,
 )
-from ldp import InvalidInput
+from ldp.errors import HearsayError, InvalidInput
 
 Events = Sequence[Event | Unsampled]
+
+
+class BudgetExhausted(HearsayError):
+    """A release would exceed the accountant's budget: it was neither recorded nor made."""
 
 
 class Accountant(ABC):
@@ -35,6 +40,7 @@ class Accountant(ABC):
             raise InvalidInput(f"relation must be a Relation, got {relation!r}")
         self.relation = relation
         self._history: list[Event | Unsampled] = []
+        self._budget: tuple[float, ...] | None = None
 
     @property
     def history(self) -> tuple[Event | Unsampled, ...]:
@@ -53,19 +59,38 @@ class Accountant(ABC):
     def record(self, event: Event | Unsampled) -> None:
         """Record the releases of an event: `Pure`, `Laplace`, `Channel`, or an `Event` of steps.
 
-        Call it before anything of the release is seen. Raises `InvalidInput`, and records
-        nothing, for an event without a guarantee under the relation or with this accountant.
+        Call it before anything of the release is seen. Records nothing, and raises, where the
+        event has no guarantee under the relation or with this accountant (`InvalidInput`), or
+        would exceed a budget (`BudgetExhausted`).
         """
         if not isinstance(event, Event | Unsampled):
             raise InvalidInput(f"an event of dpsgd.accounting is expected, got {event!r}")
         self._check(event)
         if event.steps == 0:
             return
+        self._afford(event)
         last = self._history[-1] if self._history else None
         if last and replace(last, steps=event.steps) == event:
             self._history[-1] = replace(event, steps=last.steps + event.steps)
         else:
             self._history.append(event)
+
+    def set_budget(self, epsilon: float, delta: float, plan: Event) -> None:
+        """Refuse from now on what would exceed (epsilon, delta); see `RDPAccountant`."""
+        raise InvalidInput(
+            f"{self.name} cannot stop at a budget: it adds up what was fixed in advance, and a "
+            "budget stops a run that changes as it goes. Take RDPAccountant"
+        )
+
+    def remaining(self, event: Event | Unsampled) -> tuple[float, int]:
+        """Return the epsilon that the budget has left, and how often the event still fits.
+
+        Raises `InvalidInput` without a budget.
+        """
+        if self._budget is None:
+            raise InvalidInput("there is no budget: give make_private one")
+        epsilon, delta, *_ = self._budget
+        return max(0.0, epsilon - self.get_epsilon(delta)), self._affordable(event)
 
     def get_epsilon(self, delta: float) -> float:
         """Return an epsilon that the history keeps at `delta`; exactly 0 for an empty one.
@@ -87,17 +112,18 @@ class Accountant(ABC):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the history as JSON values, for a checkpoint."""
-        return {
+        state = {
             "accountant": self.name,
             "relation": self.relation.value,
             "history": [event.to_dict() for event in self._history],
         }
+        return state if self._budget is None else state | {"budget": list(self._budget)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Replace the history by the one of a checkpoint.
+        """Replace the history by the one of a checkpoint, whose budget goes on where it has one.
 
-        Raises `InvalidInput`, and changes nothing, where the checkpoint is another accountant's
-        or relation's, or is malformed.
+        Raises `InvalidInput`, and changes nothing, where the checkpoint is another accountant's,
+        relation's or budget's, or is malformed.
         """
         if not isinstance(state, dict):
             raise InvalidInput(f"the state must be a dict, got {state!r}")
@@ -111,7 +137,40 @@ class Accountant(ABC):
         events = [event_of(document) for document in history]
         for event in events:
             self._check(event)
+        self._restore(state.get("budget"))
         self._history = events
+
+    def after(self, event: Event | Unsampled) -> Self:
+        """Return a copy, without a budget, whose history goes on with the event."""
+        other = copy.copy(self)
+        other._budget, other._history = None, self._history.copy()
+        other.record(event)
+        return other
+
+    def _affordable(self, event: Event | Unsampled) -> int:
+        raise NotImplementedError
+
+    def _afford(self, event: Event | Unsampled) -> None:
+        """Raise `BudgetExhausted` for an event that exceeds the budget."""
+        if self._budget is not None and self._affordable(event) < event.steps:
+            epsilon, delta, *_ = self._budget
+            raise BudgetExhausted(
+                f"the release would exceed the budget of epsilon {epsilon:g} at delta {delta:g}: "
+                "it was not made"
+            )
+
+    def _restore(self, budget: Any) -> None:
+        """Go on with the budget of a checkpoint."""
+        if budget is None:
+            return
+        known = (
+            isinstance(budget, list)
+            and len(budget) == 3
+            and all(isinstance(value, float | int) and value > 0 for value in budget)
+        )
+        if not known or (self._budget and list(self._budget[:2]) != budget[:2]):
+            raise InvalidInput(f"the state's budget is {budget!r}, this one's {self._budget!r}")
+        self._budget = tuple(budget)
 
     def _check(self, event: Event | Unsampled) -> None:
         """Raise `InvalidInput` for an event that this accountant cannot bound."""

@@ -11,7 +11,7 @@ from dp_accounting.pld.privacy_loss_mechanism import (
     LaplacePrivacyLoss,
 )
 
-from dpsgd.accounting.accountant import Events
+from dpsgd.accounting.accountant import Accountant, Events
 from dpsgd.accounting.events import (
     Event,
     FixedSizeSampling,
@@ -59,6 +59,8 @@ class PLDAccountant(RDPAccountant):
     def __init__(self, relation: Relation) -> None:
         super().__init__(relation)
         self._known: tuple[list[Event | Unsampled], list[pld_pmf.PLDPmf]] = ([], [])
+
+    set_budget = Accountant.set_budget
 
     def _epsilon(self, events: Events, delta: float) -> float:
         bound = super()._epsilon(events, delta)

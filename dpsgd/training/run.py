@@ -1,13 +1,13 @@
 """One private training: its batches, sums and releases, and their accounting."""
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from dpsgd.accounting import Accountant
+from dpsgd.accounting import Accountant, Event
 from dpsgd.clipping.clipped_sums import Bookkeeper, Piece
 from dpsgd.clipping.current_policy import CurrentPolicy
 from dpsgd.clipping.policies import check_norm
@@ -21,6 +21,15 @@ from dpsgd.training.distributed import Ranks
 from dpsgd.training.optimizers import AdamBC
 from dpsgd.training.sampling import BatchSampler, Physical
 from ldp import Coins, InvalidInput
+
+
+class Remaining(NamedTuple):
+    """What is left of a budget."""
+
+    epsilon: float
+    """Between what all releases have spent and the budget, at its delta."""
+    steps: int
+    """How many more steps with the present noise fit; of shuffled batches, how many epochs."""
 
 
 class Run:
@@ -61,6 +70,7 @@ class Run:
         self._draw = 0  # number of the batch that part belongs to
         self._round = 0  # number of passes that may use all records: batches, or shuffled epochs
         self._used: dict[int, int] = {}  # batches since the last step, with their rounds
+        self._exhausted = False  # the budget refused the last step
         self._least_noise = math.inf  # with which this round was accounted for
         self._keeper = Bookkeeper(
             module,
@@ -107,6 +117,11 @@ class Run:
         if self._noise is not None:
             self._noise.begin()
 
+    def remaining(self) -> Remaining:
+        """Return what is left of the budget."""
+        event = Event(self.noise_multiplier, self._sampling, 1)
+        return Remaining(*self.accountant.remaining(event))
+
     def change_norm(self, max_grad_norm: float) -> None:
         """Clip to another norm; raises `InvalidInput` where a batch may be clipped already."""
         if self._used:
@@ -118,7 +133,7 @@ class Run:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state for a checkpoint; raises `InvalidInput` within a step."""
-        if self._used:
+        if self._used and not self._exhausted:
             raise InvalidInput("a batch was used and not stepped on: save after optimizer.step()")
         return {
             "version": 1,
@@ -200,7 +215,8 @@ class Run:
             max_grad_norm=self.clipping.sensitivity,
             batches=batches,
         )
-        # From here on the release may have been seen, even if a later line fails.
+        # From here on the release may have been seen, even if a later line fails. A budget that
+        # refuses it changes nothing: the batch waits for a step with more noise, which may fit.
         self._account(multiplier)
         self._release(deviation)
         self.clipping.end(count, batches)
@@ -213,8 +229,9 @@ class Run:
         share = multiplier / math.sqrt(rounds)
         # A round that goes on was accounted for in a step before, if that had no more noise.
         if share < self._least_noise:
+            self._exhausted = True
             self.accountant.step(noise_multiplier=share, sampling=self._sampling, steps=rounds)
-            self._least_noise = share
+            self._least_noise, self._exhausted = share, False
         self._used = {}
         self._part = None
 
