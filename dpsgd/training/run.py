@@ -3,6 +3,7 @@
 import math
 from typing import Any, NamedTuple
 
+import torch
 from torch import nn
 from torch.optim import Optimizer
 
