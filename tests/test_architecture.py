@@ -33,7 +33,7 @@ FLOORS = {
     ],
     "dpsgd": [
         {"noise", "accounting", "auditing"},
-        {"gradients", "release", "reports"},
+        {"gradients", "release", "reports", "tuning"},
         {"clipping"},
         {"layers"},
         {"training"},

@@ -35,10 +35,12 @@ from dpsgd.accounting.gaussian import (
 from dpsgd.accounting.gdp import CentralLimitApproximation, GDPAccountant
 from dpsgd.accounting.moments import MomentsAccountant
 from dpsgd.accounting.rdp import RDPAccountant
+from dpsgd.accounting.selection import BestOf
 from dpsgd.accounting.zcdp import ZCDPAccountant
 
 __all__ = [
     "Accountant",
+    "BestOf",
     "BudgetExhausted",
     "CentralLimitApproximation",
     "Channel",

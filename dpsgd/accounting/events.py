@@ -153,6 +153,10 @@ class Unsampled:
     steps: int = field(default=1, kw_only=True)
     sampling: ClassVar[Sampling] = NoSampling()
     kind: ClassVar[str]
+    kinds: ClassVar[dict[str, type["Unsampled"]]] = {}
+
+    def __init_subclass__(cls) -> None:
+        Unsampled.kinds[cls.kind] = cls
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "steps", _integer("steps", self.steps, 0))
@@ -289,7 +293,6 @@ class Channel(Unsampled):
         return super().to_dict() | {"mechanism": vars(self.dominating())}
 
 
-_UNSAMPLED = {each.kind: each for each in (Pure, Laplace, Channel)}
 ROUNDED_UP = 1 + 1e-9
 """Factor by which divergences are rounded up: far more than the error of quadrature and doubles."""
 
@@ -302,7 +305,7 @@ def event_of(document: dict[str, Any]) -> Event | Unsampled:
             if "mechanism" in fields:
                 losses = dict(fields["mechanism"])
                 fields["mechanism"] = Losses(**losses | {"masses": tuple(losses["masses"])})
-            event = _UNSAMPLED[fields.pop("kind")](**fields)
+            event = Unsampled.kinds[fields.pop("kind")](**fields)
             event.divergence(1.0)
             return event
         sampling = dict(fields["sampling"])

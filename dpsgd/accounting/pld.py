@@ -22,6 +22,7 @@ from dpsgd.accounting.events import (
 )
 from dpsgd.accounting.rdp import RDPAccountant
 from dpsgd.accounting.renyi import divergence
+from dpsgd.accounting.selection import BestOf
 from ldp.core.loss_sums import on_lattice
 
 _FINEST = 1e-4
@@ -82,6 +83,8 @@ class PLDAccountant(RDPAccountant):
         return min(bound, float(found) + allowance)
 
     def _tractable(self, events: Events) -> bool:
+        if any(isinstance(e, BestOf) for e in events):
+            return False
         composed = sum(e.steps for e in events if not _is_one(e))
         return composed <= _MOST_STEPS and super()._epsilon(events, 1e-12) <= _LARGEST_EPSILON
 

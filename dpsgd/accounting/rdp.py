@@ -97,14 +97,14 @@ class RDPAccountant(Accountant):
         def at(excess: float) -> float:
             return self._divergence(events, excess) + _overhead(delta, excess)
 
-        return _least(at)
+        return least(at)
 
     def _delta(self, events: Events, epsilon: float) -> float:
         def at(excess: float) -> float:
             above = self._divergence(events, excess) - epsilon
             return excess * (above + math.log(excess / (1 + excess))) - math.log1p(excess)
 
-        return min(math.exp(min(0.0, _least(at))), self._total_variation(events))
+        return min(math.exp(min(0.0, least(at))), self._total_variation(events))
 
     def _divergence(self, events: Events, excess: float) -> float:
         return sum(e.steps * divergence(e, self.relation, excess) for e in events)
@@ -124,7 +124,7 @@ def _overhead(delta: float, excess: float) -> float:
     return spread - (math.log(delta) + math.log1p(excess)) / excess
 
 
-def _least(function: Callable[[float], float]) -> float:
+def least(function: Callable[[float], float]) -> float:
     """Return the least value of `function` over the excess, the order minus one.
 
     (order - 1) times a Rényi divergence is convex in the order, and so are the terms of the

@@ -22,6 +22,7 @@ class ZCDPAccountant(Accountant):
     def _check(self, event: Event | Unsampled) -> None:
         super()._check(event)
         check_unsampled(event, self.name)
+        self._of_one(event)
 
     def rho(self) -> float:
         """Return the rho of the history."""

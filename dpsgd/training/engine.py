@@ -17,7 +17,12 @@ from dpsgd.clipping.schedules import Schedule
 from dpsgd.training.distributed import unwrapped
 from dpsgd.training.run import Remaining, Run
 from dpsgd.training.sampling import PrivateDataLoader, sampler_for
-from dpsgd.training.validation import check_criterion, check_module, check_optimizer
+from dpsgd.training.validation import (
+    check_criterion,
+    check_module,
+    check_optimizer,
+    hold_frozen,
+)
 from ldp import Coins, InvalidInput
 
 
@@ -39,12 +44,10 @@ class PrivacyEngine:
     size and the batch size count as public. The guarantee covers the parameters, not the losses
     or batches that the loop prints.
 
-    That is for noise and sums of real numbers. Noise is drawn and added in float64, and the result
-    rounded (`dpsgd.noise.addition.Rounding`): no pattern of either is known to remain, which is no
-    proof. With `secure_mode` sums and noise are rounded before they meet
-    (`dpsgd.noise.addition.Grid`), which is one, for exact normal values and exact sums. Noise comes
-    from keystreams of the system's generator on a CPU and with `secure_mode`, and from torch's
-    generator, seeded by the system, on a GPU: that one can be predicted by who knows enough of it.
+    It holds for floating point, too, up to what `dpsgd.noise.grid.Grid` says: sums and noise are
+    rounded to a public grid before they meet. Noise comes from AES-256 under keys of the system's
+    generator on a CPU and with `secure_mode`, and from torch's generator, seeded by the system, on
+    a GPU: that one can be predicted by who knows enough of it.
 
     `accountant` is a class of `dpsgd.accounting` of which the figures are guarantees. `coins` is
     for tests.
@@ -141,6 +144,7 @@ class PrivacyEngine:
             coins=self._coins,
             ranks=ranks,
         )
+        hold_frozen(inner)
         loader = PrivateDataLoader(
             data_loader, sampler, run.drawn, most=max_physical_batch_size, coins=self._coins
         )

@@ -8,15 +8,15 @@ from torch import nn
 from torch.optim import Optimizer
 
 from dpsgd.accounting import Accountant, Event
-from dpsgd.clipping.clipped_sums import Bookkeeper, Piece
+from dpsgd.clipping.clipped_sums import Bookkeeper
 from dpsgd.clipping.current_policy import CurrentPolicy
 from dpsgd.clipping.policies import check_norm
 from dpsgd.clipping.schedules import Schedule
 from dpsgd.clipping.taps import tap_layers
 from dpsgd.layers import by_sample, rules_for
 from dpsgd.layers.embedding import padding_rows
-from dpsgd.noise.addition import Grid, Rounding
-from dpsgd.noise.sources import GeneratorNoise, KeystreamNoise, NoisePrefetcher, NoiseSource
+from dpsgd.noise.grid import Grid
+from dpsgd.noise.sources import GeneratorNoise, KeystreamNoise, NoiseSource
 from dpsgd.training.distributed import Ranks
 from dpsgd.training.optimizers import AdamBC
 from dpsgd.training.sampling import BatchSampler, Physical
@@ -39,8 +39,8 @@ class Run:
     sum of k releases with noise s / sqrt(k) each, and is accounted for as k releases.
 
     A batch is used when a backward pass of it has ended, or an optimizer steps on it; others, on
-    which a loop only looks at a loss, add nothing to any sum. An empty one is always used, since
-    it would add nothing either way and a loop may pass over it.
+    which a loop only looks at a loss, add nothing to any sum. What is computed from a part
+    without records, which the loader fills up with record 0, is dropped before it meets a sum.
     """
 
     def __init__(
@@ -83,17 +83,14 @@ class Run:
         self._parameters = self._keeper.parameters
         self._padding = padding_rows(module)
         self._managed = {id(p) for p in self._parameters}
-        shapes = [p.shape for p in self._parameters]
-        self._dimensions = sum(shape.numel() for shape in shapes)
-        self._secure = secure
-        self._noise: NoisePrefetcher | None = None
+        self._dimensions = sum(p.numel() for p in self._parameters)
+        self._noise: NoiseSource | None = None
         self._count_noise: NoiseSource | None = None
         if ranks.rank == 0:  # noise is there once
             device = self._parameters[0].device
-            alone = ranks.size == 1
-            types = {Piece(p).dtype if alone else torch.float64 for p in self._parameters}
-            self._noise = NoisePrefetcher(_source(device, secure, coins), shapes, device, types)
-            self._count_noise = KeystreamNoise(coins)
+            self._noise = self._count_noise = KeystreamNoise(coins)
+            if device.type != "cpu" and not secure:
+                self._noise = GeneratorNoise(device)
         optimizer.register_step_pre_hook(self._before_step)
 
     @property
@@ -111,11 +108,9 @@ class Run:
                 self._round += 1
                 self._least_noise = math.inf
         self._part, self._passed = part, False
-        if part.size == 0 or self._ranks.size > 1:  # all processes must count alike
+        if self._ranks.size > 1:  # all processes must count alike
             self._used[self._draw] = self._round
-        self._keeper.begin()
-        if self._noise is not None:
-            self._noise.begin()
+        self._keeper.begin(part.size or 1)
 
     def remaining(self) -> Remaining:
         """Return what is left of the budget."""
@@ -170,14 +165,14 @@ class Run:
         self.noise = self.noise if noise is None else noise
         self._steps = steps
 
-    def _expect(self, batch: int) -> None:
+    def _expect(self, batch: int) -> bool:
         if self._part is None:
             raise InvalidInput(
                 "no batch was drawn since the last step: iterate over the loader of make_private"
             )
-        if batch != self._part.size:
+        if batch != (handed := self._part.size or 1):
             raise InvalidInput(
-                f"the module got {batch} samples where the loader had drawn {self._part.size}: "
+                f"the module got {batch} samples where the loader had handed out {handed}: "
                 "records are told apart by their places, so give it the whole batch at once, each "
                 "record once; for smaller batches set max_physical_batch_size"
             )
@@ -188,10 +183,16 @@ class Run:
             )
         self._passed = True
         self._used[self._draw] = self._round
+        return self._part.size > 0
 
-    def _before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        if any(value is not None for value in (*args[1:], *kwargs.values())):
-            raise InvalidInput("a private optimizer steps without a closure")
+    def _before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        closures = [value for value in (*args[1:], *kwargs.values()) if value is not None]
+        if closures:  # it makes the forward and the backward pass, which the sums must have seen
+            with torch.enable_grad():
+                loss = closures[0]()
+            changed = (optimizer,), {"closure": lambda: loss}
+        else:
+            changed = args, kwargs
         for group in optimizer.param_groups:
             for parameter in group["params"]:
                 if id(parameter) not in self._managed and parameter.grad is not None:
@@ -204,13 +205,13 @@ class Run:
         if not self._part.is_last:
             for parameter in self._parameters:
                 parameter.grad = None  # optimizers pass over it
-            return
+            return changed
         self._used[self._draw] = self._round
         multiplier, batches = self.noise_multiplier, len(self._used)
         check_norm("noise_multiplier", multiplier)
         deviation = self.clipping.gradient_noise(multiplier) * self.clipping.sensitivity
         count = self._ranks.total(
-            self.clipping.count(self._count_noise, self._secure),
+            self.clipping.count(self._count_noise),
             noise_multiplier=multiplier,
             max_grad_norm=self.clipping.sensitivity,
             batches=batches,
@@ -223,6 +224,7 @@ class Run:
         self._steps += 1
         if isinstance(optimizer, AdamBC):
             optimizer.noise_deviation = deviation / self._divisor
+        return changed
 
     def _account(self, multiplier: float) -> None:
         rounds = len(set(self._used.values()))
@@ -236,16 +238,15 @@ class Run:
         self._part = None
 
     def _release(self, deviation: float) -> None:
-        sums = self._keeper.take_sums()
-        rounding = self._rounding(deviation)
-        alone = self._ranks.size == 1
-        totals = sums if alone else [rounding.prepared(summed) for summed in sums]
-        if self._noise is not None:
-            way, divisor = (rounding, self._divisor) if alone else (rounding.before_finish(), 1.0)
-            self._noise.add_to(totals, way, deviation, divisor)
+        sums, alone = self._keeper.take_sums(), self._ranks.size == 1
+        grid = Grid.for_sums(self.clipping.sensitivity, self._dimensions, deviation)
         if not alone:
-            self._ranks.add_up(totals)
-            sums = [rounding.finish(total).div_(self._divisor) for total in totals]
+            sums = [grid.rounded(summed) for summed in sums]
+        if self._noise is not None:
+            self._noise.add_to(sums, grid, deviation, self._divisor if alone else 1.0)
+        if not alone:
+            self._ranks.add_up(sums)
+            sums = [total.div_(self._divisor) for total in sums]
         for parameter, noisy in zip(self._parameters, sums, strict=True):
             if not parameter.requires_grad:  # it was frozen since
                 parameter.grad = None
@@ -253,12 +254,3 @@ class Run:
             if parameter in self._padding:
                 noisy[self._padding[parameter]] = 0  # or noise alone would train it
             parameter.grad = noisy.to(parameter.dtype)
-
-    def _rounding(self, deviation: float) -> Rounding:
-        if self._secure:
-            return Grid.for_sums(self.clipping.sensitivity, self._dimensions)
-        return Rounding.for_noise(deviation)
-
-
-def _source(device: torch.device, secure: bool, coins: Coins) -> NoiseSource:
-    return KeystreamNoise(coins) if secure or device.type == "cpu" else GeneratorNoise(device)
