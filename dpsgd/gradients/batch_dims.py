@@ -30,7 +30,7 @@ class BatchDims:
     def __init__(self, module: nn.Module, batch_dim: int) -> None:
         self._batch_dim = batch_dim
         self._batch: int | None = None
-        self._idle = False  # in a copy of the module, which is an ordinary one
+        self._idle = False  # in a copy of the module, or a file: it is an ordinary one there
         self.probing = False
         # The largest batch size tried, up to 2, in evaluation (False) and in training (True).
         self._tried = {False: 0, True: 0}
@@ -40,10 +40,8 @@ class BatchDims:
         module.register_forward_pre_hook(self._enter, with_kwargs=True, prepend=True)
         module.register_forward_hook(self._leave, always_call=True)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> "BatchDims":
-        idle = BatchDims.__new__(BatchDims)
-        idle._idle, idle._batch = True, None
-        return idle
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_idle": True}
 
     def begin(self, layer: nn.Module, name: str) -> int:
         """Count a call of a layer; return the size of the batch."""

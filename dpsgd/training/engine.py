@@ -39,12 +39,10 @@ class PrivacyEngine:
     size and the batch size count as public. The guarantee covers the parameters, not the losses
     or batches that the loop prints.
 
-    That is for noise and sums of real numbers. Noise is drawn and added in float64, and the result
-    rounded (`dpsgd.noise.addition.Rounding`): no pattern of either is known to remain, which is no
-    proof. With `secure_mode` sums and noise are rounded before they meet
-    (`dpsgd.noise.addition.Grid`), which is one, for exact normal values and exact sums. Noise comes
-    from keystreams of the system's generator on a CPU and with `secure_mode`, and from torch's
-    generator, seeded by the system, on a GPU: that one can be predicted by who knows enough of it.
+    It holds for floating point, too, up to what `dpsgd.noise.grid.Grid` says: sums and noise are
+    rounded to a public grid before they meet. Noise comes from AES-256 under keys of the system's
+    generator on a CPU and with `secure_mode`, and from torch's generator, seeded by the system, on
+    a GPU: that one can be predicted by who knows enough of it.
 
     `accountant` is a class of `dpsgd.accounting` of which the figures are guarantees. `coins` is
     for tests.

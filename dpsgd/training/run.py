@@ -3,20 +3,19 @@
 import math
 from typing import Any, NamedTuple
 
-import torch
 from torch import nn
 from torch.optim import Optimizer
 
 from dpsgd.accounting import Accountant, Event
-from dpsgd.clipping.clipped_sums import Bookkeeper, Piece
+from dpsgd.clipping.clipped_sums import Bookkeeper
 from dpsgd.clipping.current_policy import CurrentPolicy
 from dpsgd.clipping.policies import check_norm
 from dpsgd.clipping.schedules import Schedule
 from dpsgd.clipping.taps import tap_layers
 from dpsgd.layers import by_sample, rules_for
 from dpsgd.layers.embedding import padding_rows
-from dpsgd.noise.addition import Grid, Rounding
-from dpsgd.noise.sources import GeneratorNoise, KeystreamNoise, NoisePrefetcher, NoiseSource
+from dpsgd.noise.grid import Grid
+from dpsgd.noise.sources import GeneratorNoise, KeystreamNoise, NoiseSource
 from dpsgd.training.distributed import Ranks
 from dpsgd.training.optimizers import AdamBC
 from dpsgd.training.sampling import BatchSampler, Physical
@@ -83,17 +82,14 @@ class Run:
         self._parameters = self._keeper.parameters
         self._padding = padding_rows(module)
         self._managed = {id(p) for p in self._parameters}
-        shapes = [p.shape for p in self._parameters]
-        self._dimensions = sum(shape.numel() for shape in shapes)
-        self._secure = secure
-        self._noise: NoisePrefetcher | None = None
+        self._dimensions = sum(p.numel() for p in self._parameters)
+        self._noise: NoiseSource | None = None
         self._count_noise: NoiseSource | None = None
         if ranks.rank == 0:  # noise is there once
             device = self._parameters[0].device
-            alone = ranks.size == 1
-            types = {Piece(p).dtype if alone else torch.float64 for p in self._parameters}
-            self._noise = NoisePrefetcher(_source(device, secure, coins), shapes, device, types)
-            self._count_noise = KeystreamNoise(coins)
+            self._noise = self._count_noise = KeystreamNoise(coins)
+            if device.type != "cpu" and not secure:
+                self._noise = GeneratorNoise(device)
         optimizer.register_step_pre_hook(self._before_step)
 
     @property
@@ -114,8 +110,6 @@ class Run:
         if part.size == 0 or self._ranks.size > 1:  # all processes must count alike
             self._used[self._draw] = self._round
         self._keeper.begin()
-        if self._noise is not None:
-            self._noise.begin()
 
     def remaining(self) -> Remaining:
         """Return what is left of the budget."""
@@ -210,7 +204,7 @@ class Run:
         check_norm("noise_multiplier", multiplier)
         deviation = self.clipping.gradient_noise(multiplier) * self.clipping.sensitivity
         count = self._ranks.total(
-            self.clipping.count(self._count_noise, self._secure),
+            self.clipping.count(self._count_noise),
             noise_multiplier=multiplier,
             max_grad_norm=self.clipping.sensitivity,
             batches=batches,
@@ -236,16 +230,15 @@ class Run:
         self._part = None
 
     def _release(self, deviation: float) -> None:
-        sums = self._keeper.take_sums()
-        rounding = self._rounding(deviation)
-        alone = self._ranks.size == 1
-        totals = sums if alone else [rounding.prepared(summed) for summed in sums]
-        if self._noise is not None:
-            way, divisor = (rounding, self._divisor) if alone else (rounding.before_finish(), 1.0)
-            self._noise.add_to(totals, way, deviation, divisor)
+        sums, alone = self._keeper.take_sums(), self._ranks.size == 1
+        grid = Grid.for_sums(self.clipping.sensitivity, self._dimensions, deviation)
         if not alone:
-            self._ranks.add_up(totals)
-            sums = [rounding.finish(total).div_(self._divisor) for total in totals]
+            sums = [grid.rounded(summed) for summed in sums]
+        if self._noise is not None:
+            self._noise.add_to(sums, grid, deviation, self._divisor if alone else 1.0)
+        if not alone:
+            self._ranks.add_up(sums)
+            sums = [total.div_(self._divisor) for total in sums]
         for parameter, noisy in zip(self._parameters, sums, strict=True):
             if not parameter.requires_grad:  # it was frozen since
                 parameter.grad = None
@@ -253,12 +246,3 @@ class Run:
             if parameter in self._padding:
                 noisy[self._padding[parameter]] = 0  # or noise alone would train it
             parameter.grad = noisy.to(parameter.dtype)
-
-    def _rounding(self, deviation: float) -> Rounding:
-        if self._secure:
-            return Grid.for_sums(self.clipping.sensitivity, self._dimensions)
-        return Rounding.for_noise(deviation)
-
-
-def _source(device: torch.device, secure: bool, coins: Coins) -> NoiseSource:
-    return KeystreamNoise(coins) if secure or device.type == "cpu" else GeneratorNoise(device)
