@@ -82,7 +82,11 @@ class Run:
         self._parameters = self._keeper.parameters
         self._padding = padding_rows(module)
         self._managed = {id(p) for p in self._parameters}
-        self._dimensions = sum(p.numel() for p in self._parameters)
+        groups = [clipping.group(name) for name, p in module.named_parameters() if p.requires_grad]
+        self._places = [  # of each group's parameters
+            [place for place, group in enumerate(groups) if group == each]
+            for each in range(clipping.groups)
+        ]
         self._noise: NoiseSource | None = None
         self._count_noise: NoiseSource | None = None
         if ranks.rank == 0:  # noise is there once
@@ -202,21 +206,28 @@ class Run:
         self._used[self._draw] = self._round
         multiplier, batches = self.noise_multiplier, len(self._used)
         check_norm("noise_multiplier", multiplier)
-        deviation = self.clipping.gradient_noise(multiplier) * self.clipping.sensitivity
-        count = self._ranks.total(
-            self.clipping.count(self._count_noise),
-            noise_multiplier=multiplier,
-            max_grad_norm=self.clipping.sensitivity,
-            batches=batches,
-        )
+        deviations = self.clipping.deviations(multiplier)
+        counts = [
+            self._ranks.total(
+                count,
+                noise_multiplier=multiplier,
+                max_grad_norm=self.clipping.sensitivity,
+                batches=batches,
+            )
+            for count in self.clipping.counts(self._count_noise)
+        ]
         # From here on the release may have been seen, even if a later line fails. A budget that
         # refuses it changes nothing: the batch waits for a step with more noise, which may fit.
         self._account(multiplier)
-        self._release(deviation)
-        self.clipping.end(count, batches)
+        self._release(deviations)
+        self.clipping.end(counts, batches)
         self._steps += 1
         if isinstance(optimizer, AdamBC):
-            optimizer.noise_deviation = deviation / self._divisor
+            optimizer.noise_deviations = {
+                self._parameters[place]: deviation / self._divisor
+                for places, deviation in zip(self._places, deviations, strict=True)
+                for place in places
+            }
 
     def _account(self, multiplier: float) -> None:
         rounds = len(set(self._used.values()))
@@ -229,13 +240,19 @@ class Run:
         self._used = {}
         self._part = None
 
-    def _release(self, deviation: float) -> None:
+    def _release(self, deviations: list[float]) -> None:
         sums, alone = self._keeper.take_sums(), self._ranks.size == 1
-        grid = Grid.for_sums(self.clipping.sensitivity, self._dimensions, deviation)
-        if not alone:
-            sums = [grid.rounded(summed) for summed in sums]
-        if self._noise is not None:
-            self._noise.add_to(sums, grid, deviation, self._divisor if alone else 1.0)
+        for places, norm, deviation in zip(
+            self._places, self.clipping.limits, deviations, strict=True
+        ):
+            part = [sums[place] for place in places]
+            grid = Grid.for_sums(norm, sum(summed.numel() for summed in part), deviation)
+            if not alone:
+                part = [grid.rounded(summed) for summed in part]
+                for place, rounded in zip(places, part, strict=True):
+                    sums[place] = rounded
+            if self._noise is not None:
+                self._noise.add_to(part, grid, deviation, self._divisor if alone else 1.0)
         if not alone:
             self._ranks.add_up(sums)
             sums = [total.div_(self._divisor) for total in sums]
