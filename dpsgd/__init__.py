@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dpsgd.reports.losses import backward_cross_entropy, forward_cross_entropy
     from dpsgd.reports.rows import Rows
     from dpsgd.training.engine import PrivacyEngine
+    from dpsgd.training.fixing import fix
     from dpsgd.training.optimizers import AdamBC
 
 _HOMES = {
@@ -44,6 +45,7 @@ _HOMES = {
     "audit_one_run": "auditing",
     "backward_cross_entropy": "reports.losses",
     "choose_canaries": "auditing",
+    "fix": "training.fixing",
     "forward_cross_entropy": "reports.losses",
     "two_stage": "reports.labels",
 }
@@ -71,6 +73,7 @@ __all__ = [
     "audit_one_run",
     "backward_cross_entropy",
     "choose_canaries",
+    "fix",
     "forward_cross_entropy",
     "two_stage",
 ]

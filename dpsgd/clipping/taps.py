@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from dpsgd.clipping.clipped_sums import Bookkeeper, Gradients
+from dpsgd.gradients.batch_dims import in_backward
 from dpsgd.gradients.precision import exact
 from ldp import InvalidInput
 
@@ -30,9 +31,11 @@ class Call:
         self._layer = layer
         self.name = name
         self.batch = keeper.dims.begin(layer, name)
+        self.anchor = keeper.anchor  # requires a gradient
         self._drawn = keeper.drawn
         self._number = keeper.dims.number(layer)
         self._inputs = 0
+        self._again = in_backward()
 
     def find_batch(self, value: Tensor) -> int | None:
         """Return the batch dimension of an input, or None."""
@@ -67,12 +70,17 @@ class Call:
             output = output.clone()  # or autograd would copy the gradients of its base
         saved = tuple(s.detach() for s in saved)
         tapped: Tensor = _Tap.apply(  # type: ignore[no-untyped-call]
-            self._keeper.anchor, output, self, gradients, *saved
+            self.anchor, output, self, gradients, *saved
         )
         return tapped
 
     def book(self, gradients: Gradients) -> None:
         """Book per-sample gradients, during the backward pass."""
+        if self._again:
+            raise InvalidInput(
+                f"{self.name}: a backward pass within the backward pass would clip its gradients "
+                "apart from the others: checkpoint with use_reentrant=False"
+            )
         if self._drawn != self._keeper.drawn:
             raise InvalidInput(
                 f"{self.name}: this backward pass is of a batch before the last that was drawn: "

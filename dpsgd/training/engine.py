@@ -18,7 +18,12 @@ from dpsgd.clipping.schedules import Schedule
 from dpsgd.training.distributed import unwrapped
 from dpsgd.training.run import Remaining, Run
 from dpsgd.training.sampling import PrivateDataLoader, sampler_for
-from dpsgd.training.validation import check_criterion, check_module, check_optimizer
+from dpsgd.training.validation import (
+    check_criterion,
+    check_module,
+    check_optimizer,
+    hold_frozen,
+)
 from ldp import Coins, InvalidInput
 
 
@@ -140,6 +145,7 @@ class PrivacyEngine:
             coins=self._coins,
             ranks=ranks,
         )
+        hold_frozen(inner)
         loader = PrivateDataLoader(
             data_loader, sampler, run.drawn, most=max_physical_batch_size, coins=self._coins
         )

@@ -3,6 +3,7 @@
 import math
 from typing import Any, NamedTuple
 
+import torch
 from torch import nn
 from torch.optim import Optimizer
 
@@ -38,8 +39,8 @@ class Run:
     sum of k releases with noise s / sqrt(k) each, and is accounted for as k releases.
 
     A batch is used when a backward pass of it has ended, or an optimizer steps on it; others, on
-    which a loop only looks at a loss, add nothing to any sum. An empty one is always used, since
-    it would add nothing either way and a loop may pass over it.
+    which a loop only looks at a loss, add nothing to any sum. What is computed from a part
+    without records, which the loader fills up with record 0, is dropped before it meets a sum.
     """
 
     def __init__(
@@ -111,9 +112,9 @@ class Run:
                 self._round += 1
                 self._least_noise = math.inf
         self._part, self._passed = part, False
-        if part.size == 0 or self._ranks.size > 1:  # all processes must count alike
+        if self._ranks.size > 1:  # all processes must count alike
             self._used[self._draw] = self._round
-        self._keeper.begin()
+        self._keeper.begin(part.size or 1)
 
     def remaining(self) -> Remaining:
         """Return what is left of the budget."""
@@ -168,14 +169,14 @@ class Run:
         self.noise = self.noise if noise is None else noise
         self._steps = steps
 
-    def _expect(self, batch: int) -> None:
+    def _expect(self, batch: int) -> bool:
         if self._part is None:
             raise InvalidInput(
                 "no batch was drawn since the last step: iterate over the loader of make_private"
             )
-        if batch != self._part.size:
+        if batch != (handed := self._part.size or 1):
             raise InvalidInput(
-                f"the module got {batch} samples where the loader had drawn {self._part.size}: "
+                f"the module got {batch} samples where the loader had handed out {handed}: "
                 "records are told apart by their places, so give it the whole batch at once, each "
                 "record once; for smaller batches set max_physical_batch_size"
             )
@@ -186,10 +187,16 @@ class Run:
             )
         self._passed = True
         self._used[self._draw] = self._round
+        return self._part.size > 0
 
-    def _before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        if any(value is not None for value in (*args[1:], *kwargs.values())):
-            raise InvalidInput("a private optimizer steps without a closure")
+    def _before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        closures = [value for value in (*args[1:], *kwargs.values()) if value is not None]
+        if closures:  # it makes the forward and the backward pass, which the sums must have seen
+            with torch.enable_grad():
+                loss = closures[0]()
+            changed = (optimizer,), {"closure": lambda: loss}
+        else:
+            changed = args, kwargs
         for group in optimizer.param_groups:
             for parameter in group["params"]:
                 if id(parameter) not in self._managed and parameter.grad is not None:
@@ -202,7 +209,7 @@ class Run:
         if not self._part.is_last:
             for parameter in self._parameters:
                 parameter.grad = None  # optimizers pass over it
-            return
+            return changed
         self._used[self._draw] = self._round
         multiplier, batches = self.noise_multiplier, len(self._used)
         check_norm("noise_multiplier", multiplier)
@@ -228,6 +235,7 @@ class Run:
                 for places, deviation in zip(self._places, deviations, strict=True)
                 for place in places
             }
+        return changed
 
     def _account(self, multiplier: float) -> None:
         rounds = len(set(self._used.values()))

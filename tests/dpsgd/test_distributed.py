@@ -101,6 +101,7 @@ def test_a_norm_that_adapts_is_the_same_for_all(ranks: tuple[Seen, Seen]) -> Non
         ("secure", "processes must agree on secure_mode"),
         ("fixed", 'several processes sample by "poisson"'),
         ("unused", "leave find_unused_parameters"),
+        ("apart", "each process would train apart"),
         ("inside", "wrap the whole module, and nothing inside"),
         ("buffers", "set broadcast_buffers=False"),
         ("sharded", "its parameters spread over devices: use DistributedDataParallel"),

@@ -5,9 +5,7 @@ import logging
 import math
 import warnings
 from collections.abc import Callable
-from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from models import Made
@@ -128,26 +126,6 @@ def test_noise_is_found_for_a_target_and_used_up(sampling: str) -> None:
     for _ in range(2):
         train(*made)
     assert 2.999 < engine.get_epsilon(1e-5) <= 3.0
-
-
-def test_poisson_batches_vary_and_empty_ones_are_stepped_on() -> None:
-    engine, module, optimizer, loader = make(dataset=data(6), batch=1)
-    sizes = [size for _ in range(6) for size in train(module, optimizer, loader)]
-    assert 0 in sizes
-    assert len(set(sizes)) > 2
-    assert sum(event.steps for event in engine.accountant.history) == len(sizes)
-    assert all(p.isfinite().all() for p in module.parameters())
-
-
-def test_a_first_batch_of_none_is_no_obstacle() -> None:
-    class Empty(SeededCoins):
-        def bernoulli_many(self, threshold: int, n: int) -> Any:
-            self.calls = getattr(self, "calls", 0) + 1
-            return super().bernoulli_many(0 if self.calls == 1 else threshold, n)
-
-    _, module, optimizer, loader = make(PrivacyEngine(coins=Empty(3)))
-    sizes = train(module, optimizer, loader)
-    assert sizes[0] == 0 < max(sizes)
 
 
 def test_each_record_is_drawn_with_the_rate_that_is_accounted_for() -> None:
@@ -277,20 +255,6 @@ def test_a_backward_pass_after_the_step_needs_another_batch() -> None:
     optimizer.step()
     with pytest.raises(InvalidInput, match="no batch was drawn since the last step"):
         F.cross_entropy(module(x), y).backward()
-
-
-def test_an_empty_batch_that_is_passed_over_counts() -> None:
-    class Empty(SeededCoins):
-        sizes = iter((0, 5, 5))
-
-        def bernoulli_many(self, threshold: int, n: int) -> Any:
-            return np.arange(n) < next(self.sizes)
-
-    engine, module, optimizer, loader = make(PrivacyEngine(coins=Empty(3)), noise=2.0)
-    batches = iter(loader)
-    next(batches)
-    train(module, optimizer, batches, 2)
-    assert releases(engine) == [(2.0 / math.sqrt(2), 2), (2.0, 1)]
 
 
 def test_a_shuffled_epoch_counts_though_its_first_batch_was_only_looked_at() -> None:

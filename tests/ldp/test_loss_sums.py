@@ -7,7 +7,7 @@ import pytest
 from exact_powers import exact_power
 
 from ldp import InvalidInput
-from ldp.core.loss_sums import on_lattice, _Sum, mixed
+from ldp.core.loss_sums import _Sum, mixed, on_lattice
 from ldp.core.losses import Losses, bounded
 
 
