@@ -83,11 +83,12 @@ class Run:
         self._parameters = self._keeper.parameters
         self._padding = padding_rows(module)
         self._managed = {id(p) for p in self._parameters}
-        groups = [clipping.group(name) for name, p in module.named_parameters() if p.requires_grad]
-        self._places = [  # of each group's parameters
-            [place for place, group in enumerate(groups) if group == each]
-            for each in range(clipping.groups)
+        self._groups = [
+            clipping.group(name) for name, p in module.named_parameters() if p.requires_grad
         ]
+        self._dimensions = [0] * clipping.groups
+        for group, parameter in zip(self._groups, self._parameters, strict=True):
+            self._dimensions[group] += parameter.numel()
         self._noise: NoiseSource | None = None
         self._count_noise: NoiseSource | None = None
         if ranks.rank == 0:  # noise is there once
@@ -230,11 +231,8 @@ class Run:
         self.clipping.end(counts, batches)
         self._steps += 1
         if isinstance(optimizer, AdamBC):
-            optimizer.noise_deviations = {
-                self._parameters[place]: deviation / self._divisor
-                for places, deviation in zip(self._places, deviations, strict=True)
-                for place in places
-            }
+            own = (deviations[group] / self._divisor for group in self._groups)
+            optimizer.noise_deviations = dict(zip(self._parameters, own, strict=True))
         return changed
 
     def _account(self, multiplier: float) -> None:
@@ -250,17 +248,13 @@ class Run:
 
     def _release(self, deviations: list[float]) -> None:
         sums, alone = self._keeper.take_sums(), self._ranks.size == 1
-        for places, norm, deviation in zip(
-            self._places, self.clipping.limits, deviations, strict=True
-        ):
-            part = [sums[place] for place in places]
-            grid = Grid.for_sums(norm, sum(summed.numel() for summed in part), deviation)
-            if not alone:
-                part = [grid.rounded(summed) for summed in part]
-                for place, rounded in zip(places, part, strict=True):
-                    sums[place] = rounded
-            if self._noise is not None:
-                self._noise.add_to(part, grid, deviation, self._divisor if alone else 1.0)
+        grids = list(map(Grid.for_sums, self.clipping.limits, self._dimensions, deviations))
+        if not alone:
+            sums = [grids[group].rounded(s) for group, s in zip(self._groups, sums, strict=True)]
+        if self._noise is not None:
+            for group, summed in zip(self._groups, sums, strict=True):
+                divisor = self._divisor if alone else 1.0
+                self._noise.add_to([summed], grids[group], deviations[group], divisor)
         if not alone:
             self._ranks.add_up(sums)
             sums = [total.div_(self._divisor) for total in sums]
