@@ -56,6 +56,8 @@ class Account:
         training = "without noise"
         if self.relation is not None:
             training = f"({self.spent:.4g}, {self.delta:g})-DP in rows, {self.relation.value}"
+        if not self.levels:
+            return f"training: {training}"
         width = max(len("level"), *(len(level.level) for level in self.levels))
         lines = [
             f"training: {training}",
