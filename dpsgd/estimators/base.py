@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -140,10 +141,9 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _engine(self, batch: int, rows: int) -> tuple[PrivacyEngine | None, dict[str, Any], int]:
         """Return the engine, what it is to be given, and the number of steps."""
-        for name in ("steps", "batch_size"):
-            value = getattr(self, name)
-            if value is not None and (isinstance(value, bool) or not value >= 1):
-                raise InvalidInput(f"{name} must be >= 1, got {value!r}")
+        for name, value in (("steps", self.steps), ("batch_size", batch)):
+            if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+                raise InvalidInput(f"{name} must be an integer >= 1, got {value!r}")
         if self.epsilon is None and self.noise_multiplier is None:
             return None, {}, self.steps
         accountant, sampling = self.accountant(Relation.ADD_REMOVE), PoissonSampling(batch / rows)
@@ -163,6 +163,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
                     f"delta {self.delta:g}"
                 )
             steps = min(steps, most)
+        self.noise_multiplier_ = noise
         private = {
             "noise_multiplier": noise,
             "max_grad_norm": self.max_grad_norm,
@@ -214,8 +215,13 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     def _dtype(self) -> type[np.float64] | None:
         return None if self.categories else np.float64
 
-    def _take_rows(self, rows: Rows, label: Any, features: Sequence[str] | None) -> None:
-        """Set the features of rows; raise `InvalidInput` where they cannot be learned from."""
+    def _take_rows(
+        self, rows: Rows, label: Any, features: Sequence[str] | None
+    ) -> Mapping[str, Sequence[Mechanism]]:
+        """Set the features of rows, and return the mechanisms of records for the account.
+
+        Raises `InvalidInput` where the rows cannot be learned from, or have no account.
+        """
         names = [name for name in rows.columns if name != label] if features is None else features
         rows.check_together(label, names)
         found = features_of(names, self.feature_bounds, self.categories)
@@ -230,6 +236,9 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
             found[i] = Feature(feature.name, values=values)
         self.features_, self.n_features_in_ = found, len(names)
         self.feature_names_in_ = np.array(names, dtype=object)
+        records = rows.records([label, *names])
+        account(records, delta=self.delta)
+        return records
 
     def _names(self) -> list[str]:
         found = getattr(self, "feature_names_in_", range(self.n_features_in_))

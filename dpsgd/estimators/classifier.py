@@ -1,7 +1,7 @@
 """A private classifier with scikit-learn's interface."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -18,7 +18,7 @@ from dpsgd.estimators.collected import Joint, candidates, surprise
 from dpsgd.estimators.features import encode
 from dpsgd.estimators.fitting import Loss, Table
 from dpsgd.reports.rows import Rows
-from ldp import InvalidInput
+from ldp import InvalidInput, Mechanism
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -62,9 +62,9 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
         Raises `InvalidInput`, and trains nothing, where parameters or data do not fit.
         """
         loss: Loss = surprise
-        records = None
+        records: Mapping[str, Sequence[Mechanism]] | None = None
         if isinstance(X, Rows):
-            self._take_rows(X, y, features)
+            records = self._take_rows(X, y, features)
             self.classes_ = self._classes_of(X, y)
             found = candidates(X, self.features_)
             with np.errstate(divide="ignore"):
@@ -72,7 +72,6 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
             table = Table(as_tensor(found.evidence), as_tensor(labels))
             model = self.built(found.inputs.shape[1], len(self.classes_))
             module: torch.nn.Module = Joint(model, found.inputs)
-            records = X.records([y, *self._names()])
         else:
             X, y = self._checked(X, y)  # noqa: N806
             with as_ours():
@@ -110,10 +109,10 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
         else:
             classes = np.unique(list(self.classes))
             codes = np.searchsorted(classes, y).clip(max=len(classes) - 1)
-            if (classes[codes] != y).any():
-                raise InvalidInput(f"y has a label that is none of the {len(classes)} classes")
         if len(classes) < 2:
             raise InvalidInput(f"a classifier needs two classes at least, got one class: {classes}")
+        if (classes[codes] != y).any():
+            raise InvalidInput(f"y has a label that is none of the {len(classes)} classes")
         return classes, codes
 
     def _classes_of(self, rows: Rows, label: str) -> NDArray[Any]:

@@ -84,7 +84,7 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
     ) -> None:
         if self.hidden or self.module is not None:
             raise InvalidInput("a regression on Rows is linear: leave out hidden and module")
-        self._take_rows(rows, label, features)
+        records = self._take_rows(rows, label, features)
         found = moments(rows, label, self.features_)
         accountant, vector, noise = self._released(found)
         solution = solved(vector, found.products.shape[1], noise)
@@ -95,7 +95,7 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
             linear.weight.copy_(as_tensor(weights[np.newaxis]))
             linear.bias.fill_(solution[0])
         self.module_ = nn.Sequential(linear)
-        self._finish(accountant, rows.records([label, *self._names()]))
+        self._finish(accountant, records)
         scored = None if score is None else score()
         self.history_ = [Progress(1, 1, self.epsilon_, scored)]
 
