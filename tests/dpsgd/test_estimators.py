@@ -196,7 +196,9 @@ def test_a_training_with_its_own_noise_ends_at_the_last_step_within_the_budget()
     by_hand = RDPAccountant(Relation.ADD_REMOVE)
     by_hand.step(noise_multiplier=8.0, sampling=PoissonSampling(64 / 200), steps=steps + 1)
     assert by_hand.get_epsilon(1e-5) > 1
-    with pytest.raises(InvalidInput, match=r"one step with noise_multiplier 0\.1 exceeds epsilon 1"):
+    with pytest.raises(
+        InvalidInput, match=r"one step with noise_multiplier 0\.1 exceeds epsilon 1"
+    ):
         PrivateRegressor(epsilon=1.0, noise_multiplier=0.1).fit(X, y)
 
 
