@@ -20,14 +20,24 @@ Site = tuple[nn.Module, int, int]
 """A layer, the number of its call in a forward, and the number of the input in the call."""
 
 
+class Uncovered(InvalidInput):
+    """Raised where a layer must be run by sample: it uses its parameters in an unknown way."""
+
+    def __init__(self, layer: nn.Module, message: str) -> None:
+        super().__init__(message)
+        self.layer = layer
+
+
 class BatchDims:
     """Track the batch's size, and its dimension in layers' inputs, while a module runs.
 
     `batch_dim` is the batch's dimension in the module's own inputs; the first tensor among them
-    has it.
+    has it. `by_sample(layer)` is called for layers that turn out to be `Uncovered` as samples of
+    the first batch run; then they run anew.
     """
 
     def __init__(self, module: nn.Module, batch_dim: int) -> None:
+        self.by_sample: Callable[[nn.Module], None] = lambda _: None
         self._batch_dim = batch_dim
         self._batch: int | None = None
         self._idle = False  # in a copy of the module, which is an ordinary one
@@ -149,8 +159,12 @@ class BatchDims:
         self.probing = True
         done = False
         try:
-            check_unmixed(module, run, few, dim)
-            done = True
+            while not done:
+                try:
+                    check_unmixed(module, run, few, dim)
+                    done = True
+                except Uncovered as found:
+                    self.by_sample(found.layer)
             self._tried[module.training] = min(batch, 2)
         except (RuntimeError, IndexError) as error:
             raise InvalidInput(
