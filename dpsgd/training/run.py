@@ -13,7 +13,7 @@ from dpsgd.clipping.current_policy import CurrentPolicy
 from dpsgd.clipping.policies import check_norm
 from dpsgd.clipping.schedules import Schedule
 from dpsgd.clipping.taps import tap_layers
-from dpsgd.layers import by_sample, rules_for
+from dpsgd.layers import fallback, rules_for
 from dpsgd.layers.embedding import padding_rows
 from dpsgd.noise.grid import Grid
 from dpsgd.noise.sources import GeneratorNoise, KeystreamNoise, NoiseSource
@@ -79,7 +79,7 @@ class Run:
             batch_dim=batch_dim,
             expect=self._expect,
         )
-        tap_layers(self._keeper, rules_for(module, by_sample))
+        tap_layers(self._keeper, rules_for(module), fallback)
         self._parameters = self._keeper.parameters
         self._padding = padding_rows(module)
         self._managed = {id(p) for p in self._parameters}
