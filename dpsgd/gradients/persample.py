@@ -77,25 +77,6 @@ class Dense(PerSample):
         return Dense(_drop(self.gradients, dropped))
 
 
-class LastToFront(PerSample):
-    """Gradients stored with the parameter's second dimension last."""
-
-    def __init__(self, gradients: Dense) -> None:
-        self._gradients = gradients
-
-    def add_squared_norms(self, totals: Totals) -> None:
-        self._gradients.add_squared_norms(totals)
-
-    def weighted_sum(self, factors: Tensor) -> Tensor:
-        return self._gradients.weighted_sum(factors).movedim(-1, 1)
-
-    def dense(self) -> Tensor:
-        return self._gradients.dense().movedim(-1, 2)
-
-    def without(self, dropped: Tensor) -> PerSample:
-        return LastToFront(Dense(_drop(self._gradients.gradients, dropped)))
-
-
 class Outer(PerSample):
     """Sums over positions of outer products of output gradients and inputs.
 
