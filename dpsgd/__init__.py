@@ -10,7 +10,7 @@ from ldp.errors import HearsayError, InvalidInput, MissingExtra, needs
 from ldp.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from dpsgd.auditing import OneRunAudit, audit_one_run, choose_canaries
+    from dpsgd.auditing import OneRunAudit, audit_one_run, choose_canaries, lira, membership
     from dpsgd.clipping.adaptive import QuantileClipping
     from dpsgd.clipping.policies import AutomaticClipping, FlatClipping, PerLayerClipping
     from dpsgd.clipping.schedules import Exponential, Linear
@@ -43,6 +43,8 @@ _HOMES = {
     "backward_cross_entropy": "reports.losses",
     "choose_canaries": "auditing",
     "forward_cross_entropy": "reports.losses",
+    "lira": "auditing",
+    "membership": "auditing",
     "two_stage": "reports.labels",
 }
 __all__ = [
@@ -69,6 +71,8 @@ __all__ = [
     "backward_cross_entropy",
     "choose_canaries",
     "forward_cross_entropy",
+    "lira",
+    "membership",
     "two_stage",
 ]
 
