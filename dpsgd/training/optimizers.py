@@ -44,12 +44,13 @@ class AdamBC(Optimizer):
         super().__init__(params, {"lr": lr, "betas": betas, "gamma": gamma})
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        """Update the parameters that have a gradient."""
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        """Update the parameters that have a gradient; return the loss of a closure."""
         for group in self.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is not None:
                     self._move(parameter, group["lr"], group["betas"], group["gamma"])
+        return None if closure is None else closure()
 
     def _move(self, parameter: Tensor, lr: float, betas: tuple[float, float], gamma: float) -> None:
         if math.isnan(self.noise_deviation):

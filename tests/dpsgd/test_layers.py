@@ -15,7 +15,6 @@ from models import (
     Dropping,
     Language,
     Made,
-    Mine,
     branches,
     twice,
 )
@@ -55,19 +54,6 @@ def test_no_sample_moves_the_sum_by_more_than_the_norm(name: str) -> None:
         (100 * energy(module(batch))).backward()
         sums.append(torch.cat([s.flatten() for s in keeper.take_sums()]))
     assert float((sums[0] - sums[1]).norm()) == pytest.approx(0.01, rel=1e-3)
-
-
-@pytest.mark.filterwarnings("ignore:Using padding='same'")
-@pytest.mark.filterwarnings("ignore:Initializing zero-element")
-@pytest.mark.parametrize("probed", [False, True], ids=["first", "later"])
-@pytest.mark.parametrize("name", LAYERS)
-def test_a_batch_of_no_samples_adds_nothing(name: str, probed: bool) -> None:
-    module, given = made(name)
-    keeper = keep(module, Recording(1.0), reduction="mean")
-    if probed:
-        module(given)
-    energy(module(given[:0])).backward()
-    assert all(not summed.any() for summed in keeper.take_sums())
 
 
 @pytest.mark.parametrize(
@@ -225,14 +211,6 @@ def test_any_other_layer_is_run_by_sample_and_named(name: str) -> None:
     module, shape = OTHERS[name]
     with pytest.warns(UserWarning, match="no rule for"):
         check(module(), torch.randn(BATCH, *shape))
-
-
-def test_a_batch_of_no_samples_adds_nothing_where_no_layer_has_a_rule() -> None:
-    module = Mine(4, 3)
-    with pytest.warns(UserWarning, match="no rule for"):
-        keeper = keep(module, Recording(1.0))
-    energy(module(torch.empty(0, 4))).backward()
-    assert not any(summed.any() for summed in keeper.take_sums())
 
 
 def mixed() -> nn.Module:
