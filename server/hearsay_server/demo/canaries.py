@@ -22,6 +22,7 @@ from hearsay.v1 import analyst_pb2, collector_pb2
 from hearsay_server.demo.devices import Answer, Respondent, deliver
 from ldp import Coins, Mechanism
 from ldp.assurance.audit import MAX_CELLS
+from ldp.core.estimator import MAX_MATRIX
 from ldp.core.mechanism import Codes
 from ldp.errors import InvalidInput, ServerFailed
 
@@ -173,27 +174,40 @@ def _log_ratios(
 
 
 def _log_ratio(mechanism: Mechanism, inputs: Sequence[Any], codes: Codes) -> NDArray[np.float64]:
-    """Return the log-likelihood ratio of codes: exact where the channel is two-valued or small.
+    """Return the log-likelihood ratio of codes: exact where the channel is two-valued or kept.
 
     Elsewhere the difference of `evidence`, which orders codes well enough to guess by.
     """
-    if not mechanism.two_valued and all(isinstance(each, int | float) for each in inputs):
-        size = max(mechanism.tally_size, mechanism.parameters)
-        if size.bit_length() + 8 * mechanism.code_bytes <= MAX_CELLS.bit_length():
-            channel = mechanism.channel()
-            # Of numbers, the first and the last row are the ends of the range.
-            rows = [channel.rows[i if isinstance(i, int) else -int(i > 0)] for i in inputs]
-            with np.errstate(divide="ignore", invalid="ignore"):
-                first, second = (np.log(np.array(row, dtype=np.float64)) for row in rows)
-                each = np.clip(np.nan_to_num(second - first), -_CERTAIN, _CERTAIN)
-            ratios = dict(zip(channel.outputs, each, strict=True))
-            return np.array([ratios[_hashable(code)] for code in codes], dtype=np.float64)
-    without, with_it = (mechanism.evidence(codes, value) for value in inputs)
-    return np.asarray(mechanism.realised_epsilon * (with_it - without), dtype=np.float64)
+    rows = None if mechanism.two_valued else _two_rows(mechanism, inputs)
+    if rows is None:
+        without, with_it = (mechanism.evidence(codes, value) for value in inputs)
+        return np.asarray(mechanism.realised_epsilon * (with_it - without), dtype=np.float64)
+    outputs, likelihoods = rows
+    with np.errstate(divide="ignore", invalid="ignore"):
+        first, second = np.log(likelihoods)
+        ratios = np.clip(np.nan_to_num(second - first), -_CERTAIN, _CERTAIN)
+    found = dict(zip(outputs, ratios.tolist(), strict=True))
+    return np.array([found[tuple(np.atleast_1d(code).tolist())] for code in codes])
 
 
-def _hashable(code: Any) -> Any:
-    return tuple(code.tolist()) if isinstance(code, np.ndarray) else code.item()
+def _two_rows(
+    mechanism: Mechanism, inputs: Sequence[Any]
+) -> tuple[list[tuple[int, ...]], NDArray[np.float64]] | None:
+    """Return the codes and their probabilities for two inputs, (2, codes); None if not kept."""
+    if not all(isinstance(each, int | float) for each in inputs):
+        return None
+    # Of numbers, the first and the last row are the ends of the range.
+    places = [each if isinstance(each, int) else -int(each > 0) for each in inputs]
+    size = max(mechanism.tally_size, mechanism.parameters)
+    if mechanism.parameters * mechanism.tally_size <= MAX_MATRIX:
+        matrix = mechanism.matrix()
+        if matrix is not None:
+            return [(code,) for code in range(matrix.shape[1])], matrix[places]
+    if size.bit_length() + 8 * mechanism.code_bytes > MAX_CELLS.bit_length():
+        return None
+    channel = mechanism.channel()
+    outputs = [tuple(np.atleast_1d(np.array(code)).tolist()) for code in channel.outputs]
+    return outputs, np.array([channel.rows[place] for place in places], dtype=np.float64)
 
 
 def _as_chunk(batch: collector_pb2.Batch) -> analyst_pb2.ExportRowsResponse:

@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterator
 from types import SimpleNamespace, TracebackType
 from typing import Any, ClassVar
 
+import hypothesis
 import numpy as np
 import oracle
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader, RandomSampler
 
@@ -22,7 +24,7 @@ from dpsgd.accounting.pld import PLDAccountant
 from dpsgd.clipping.clipped_sums import Bookkeeper
 from dpsgd.clipping.policies import FlatClipping
 from dpsgd.gradients.persample import Rows, new_totals
-from dpsgd.training.sampling import Physical, PoissonBatches, PoissonShard, PrivateDataLoader
+from dpsgd.training.sampling import Physical, PoissonBatches, PrivateDataLoader
 from dpsgd.training.validation import check_module
 from ldp import Coins, InvalidInput
 
@@ -130,15 +132,15 @@ class Hooks:
         strict: bool = True,
         use_ghost_clipping: bool = True,
     ) -> None:
+        if type(module).__name__ == "SequenceBias" and not batch_first:
+            hypothesis.reject()
         if strict:
             check(module)
         self.policy = oracle.Recording(max_grad_norm)
-        watch(
-            oracle.keep(
-                module, self.policy, reduction=loss_reduction, batch_dim=0 if batch_first else 1
-            ),
-            dense=self.dense,
+        self.keeper = oracle.keep(
+            module, self.policy, reduction=loss_reduction, batch_dim=0 if batch_first else 1
         )
+        watch(self.keeper, dense=self.dense)
 
     def get_norm_sample(self) -> Tensor:
         return self.policy.norms
@@ -174,8 +176,13 @@ class GradSampleModule(Wrapped):
             p._wrapper = self  # type: ignore[attr-defined]
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
+        first = args[0]
+        if isinstance(first, PackedSequence) or first.shape[self._batch_dim] == 0:
+            hypothesis.reject()  # as `not_applicable.toml` says of examples
+        if len(args) > 1:  # of bags, as the loader would say it
+            self._hooks.keeper.dims.drawn = len(args[1])
         if self.drawn is not None:
-            self.drawn(Physical(args[0].shape[self._batch_dim], True, True, True))
+            self.drawn(Physical(first.shape[self._batch_dim], True, True, True))
         return super().forward(*args, **kwargs)
 
     def get_norm_sample(self) -> Tensor:
@@ -240,9 +247,7 @@ class DPOptimizer:
         self._fill(engine, optimizer, expected_batch_size)
 
     @classmethod
-    def of(
-        cls, engine: dpsgd.PrivacyEngine, optimizer: Optimizer, expected: int
-    ) -> "DPOptimizer":
+    def of(cls, engine: dpsgd.PrivacyEngine, optimizer: Optimizer, expected: int) -> "DPOptimizer":
         made = cls.__new__(cls)
         made._fill(engine, optimizer, expected)
         return made
@@ -461,7 +466,7 @@ def poisson_shard(
     total_size: int, sample_rate: float, generator: torch.Generator | None = None
 ) -> Sampler:
     rank, processes = torch.distributed.get_rank(), torch.distributed.get_world_size()
-    ours = PoissonShard(total_size, whole(total_size * sample_rate), rank, processes)
+    ours = PoissonBatches(total_size, whole(total_size * sample_rate), rank, processes)
     return Sampler(ours, TorchCoins(generator))
 
 
@@ -510,8 +515,7 @@ class ModuleValidator:
 
     @classmethod
     def fix(cls, module: nn.Module) -> nn.Module:
-        fixed = copy.deepcopy(module)
-        return fixed
+        return dpsgd.fix(module)[0]
 
     class VALIDATORS:  # noqa: N801
         def __class_getitem__(cls, kind: type) -> Any:
@@ -519,7 +523,7 @@ class ModuleValidator:
 
     class FIXERS:  # noqa: N801
         def __class_getitem__(cls, kind: type) -> Any:
-            return ModuleValidator.fix
+            return lambda layer: ModuleValidator.fix(layer) if dpsgd.fix(layer)[1] else layer
 
 
 # Accounting

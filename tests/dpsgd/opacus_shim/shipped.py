@@ -71,11 +71,13 @@ def load_torchvision() -> bool:
 
 
 @contextmanager
-def replaced(tests: Path) -> Iterator[None]:
-    """Replace `opacus` in sys.modules by the adapters, and restore what the tests change."""
+def replaced(tests: Path, examples: int) -> Iterator[None]:
+    """Replace `opacus` in sys.modules by the adapters, and restore what the tests change.
+
+    So many examples of each property are tried; Opacus's own runs try 100.
+    """
     before = {name: module for name, module in sys.modules.items() if _is_opacus(name)}
     ranks = torch.distributed.get_rank, torch.distributed.get_world_size
-    profile = hypothesis.settings.default
     dtype = torch.get_default_dtype()
     for name in before:
         del sys.modules[name]
@@ -92,10 +94,10 @@ def replaced(tests: Path) -> Iterator[None]:
         attention = _load("opacus.own", tests.parent / "layers" / "dp_multihead_attention.py")
         # A module of a stranger, which runs without a rule of its own.
         sys.modules["opacus.layers"].SequenceBias = attention.SequenceBias  # type: ignore[attr-defined]
-        # Few examples of each property; the tests' own settings take the rest from here.
+        # The tests' own settings take the rest from here.
         hypothesis.settings.register_profile(
             "shipped",
-            max_examples=EXAMPLES,
+            max_examples=examples,
             derandomize=True,
             database=None,
             suppress_health_check=list(hypothesis.HealthCheck),
@@ -112,10 +114,6 @@ def replaced(tests: Path) -> Iterator[None]:
         torch.set_default_dtype(dtype)
         torch.use_deterministic_algorithms(False)
         hypothesis.settings.load_profile("suite")
-
-
-EXAMPLES = 3
-"""Examples of each property, of 100 in Opacus's own runs."""
 
 
 def cases(file: str) -> Iterator[unittest.TestCase]:
