@@ -22,7 +22,6 @@ import dpsgd
 from dpsgd import accounting
 from dpsgd.accounting.pld import PLDAccountant
 from dpsgd.clipping.clipped_sums import Bookkeeper
-from dpsgd.clipping.policies import FlatClipping
 from dpsgd.gradients.persample import Rows, new_totals
 from dpsgd.training.sampling import Physical, PoissonBatches, PrivateDataLoader
 from dpsgd.training.validation import check_module
@@ -517,11 +516,11 @@ class ModuleValidator:
     def fix(cls, module: nn.Module) -> nn.Module:
         return dpsgd.fix(module)[0]
 
-    class VALIDATORS:  # noqa: N801
+    class VALIDATORS:
         def __class_getitem__(cls, kind: type) -> Any:
             return ModuleValidator.validate
 
-    class FIXERS:  # noqa: N801
+    class FIXERS:
         def __class_getitem__(cls, kind: type) -> Any:
             return lambda layer: ModuleValidator.fix(layer) if dpsgd.fix(layer)[1] else layer
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+
 from opacus_shim import shipped
 
 LISTED = tomllib.loads((Path(__file__).parent / "not_applicable.toml").read_text())
@@ -58,6 +59,8 @@ def test_the_tests_of_a_file_pass(file: str, capsys: pytest.CaptureFixture[str])
             others += len(result.skipped)
             passed += not result.skipped
     with capsys.disabled():
-        print(f"\n{file}: {passed} passed, {others} do not apply", end="")
+        print(  # noqa: T201
+            f"\n{file}: {passed} passed, {others} do not apply", end=""
+        )
     assert not failures, "\n".join(failures)
     assert used == set(LISTED[file]), "a pattern matches no test"
