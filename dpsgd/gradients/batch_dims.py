@@ -130,6 +130,12 @@ class BatchDims:
         self._rank = ranked[0].ndim
         has_drawn = any(self._place(t, self.drawn) is not None for t in inputs)
         batch = self.drawn if self.drawn and has_drawn else ranked[0].shape[dim]
+        items = kwargs.get("num_items_in_batch")  # by which a loss of transformers is divided
+        if items is not None and int(items) != batch:
+            raise InvalidInput(
+                f"num_items_in_batch is {int(items)} for {batch} samples: a loss divided by it "
+                "couples them; give Trainer a compute_loss_func that averages within each sample"
+            )
         if min(batch, 2) > self._tried[module.training]:
             self._probe(module, args, kwargs, batch)
         self._batch = self._last = batch
