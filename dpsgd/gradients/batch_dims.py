@@ -131,10 +131,11 @@ class BatchDims:
         has_drawn = any(self._place(t, self.drawn) is not None for t in inputs)
         batch = self.drawn if self.drawn and has_drawn else ranked[0].shape[dim]
         items = kwargs.get("num_items_in_batch")  # by which a loss of transformers is divided
-        if items is not None and int(items) != batch:
+        if items is not None and int(items) != batch and kwargs.get("labels") is not None:
             raise InvalidInput(
-                f"num_items_in_batch is {int(items)} for {batch} samples: a loss divided by it "
-                "couples them; give Trainer a compute_loss_func that averages within each sample"
+                f"num_items_in_batch is {int(items)} for {batch} samples, and a loss divided by it "
+                "couples them: leave Trainer's gradient_accumulation_steps at 1, and give it a "
+                "compute_loss_func that averages within each sample"
             )
         if min(batch, 2) > self._tried[module.training]:
             self._probe(module, args, kwargs, batch)
