@@ -10,6 +10,7 @@ from ldp.errors import HearsayError, InvalidInput, MissingExtra, needs
 from ldp.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from dpsgd.accounting import BudgetExhausted
     from dpsgd.auditing import OneRunAudit, audit_one_run, choose_canaries
     from dpsgd.clipping.adaptive import QuantileClipping
     from dpsgd.clipping.policies import AutomaticClipping, FlatClipping, PerLayerClipping
@@ -27,6 +28,7 @@ _HOMES = {
     "Account": "reports.guarantees",
     "AdamBC": "training.optimizers",
     "AutomaticClipping": "clipping.policies",
+    "BudgetExhausted": "accounting",
     "Cohort": "reports.channels",
     "Exponential": "clipping.schedules",
     "FlatClipping": "clipping.policies",
@@ -51,6 +53,7 @@ __all__ = [
     "Account",
     "AdamBC",
     "AutomaticClipping",
+    "BudgetExhausted",
     "Cohort",
     "Exponential",
     "FlatClipping",

@@ -33,7 +33,7 @@ FLOORS = {
     ],
     "dpsgd": [
         {"noise", "accounting", "auditing"},
-        {"gradients", "reports"},
+        {"gradients", "release", "reports", "tuning"},
         {"clipping"},
         {"layers"},
         {"training"},

@@ -4,10 +4,8 @@ Each question takes an accountant, whose history counts towards the target and d
 and returns a value that was itself accounted for and kept (epsilon, delta).
 """
 
-import copy
-
 from dpsgd.accounting.accountant import Accountant
-from dpsgd.accounting.events import PoissonSampling, Sampling, check_delta, check_epsilon
+from dpsgd.accounting.events import Event, PoissonSampling, Sampling, check_delta, check_epsilon
 from ldp import InvalidInput
 
 _PRECISION = 1e-6
@@ -109,10 +107,7 @@ def _keeps(
     sampling: Sampling,
     steps: int,
 ) -> bool:
-    after = copy.copy(accountant)
-    after.load_state_dict(accountant.state_dict())
-    after.step(noise_multiplier=noise_multiplier, sampling=sampling, steps=steps)
-    return after.get_epsilon(delta) <= epsilon
+    return accountant.after(Event(noise_multiplier, sampling, steps)).get_epsilon(delta) <= epsilon
 
 
 def _check_target(accountant: Accountant, epsilon: float, delta: float) -> None:

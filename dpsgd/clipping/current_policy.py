@@ -9,7 +9,7 @@ from torch import Tensor
 from dpsgd.clipping.adaptive import QuantileClipping
 from dpsgd.clipping.policies import ClippingPolicy, FlatClipping, check_norm
 from dpsgd.clipping.schedules import Schedule
-from dpsgd.noise.addition import Grid, Rounding
+from dpsgd.noise.grid import Grid
 from dpsgd.noise.sources import NoiseSource
 from ldp import InvalidInput
 
@@ -54,19 +54,14 @@ class CurrentPolicy(ClippingPolicy):
             return self.policy.gradient_noise(noise_multiplier, self._batch)
         return noise_multiplier
 
-    def count(self, source: NoiseSource | None, secure: bool) -> float:
+    def count(self, source: NoiseSource | None) -> float:
         """Return the centred count of norms, noisy if a `source` is given; 0 unless adaptive."""
         if not isinstance(self.policy, QuantileClipping):
             return 0.0
-        count = float(self._count)
-        if source is None:
-            return count
-        noise = torch.empty(1, dtype=source.dtype, device="cpu")
-        source.fill(noise)
-        deviation = self.policy.deviation(self._batch)
-        rounding = Grid.for_sums(0.5, 1) if secure else Rounding.for_noise(deviation)
-        total = torch.full_like(noise, count)
-        rounding.release(total, noise, deviation)
+        total = torch.tensor([float(self._count)], dtype=torch.float64, device="cpu")
+        if source is not None:
+            deviation = self.policy.deviation(self._batch)
+            source.add_to([total], Grid.for_sums(0.5, 1, deviation), deviation)
         return total.item()
 
     def begin(self, step: int) -> None:

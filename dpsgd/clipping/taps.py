@@ -1,6 +1,5 @@
 """Taps: a layer's outputs, whose backward books per-sample gradients of the layer's parameters."""
 
-import copy
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -32,6 +31,7 @@ class Call:
         self._layer = layer
         self.name = name
         self.batch = keeper.dims.begin(layer, name)
+        self.anchor = keeper.anchor  # requires a gradient
         self._drawn = keeper.drawn
         self._number = keeper.dims.number(layer)
         self._inputs = 0
@@ -70,7 +70,7 @@ class Call:
             output = output.clone()  # or autograd would copy the gradients of its base
         saved = tuple(s.detach() for s in saved)
         tapped: Tensor = _Tap.apply(  # type: ignore[no-untyped-call]
-            self._keeper.anchor, output, self, gradients, *saved
+            self.anchor, output, self, gradients, *saved
         )
         return tapped
 
@@ -121,10 +121,11 @@ class _Tap(torch.autograd.Function):
 class _Tapped:
     """A layer's forward: by its rule where gradients are enabled, else the class's own.
 
-    A deep copy of a module, such as one that averages weights, is an ordinary module again.
+    In a copy of a module, such as one that averages weights, and in a file, the layer is an
+    ordinary one again.
     """
 
-    def __init__(self, keeper: Bookkeeper | None, layer: nn.Module, rule: Rule, name: str) -> None:
+    def __init__(self, keeper: Bookkeeper, layer: nn.Module, rule: Rule, name: str) -> None:
         self._keeper = keeper
         self._layer = layer
         self._rule = rule
@@ -132,10 +133,10 @@ class _Tapped:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         keeper = self._keeper
-        if keeper is None or not (torch.is_grad_enabled() or keeper.dims.probing):
+        if not (torch.is_grad_enabled() or keeper.dims.probing):
             return type(self._layer).forward(self._layer, *args, **kwargs)
         call = Call(keeper, self._layer, self._name)
         return self._rule(self._layer, call, *args, **kwargs)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> "_Tapped":
-        return _Tapped(None, copy.deepcopy(self._layer, memo), self._rule, self._name)
+    def __reduce__(self) -> tuple[Any, ...]:
+        return getattr, (self._layer, "forward")  # as yet without a tap, so the class's own

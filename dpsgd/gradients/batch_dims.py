@@ -37,7 +37,7 @@ class BatchDims:
         self._batch: int | None = None
         self._last: int | None = None  # of the last forward, for what runs again in backward
         self._rank = 0  # of the first input that has the batch
-        self._idle = False  # in a copy of the module, which is an ordinary one
+        self._idle = False  # in a copy of the module, or a file: it is an ordinary one there
         self.probing = False
         # The largest batch size tried, up to 2, in evaluation (False) and in training (True).
         self._tried = {False: 0, True: 0}
@@ -47,10 +47,8 @@ class BatchDims:
         module.register_forward_pre_hook(self._enter, with_kwargs=True, prepend=True)
         module.register_forward_hook(self._leave, always_call=True)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> "BatchDims":
-        idle = BatchDims.__new__(BatchDims)
-        idle._idle, idle._batch, idle._last = True, None, None
-        return idle
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_idle": True}
 
     @property
     def _now(self) -> int | None:

@@ -145,6 +145,8 @@ class Outer(PerSample):
         else:
             outputs = outputs * factors
         if inputs.ndim == 3:
+            if outputs.stride(0) < outputs.stride(1):  # to flatten it as it is would copy it
+                inputs, outputs = inputs.transpose(0, 1), outputs.transpose(0, 1)
             inputs, outputs = inputs.flatten(0, 1), outputs.flatten(0, 1)
         return (outputs.T @ inputs).view(self.shape)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from dpsgd.accounting import Accountant, Relation
 from dpsgd.accounting.accountant import check_guarantee
-from dpsgd.reports.contraction import contracted_epsilon, hockey_stick, replacement_epsilon
+from dpsgd.reports.contraction import contracted_epsilon, replacement_epsilon
 from ldp import InvalidInput, Mechanism
 
 
@@ -98,27 +98,24 @@ def account(
         )
     if accountant is not None:
         check_guarantee(accountant)
-    levels = []
-    for level, record in records.items():
-        variation = hockey_stick(record, 1.0)
-        levels.append(
-            LevelGuarantee(
-                level=level,
-                local=sum(mechanism.realised_epsilon for mechanism in record),
-                central=_replacing(accountant, delta),
-                contracted=contracted_epsilon(
-                    record, _replacing(accountant, min(delta / variation, (1 + delta) / 2))
-                ),
-            )
+
+    def replaced(delta: float) -> float:
+        if accountant is None:
+            return math.inf
+        if accountant.relation is Relation.REPLACE_ONE:
+            return accountant.get_epsilon(delta)
+        return replacement_epsilon(accountant.get_epsilon, delta)
+
+    central = replaced(delta)
+    levels = tuple(
+        LevelGuarantee(
+            level=level,
+            local=sum(mechanism.realised_epsilon for mechanism in record),
+            central=central,
+            contracted=contracted_epsilon(record, replaced, delta),
         )
+        for level, record in records.items()
+    )
     if accountant is None:
-        return Account(delta, None, math.inf, tuple(levels))
-    return Account(delta, accountant.relation, accountant.get_epsilon(delta), tuple(levels))
-
-
-def _replacing(accountant: Accountant | None, delta: float) -> float:
-    if accountant is None:
-        return math.inf
-    if accountant.relation is Relation.REPLACE_ONE:
-        return accountant.get_epsilon(delta)
-    return replacement_epsilon(accountant.get_epsilon, delta)
+        return Account(delta, None, math.inf, levels)
+    return Account(delta, accountant.relation, accountant.get_epsilon(delta), levels)

@@ -1,5 +1,6 @@
 """Make the ordinary training loop of PyTorch differentially private."""
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
-from dpsgd.accounting import Accountant, RDPAccountant, Relation
+from dpsgd.accounting import Accountant, Event, RDPAccountant, Relation
 from dpsgd.accounting.accountant import check_guarantee
 from dpsgd.accounting.calibration import calibrate_noise_multiplier
 from dpsgd.clipping.current_policy import CurrentPolicy
@@ -16,7 +17,7 @@ from dpsgd.clipping.policies import ClippingPolicy, FlatClipping, PerLayerClippi
 from dpsgd.clipping.schedules import Schedule
 from dpsgd.training import checkpoint
 from dpsgd.training.distributed import unwrapped
-from dpsgd.training.run import Run
+from dpsgd.training.run import Remaining, Run
 from dpsgd.training.sampling import PrivateDataLoader, sampler_for
 from dpsgd.training.validation import (
     check_criterion,
@@ -45,12 +46,10 @@ class PrivacyEngine:
     size and the batch size count as public. The guarantee covers the parameters, not the losses
     or batches that the loop prints.
 
-    That is for noise and sums of real numbers. Noise is drawn and added in float64, and the result
-    rounded (`dpsgd.noise.addition.Rounding`): no pattern of either is known to remain, which is no
-    proof. With `secure_mode` sums and noise are rounded before they meet
-    (`dpsgd.noise.addition.Grid`), which is one, for exact normal values and exact sums. Noise comes
-    from keystreams of the system's generator on a CPU and with `secure_mode`, and from torch's
-    generator, seeded by the system, on a GPU: that one can be predicted by who knows enough of it.
+    It holds for floating point, too, up to what `dpsgd.noise.grid.Grid` says: sums and noise are
+    rounded to a public grid before they meet. Noise comes from AES-256 under keys of the system's
+    generator on a CPU and with `secure_mode`, and from torch's generator, seeded by the system, on
+    a GPU: that one can be predicted by who knows enough of it.
 
     `accountant` is a class of `dpsgd.accounting` of which the figures are guarantees. `coins` is
     for tests.
@@ -71,6 +70,7 @@ class PrivacyEngine:
         self._secure = secure_mode
         self._coins = coins or Coins()
         self._run: Run | None = None
+        self._rows = 0
 
     def make_private(
         self,
@@ -85,6 +85,7 @@ class PrivacyEngine:
         max_physical_batch_size: int | None = None,
         batch_dim: int = 0,
         criterion: nn.Module | None = None,
+        budget: tuple[float, float] | None = None,
     ) -> tuple[nn.Module, Optimizer, PrivateDataLoader]:
         """Return the module, the optimizer and a loader in the place of the given one.
 
@@ -98,6 +99,10 @@ class PrivacyEngine:
         says what each guarantees). batch_dim is the batch's dimension in the module's inputs.
         loss_reduction must be how the loss combines samples, or a record moves the sum by up to
         twice its norm: the engine sees no loss, and checks it where it is given as criterion.
+        With a budget of (epsilon, delta) a step that would exceed it raises `BudgetExhausted`, and
+        releases and changes nothing (`RDPAccountant.set_budget`); so does all that enters
+        `accountant`. Noise may change in the light of earlier steps. That a batch was drawn and not
+        stepped on tells nothing: the history alone decides it.
 
         Raises `InvalidInput`, and changes nothing, for anything that would break the guarantee.
         """
@@ -123,7 +128,11 @@ class PrivacyEngine:
         clipping.gradient_noise(first)
         accountant = self._make_accountant(sampler.relation)
         check_guarantee(accountant)
+        if budget is not None:
+            accountant.set_budget(*budget, Event(first, sampler.sampling, 1))
+            _warn_of(budget[1], sampler.dataset)
         ranks.total(0, secure_mode=self._secure, loss_reduction=loss_reduction == "mean")
+        self._rows = sampler.dataset
         self._run = run = Run(
             inner,
             optimizer,
@@ -163,6 +172,7 @@ class PrivacyEngine:
         if epochs < 1:
             raise InvalidInput(f"epochs must be >= 1, got {epochs}")
         sampler = sampler_for(data_loader, sampling, unwrapped(module)[1])
+        _warn_of(target_delta, sampler.dataset)
         per_epoch = sum(sampler.counts(step) for step in range(sampler.steps))
 
         noise_multiplier = calibrate_noise_multiplier(
@@ -210,8 +220,20 @@ class PrivacyEngine:
         self._started.change_norm(value)
 
     def get_epsilon(self, delta: float) -> float:
-        """Return the epsilon, at `delta`, of all steps until now."""
-        return self._started.accountant.get_epsilon(delta)
+        """Return the epsilon, at `delta`, of all steps until now.
+
+        Warns where delta is not below one in the number of rows.
+        """
+        epsilon = self._started.accountant.get_epsilon(delta)
+        _warn_of(delta, self._rows)
+        return epsilon
+
+    def remaining(self) -> Remaining:
+        """Return the epsilon that is left of the budget, and how many more steps fit.
+
+        Raises `InvalidInput` without a budget.
+        """
+        return self._started.remaining()
 
     def state_dict(self) -> dict[str, Any]:
         """Return the engine's state for a checkpoint, beside the module's and the optimizer's.
@@ -278,6 +300,15 @@ def _outline(state: dict[str, Any]) -> object:
     if "param_groups" in state:
         return [len(group["params"]) for group in state["param_groups"]]
     return {name: getattr(value, "shape", None) for name, value in state.items()}
+
+
+def _warn_of(delta: float, rows: int) -> None:
+    if delta * rows >= 1:
+        warnings.warn(
+            f"delta {delta:g} is not below 1 / {rows}, one in the number of rows: it would allow "
+            "to publish a row as it is",
+            stacklevel=3,
+        )
 
 
 def _check_groups(policy: ClippingPolicy, module: nn.Module) -> None:

@@ -1,26 +1,35 @@
 """One private training: its batches, sums and releases, and their accounting."""
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from dpsgd.accounting import Accountant
-from dpsgd.clipping.clipped_sums import Bookkeeper, Piece
+from dpsgd.accounting import Accountant, Event
+from dpsgd.clipping.clipped_sums import Bookkeeper
 from dpsgd.clipping.current_policy import CurrentPolicy
 from dpsgd.clipping.policies import check_norm
 from dpsgd.clipping.schedules import Schedule
 from dpsgd.clipping.taps import tap_layers
 from dpsgd.layers import by_sample, rules_for
 from dpsgd.layers.embedding import padding_rows
-from dpsgd.noise.addition import Grid, Rounding
-from dpsgd.noise.sources import GeneratorNoise, KeystreamNoise, NoisePrefetcher, NoiseSource
+from dpsgd.noise.grid import Grid
+from dpsgd.noise.sources import GeneratorNoise, KeystreamNoise, NoiseSource
 from dpsgd.training.distributed import Ranks
 from dpsgd.training.optimizers import AdamBC
 from dpsgd.training.sampling import BatchSampler, Physical
 from ldp import Coins, InvalidInput
+
+
+class Remaining(NamedTuple):
+    """What is left of a budget."""
+
+    epsilon: float
+    """Between what all releases have spent and the budget, at its delta."""
+    steps: int
+    """How many more steps with the present noise fit; of shuffled batches, how many epochs."""
 
 
 class Run:
@@ -61,6 +70,7 @@ class Run:
         self._draw = 0  # number of the batch that part belongs to
         self._round = 0  # number of passes that may use all records: batches, or shuffled epochs
         self._used: dict[int, int] = {}  # batches since the last step, with their rounds
+        self._exhausted = False  # the budget refused the last step
         self._least_noise = math.inf  # with which this round was accounted for
         self.parts: dict[str, Any] = {"module": module, "optimizer": optimizer}
         self._keeper = Bookkeeper(
@@ -74,17 +84,14 @@ class Run:
         self._parameters = self._keeper.parameters
         self._padding = padding_rows(module)
         self._managed = {id(p) for p in self._parameters}
-        shapes = [p.shape for p in self._parameters]
-        self._dimensions = sum(shape.numel() for shape in shapes)
-        self._secure = secure
-        self._noise: NoisePrefetcher | None = None
+        self._dimensions = sum(p.numel() for p in self._parameters)
+        self._noise: NoiseSource | None = None
         self._count_noise: NoiseSource | None = None
         if ranks.rank == 0:  # noise is there once
             device = self._parameters[0].device
-            alone = ranks.size == 1
-            types = {Piece(p).dtype if alone else torch.float64 for p in self._parameters}
-            self._noise = NoisePrefetcher(_source(device, secure, coins), shapes, device, types)
-            self._count_noise = KeystreamNoise(coins)
+            self._noise = self._count_noise = KeystreamNoise(coins)
+            if device.type != "cpu" and not secure:
+                self._noise = GeneratorNoise(device)
         optimizer.register_step_pre_hook(self._before_step)
 
     @property
@@ -110,8 +117,11 @@ class Run:
         if self._ranks.size > 1:  # all processes must count alike
             self._used[self._draw] = self._round
         self._keeper.begin(part.size or 1)
-        if self._noise is not None:
-            self._noise.begin()
+
+    def remaining(self) -> Remaining:
+        """Return what is left of the budget."""
+        event = Event(self.noise_multiplier, self._sampling, 1)
+        return Remaining(*self.accountant.remaining(event))
 
     def change_norm(self, max_grad_norm: float) -> None:
         """Clip to another norm; raises `InvalidInput` where a batch may be clipped already."""
@@ -124,7 +134,7 @@ class Run:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state for a checkpoint; raises `InvalidInput` within a step."""
-        if self._used:
+        if self._used and not self._exhausted:
             raise InvalidInput("a batch was used and not stepped on: save after optimizer.step()")
         return {
             "version": 1,
@@ -207,12 +217,13 @@ class Run:
         check_norm("noise_multiplier", multiplier)
         deviation = self.clipping.gradient_noise(multiplier) * self.clipping.sensitivity
         count = self._ranks.total(
-            self.clipping.count(self._count_noise, self._secure),
+            self.clipping.count(self._count_noise),
             noise_multiplier=multiplier,
             max_grad_norm=self.clipping.sensitivity,
             batches=batches,
         )
-        # From here on the release may have been seen, even if a later line fails.
+        # From here on the release may have been seen, even if a later line fails. A budget that
+        # refuses it changes nothing: the batch waits for a step with more noise, which may fit.
         self._account(multiplier)
         self._release(deviation)
         self.clipping.end(count, batches)
@@ -226,22 +237,22 @@ class Run:
         share = multiplier / math.sqrt(rounds)
         # A round that goes on was accounted for in a step before, if that had no more noise.
         if share < self._least_noise:
+            self._exhausted = True
             self.accountant.step(noise_multiplier=share, sampling=self._sampling, steps=rounds)
-            self._least_noise = share
+            self._least_noise, self._exhausted = share, False
         self._used = {}
         self._part = None
 
     def _release(self, deviation: float) -> None:
-        sums = self._keeper.take_sums()
-        rounding = self._rounding(deviation)
-        alone = self._ranks.size == 1
-        totals = sums if alone else [rounding.prepared(summed) for summed in sums]
-        if self._noise is not None:
-            way, divisor = (rounding, self._divisor) if alone else (rounding.before_finish(), 1.0)
-            self._noise.add_to(totals, way, deviation, divisor)
+        sums, alone = self._keeper.take_sums(), self._ranks.size == 1
+        grid = Grid.for_sums(self.clipping.sensitivity, self._dimensions, deviation)
         if not alone:
-            self._ranks.add_up(totals)
-            sums = [rounding.finish(total).div_(self._divisor) for total in totals]
+            sums = [grid.rounded(summed) for summed in sums]
+        if self._noise is not None:
+            self._noise.add_to(sums, grid, deviation, self._divisor if alone else 1.0)
+        if not alone:
+            self._ranks.add_up(sums)
+            sums = [total.div_(self._divisor) for total in sums]
         for parameter, noisy in zip(self._parameters, sums, strict=True):
             if not parameter.requires_grad:  # it was frozen since
                 parameter.grad = None
@@ -249,12 +260,3 @@ class Run:
             if parameter in self._padding:
                 noisy[self._padding[parameter]] = 0  # or noise alone would train it
             parameter.grad = noisy.to(parameter.dtype)
-
-    def _rounding(self, deviation: float) -> Rounding:
-        if self._secure:
-            return Grid.for_sums(self.clipping.sensitivity, self._dimensions)
-        return Rounding.for_noise(deviation)
-
-
-def _source(device: torch.device, secure: bool, coins: Coins) -> NoiseSource:
-    return KeystreamNoise(coins) if secure or device.type == "cpu" else GeneratorNoise(device)

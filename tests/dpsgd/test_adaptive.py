@@ -70,12 +70,11 @@ def test_a_record_moves_the_count_by_a_half(norm: float) -> None:
     assert abs(float(moved)) == 0.5
 
 
-@pytest.mark.parametrize("secure", [False, True], ids=["fast", "secure"])
-def test_the_count_has_its_own_noise(secure: bool) -> None:
+def test_the_count_has_its_own_noise() -> None:
     clipping = CurrentPolicy(QuantileClipping(1.0), batch=300)
     clipping.factors(torch.tensor([[0.5, 0.6, 0.7, 2.0]]))
     source = KeystreamNoise(SeededCoins(8))
-    counts = torch.tensor([clipping.count(source, secure) for _ in range(4000)])
+    counts = torch.tensor([clipping.count(source) for _ in range(4000)])
     assert abs(float(counts.mean()) - 1.0) < 4 * 15 / math.sqrt(4000)  # 3 halves less one
     assert abs(float(counts.std()) / 15 - 1) < 4 / math.sqrt(2 * 4000)
 
@@ -83,7 +82,7 @@ def test_the_count_has_its_own_noise(secure: bool) -> None:
 def test_a_default_device_is_not_where_the_count_gets_its_noise() -> None:
     clipping = CurrentPolicy(QuantileClipping(1.0), batch=300)
     with torch.device("meta"):
-        assert clipping.count(KeystreamNoise(SeededCoins(8)), secure=False) != 0
+        assert clipping.count(KeystreamNoise(SeededCoins(8))) != 0
 
 
 def test_the_accountant_is_told_of_what_was_asked_for() -> None:
@@ -94,13 +93,10 @@ def test_the_accountant_is_told_of_what_was_asked_for() -> None:
     assert (event.noise_multiplier, event.steps) == (1.0, 2)
 
 
-@pytest.mark.parametrize("secure", [False, True], ids=["fast", "secure"])
-def test_noise_is_for_the_norm_that_clipped(secure: bool) -> None:
+def test_noise_is_for_the_norm_that_clipped() -> None:
     # The norm falls by a fifth in each step: no gradient is longer than it.
     policy = QuantileClipping(1.0, quantile=0.01, rate=0.25)
-    engine, module, optimizer, loader = wide(
-        policy, torch.zeros(200, 4000), 100, secure_mode=secure
-    )
+    engine, module, optimizer, loader = wide(policy, torch.zeros(200, 4000), 100)
     multiplier = policy.gradient_noise(1.0, 100)
     for _ in range(3):
         for (x,) in loader:
@@ -152,5 +148,5 @@ def test_bad_options_are_refused(options: dict[str, float]) -> None:
 
 def test_coins_of_the_system_never_repeat_the_noise_of_a_count() -> None:
     clipping = CurrentPolicy(QuantileClipping(1.0), batch=300)
-    counts = [clipping.count(KeystreamNoise(Coins()), secure=False) for _ in range(50)]
+    counts = [clipping.count(KeystreamNoise(Coins())) for _ in range(50)]
     assert len(set(counts)) == 50

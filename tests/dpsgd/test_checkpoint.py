@@ -1,19 +1,25 @@
 """Checkpoints: what goes on, and what must never be drawn again."""
 
 import copy
+import io
 import itertools
 import json
 import os
+import pickle
 import signal
+import subprocess
+import sys
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from private import data, make, train
+from private import backward, data, make, model, train
+from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
 from dpsgd import AdamBC, AutomaticClipping, PrivacyEngine, QuantileClipping
@@ -37,6 +43,82 @@ def test_a_checkpoint_goes_on_where_it_was_saved(tmp_path: Path) -> None:
     for each in ((module, optimizer, loader), (other, stepper, batches)):
         train(*each)
     assert again.get_epsilon(1e-5) == engine.get_epsilon(1e-5)
+
+
+class Scaled(nn.Module):
+    """A layer without a rule."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.scale
+
+
+@pytest.mark.filterwarnings("ignore:no rule for:UserWarning")
+@pytest.mark.parametrize(
+    "copied",
+    [copy.deepcopy, lambda module: pickle.loads(pickle.dumps(module))],
+    ids=["copied", "pickled"],
+)
+@pytest.mark.parametrize(
+    "make_module",
+    [model, lambda: nn.Linear(4, 2), lambda: nn.Sequential(Scaled(), nn.Linear(4, 2))],
+    ids=["layers", "one layer", "no rule"],
+)
+def test_a_copy_is_an_ordinary_module(
+    make_module: Callable[[], nn.Module], copied: Callable[[Any], Any]
+) -> None:
+    engine, module, optimizer, loader = make(module=make_module())
+    train(module, optimizer, loader)
+    x, y = data().tensors
+    spent, other = engine.accountant.history, copied(copied(module))
+    backward(other, iter([(x, y)]))  # no batch of the loader's, so the module would refuse it
+    plain = make_module()
+    plain.load_state_dict(module.state_dict())
+    backward(plain, iter([(x, y)]))
+    for ours, theirs in zip(other.parameters(), plain.parameters(), strict=True):
+        assert torch.equal(ours.grad, theirs.grad)
+    assert engine.accountant.history == spent
+    again, *others = make(module=other, noise=2.0)
+    train(*others)
+    train(module, optimizer, loader)
+    assert again.get_epsilon(1e-5) < engine.get_epsilon(1e-5)
+
+
+def test_a_saved_module_holds_nothing_of_the_run() -> None:
+    class Watched(pickle.Unpickler):
+        def find_class(self, package: str, name: str) -> Any:
+            found.add(package)
+            return super().find_class(package, name)
+
+    _, module, optimizer, loader = make()
+    train(module, optimizer, loader)
+    found: set[str] = set()
+    Watched(io.BytesIO(pickle.dumps(module))).load()
+    assert {name for name in found if not name.startswith("torch")} <= {
+        "builtins",
+        "collections",
+        "dpsgd.gradients.batch_dims",
+    }
+
+
+@pytest.mark.slow
+def test_another_process_loads_a_saved_module(tmp_path: Path) -> None:
+    _, module, optimizer, loader = make()
+    train(module, optimizer, loader)
+    torch.save(module, tmp_path / "module")
+    x, _ = data().tensors
+    torch.save((x, module.eval()(x)), tmp_path / "predicted")
+    code = """
+import sys, torch
+module = torch.load(sys.argv[1] + "/module", weights_only=False)
+x, predicted = torch.load(sys.argv[1] + "/predicted")
+assert torch.equal(module(x), predicted)
+assert not {"dpsgd.noise.sources", "dpsgd.training.run"} & set(sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", code, tmp_path], check=True)
 
 
 def test_a_checkpoint_is_not_made_within_a_step_nor_loaded_after_one() -> None:
