@@ -34,8 +34,8 @@ class BatchDims:
     """Track the batch's size, and its dimension in layers' inputs, while a module runs.
 
     `batch_dim` is the batch's dimension in the module's own inputs, or of some of them: others may
-    have it first. `drawn` is the size of the batch that the loader handed out; where no input has
-    it, the first input has the batch. `by_sample(layer)` is called for layers that turn
+    have it first. `drawn` is the size of the batch that the loader handed out, by which a flat
+    input is told from one that has the batch. `by_sample(layer)` is called for layers that turn
     out to be `Uncovered` as samples of the first batch run; then they run anew.
     """
 
@@ -136,8 +136,16 @@ class BatchDims:
         if not ranked:
             raise InvalidInput(f"the module got no tensor with a batch in dimension {dim}")
         self._rank = ranked[0].ndim
-        has_drawn = any(self._place(t, self.drawn) is not None for t in inputs)
-        batch = self.drawn if self.drawn and has_drawn else ranked[0].shape[dim]
+        batch: int = ranked[0].shape[dim]
+        if self._rank == 1 and any(len(t) == self.drawn for t in ranked):
+            batch = self.drawn or batch  # the first are flat ids, of which others hold offsets
+        items = kwargs.get("num_items_in_batch")  # by which a loss of transformers is divided
+        if items is not None and int(items) != batch and kwargs.get("labels") is not None:
+            raise InvalidInput(
+                f"num_items_in_batch is {int(items)} for {batch} samples, and a loss divided by it "
+                "couples them: leave Trainer's gradient_accumulation_steps at 1, and give it a "
+                "compute_loss_func that averages within each sample"
+            )
         if min(batch, 2) > self._tried[module.training]:
             self._probe(module, args, kwargs, batch)
         self._batch = self._last = batch

@@ -72,6 +72,7 @@ class Run:
         self._used: dict[int, int] = {}  # batches since the last step, with their rounds
         self._exhausted = False  # the budget refused the last step
         self._least_noise = math.inf  # with which this round was accounted for
+        self.parts: dict[str, Any] = {"module": module, "optimizer": optimizer}
         self._keeper = Bookkeeper(
             module,
             clipping,
@@ -102,6 +103,11 @@ class Run:
     def noise_multiplier(self) -> float:
         """The noise multiplier of the next step."""
         return self.noise(self._steps) if callable(self.noise) else self.noise
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this is the first of the processes that train together."""
+        return self._ranks.rank == 0
 
     def drawn(self, part: Physical) -> None:
         """Record that the loader hands out a part of a batch."""
