@@ -144,7 +144,9 @@ def _backward(
     weight = layer.weight.detach().to(inputs.dtype)
     if apart:
         inputs, outputs = inputs.flatten(0, 1)[None], outputs.flatten(0, 1)[None]
-        weight = weight.new_empty(batch * len(weight), *weight.shape[1:])  # of which no value counts
+        weight = weight.new_empty(
+            batch * len(weight), *weight.shape[1:]
+        )  # of which no value counts
     _, gradient, _ = torch.ops.aten.convolution_backward(
         outputs,
         inputs,

@@ -16,8 +16,8 @@ from torch.nn import functional as F  # noqa: N812
 
 from dpsgd.clipping.clipped_sums import Gradients, Piece
 from dpsgd.clipping.taps import Call
-from dpsgd.gradients.precision import exact
 from dpsgd.gradients.persample import Outer
+from dpsgd.gradients.precision import exact
 from dpsgd.layers.linear import linear_gradients
 from dpsgd.layers.registry import rule
 from ldp import InvalidInput
