@@ -1,12 +1,13 @@
 """Detection of the batch dimension in each layer's input.
 
 A size may equal the batch's by chance, and a layer that took one for the other would clip the
-wrong thing. So two or three samples of the first batch run before it, without gradients: the
+wrong thing. So a few samples of the first batch run before it, without gradients: the
 dimension that is another then is the batch. Later calls are held to that. On the same samples it
 is tried whether the module mixes them.
 """
 
 import copy
+import itertools
 from collections import Counter
 from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import is_dataclass
@@ -51,7 +52,8 @@ class BatchDims:
         self.probing = False
         # The largest batch size tried, up to 2, in evaluation (False) and in training (True).
         self._tried = {False: 0, True: 0}
-        self._probed: dict[Site, torch.Size] = {}
+        self._few = 2  # samples that are tried, as many as no input has values in a dimension
+        self._probed: dict[Site, tuple[torch.Size, int]] = {}
         self._dims: dict[Site, int | None] = {}
         self._calls: Counter[nn.Module] = Counter()
         module.register_forward_pre_hook(self._enter, with_kwargs=True, prepend=True)
@@ -87,12 +89,12 @@ class BatchDims:
         """
         batch = self._now
         if self.probing:
-            self._probed[site] = shape
+            self._probed[site] = shape, self._few
             return next((i for i, size in enumerate(shape) if size == batch), None)
         if site in self._dims:
             dim = self._dims[site]
         elif site in self._probed:
-            dim = self._dims[site] = self._compared(shape, self._probed[site], name)
+            dim = self._dims[site] = self._compared(shape, *self._probed[site], name)
         else:
             dim = self._as_other_calls(site, name)
         if dim is not None and (dim >= len(shape) or shape[dim] != batch):
@@ -102,9 +104,9 @@ class BatchDims:
             )
         return dim
 
-    def _compared(self, shape: torch.Size, probed: torch.Size, name: str) -> int | None:
-        sizes = self._now, _fewer(self._now or 0)
-        if len(shape) == len(probed):
+    def _compared(self, shape: torch.Size, probed: torch.Size, few: int, name: str) -> int | None:
+        sizes = self._now, few
+        if len(shape) == len(probed) and self._now != few:
             pairs = list(enumerate(zip(shape, probed, strict=True)))
             different = [i for i, (size, other) in pairs if size != other]
             if not different:
@@ -163,7 +165,9 @@ class BatchDims:
     def _probe(
         self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], batch: int
     ) -> None:
-        few, inputs = _fewer(batch), list(tensors((args, kwargs)))
+        inputs = list(tensors((args, kwargs)))
+        sizes = {batch, *(size for value in inputs for size in value.shape)}
+        few = self._few = next(n for n in itertools.count(2) if n not in sizes)
         first, bags = inputs[0], _bags(module, inputs, batch)
 
         def run(order: Sequence[int]) -> Any:
@@ -214,11 +218,6 @@ class BatchDims:
 def in_backward() -> bool:
     """Tell whether a backward pass is under way."""
     return torch._C._current_graph_task_id() != -1
-
-
-def _fewer(batch: int) -> int:
-    """Return a number of samples other than `batch`, not 1: models squeeze such dimensions."""
-    return 3 if batch == 2 else 2
 
 
 def _mapped(change: Callable[[Tensor], Tensor], value: Any) -> Any:
