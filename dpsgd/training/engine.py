@@ -49,8 +49,9 @@ class PrivacyEngine:
     generator on a CPU and with `secure_mode`, and from torch's generator, seeded by the system, on
     a GPU: that one can be predicted by who knows enough of it.
 
-    `accountant` is a class of `dpsgd.accounting` of which the figures are guarantees. `coins` is
-    for tests.
+    `accountant` is a class of `dpsgd.accounting` of which the figures are guarantees, or a function
+    of the relation, such as one that returns the accountant of releases before. `coins` is for
+    tests.
 
     A module in a DistributedDataParallel is trained by all its processes, each of which makes an
     engine. Every process has the whole data set and draws from its own share of it; the loader's
@@ -126,6 +127,11 @@ class PrivacyEngine:
         clipping.gradient_noise(first)
         accountant = self._make_accountant(sampler.relation)
         check_guarantee(accountant)
+        if accountant.relation is not sampler.relation:
+            raise InvalidInput(
+                f"these batches are accounted for under {sampler.relation.name}, and the "
+                f"accountant's relation is {accountant.relation.name}"
+            )
         if budget is not None:
             accountant.set_budget(*budget, Event(first, sampler.sampling, 1))
             _warn_of(budget[1], sampler.dataset)

@@ -133,6 +133,17 @@ def test_what_is_released_beside_the_training_counts() -> None:
     assert engine.accountant.history == before
 
 
+def test_releases_before_the_training_count() -> None:
+    accountant = RDPAccountant(Relation.ADD_REMOVE)
+    release.count([True], epsilon=0.5, accountant=accountant)
+    alone, *_ = make(noise=3.0, budget=BUDGET)
+    engine, *_ = make(PrivacyEngine(accountant=lambda _: accountant), noise=3.0, budget=BUDGET)
+    assert engine.accountant is accountant
+    assert engine.remaining().steps < alone.remaining().steps
+    with pytest.raises(InvalidInput, match="under REPLACE_ONE, and the accountant's"):
+        make(PrivacyEngine(accountant=lambda _: accountant), sampling="fixed")
+
+
 def test_an_engine_refuses_a_budget_with_an_accountant_that_is_no_filter() -> None:
     with pytest.raises(InvalidInput, match="cannot stop at a budget"):
         make(PrivacyEngine(accountant=PLDAccountant), budget=BUDGET)
