@@ -22,8 +22,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpsgd.accounting import Accountant, NoSampling, Pure, Relation
+from dpsgd.accounting import Accountant, Event, NoSampling, Pure, Relation
 from dpsgd.accounting.accountant import check_guarantee
+from dpsgd.accounting.events import Unsampled
 from ldp import Coins, InvalidInput
 
 Floats = NDArray[np.float64]
@@ -190,15 +191,12 @@ def select(
     return Release(next(k for k in order if _survives(rate * (best - exact[k]), coins)), None)
 
 
-def _enter(accountant: Accountant, event: Pure | None, noise_multiplier: float = 0.0) -> None:
+def _enter(accountant: Accountant, event: Event | Unsampled) -> None:
     """Record a release, which may follow from here on."""
     if not isinstance(accountant, Accountant):
         raise InvalidInput(f"an accountant of dpsgd.accounting is expected, got {accountant!r}")
     check_guarantee(accountant)
-    if event is not None:
-        accountant.record(event)
-    else:
-        accountant.step(noise_multiplier=noise_multiplier, sampling=NoSampling())
+    accountant.record(event)
 
 
 def _numbers(values: Any) -> Floats:
@@ -243,7 +241,7 @@ def _means(
     coins: Coins | None,
 ) -> tuple[Floats, float]:
     """Return the noisy mean of `width` features in [-1, 1] of each row, and its standard error."""
-    _enter(accountant, None, noise_multiplier)
+    _enter(accountant, Event(noise_multiplier, NoSampling(), 1))
     total = np.zeros(width, dtype=np.int64)
     rows = max(1, _CELLS // width)
     for start in range(0, len(unit), rows):

@@ -27,7 +27,6 @@ from dpsgd.accounting.events import (
     Sampling,
 )
 from dpsgd.accounting.gaussian import (
-    analytic_noise,
     combined_noise_multiplier,
     gaussian_delta,
     gaussian_epsilon,
@@ -56,7 +55,6 @@ __all__ = [
     "Relation",
     "Sampling",
     "ZCDPAccountant",
-    "analytic_noise",
     "calibrate_noise_multiplier",
     "calibrate_sampling_rate",
     "calibrate_steps",
