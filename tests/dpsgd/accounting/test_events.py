@@ -103,11 +103,11 @@ def test_pld_has_dp_accountings_figures(event: Unsampled, theirs: Any) -> None:
 
 def test_a_training_with_votes_beside_it_has_dp_accountings_figure() -> None:
     accountant = PLDAccountant(Relation.ADD_REMOVE)
-    accountant.step(noise_multiplier=1.5, sampling=PoissonSampling(0.05), steps=200)
+    accountant.step(noise_multiplier=1.5, sampling=PoissonSampling(0.05), steps=20)
     accountant.record(Laplace(5.0, steps=10))
     theirs = privacy_loss_distribution.from_gaussian_mechanism(1.5, sampling_prob=0.05)
     votes = privacy_loss_distribution.from_laplace_mechanism(5.0).self_compose(10)
-    least = theirs.self_compose(200).compose(votes).get_epsilon_for_delta(DELTA)
+    least = theirs.self_compose(20).compose(votes).get_epsilon_for_delta(DELTA)
     assert accountant.get_epsilon(DELTA) == pytest.approx(least, rel=1e-4)
 
 
