@@ -100,8 +100,8 @@ class PrivacyEngine:
         twice its norm: the engine sees no loss, and checks it where it is given as criterion.
         With a budget of (epsilon, delta) a step that would exceed it raises `BudgetExhausted`, and
         releases and changes nothing (`RDPAccountant.set_budget`); so does all that enters
-        `accountant`. Noise may change in the light of earlier steps. That a batch was drawn and not
-        stepped on tells nothing: the history alone decides it.
+        `accountant`. Noise may change in the light of what was released. That a batch was drawn and
+        not stepped on tells nothing: the history alone decides it.
 
         Raises `InvalidInput`, and changes nothing, for anything that would break the guarantee.
         """
