@@ -27,6 +27,7 @@ from dpsgd.accounting.events import (
     Sampling,
 )
 from dpsgd.accounting.gaussian import (
+    analytic_noise,
     combined_noise_multiplier,
     gaussian_delta,
     gaussian_epsilon,
@@ -55,6 +56,7 @@ __all__ = [
     "Relation",
     "Sampling",
     "ZCDPAccountant",
+    "analytic_noise",
     "calibrate_noise_multiplier",
     "calibrate_sampling_rate",
     "calibrate_steps",

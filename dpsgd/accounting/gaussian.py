@@ -1,4 +1,4 @@
-"""The Gaussian mechanism: delta at an epsilon, and epsilon at a delta.
+"""The Gaussian mechanism: delta at an epsilon, epsilon at a delta, and the noise for both.
 
 Noise is in units of the sensitivity: how far one neighbour moves the release.
 """
@@ -10,8 +10,19 @@ from scipy.special import log_ndtr
 
 from dpsgd.accounting.events import check_delta, check_epsilon, check_noise_multiplier
 from ldp import InvalidInput
+from ldp.mechanisms.numbers.gaussian import gaussian_width
 
 _ROUNDED_UP = 1 + 1e-9
+
+
+def analytic_noise(epsilon: float, delta: float) -> float:
+    """Return the least noise that keeps (epsilon, delta)-DP, rounded up by 1e-9 of it.
+
+    Raises `InvalidInput` unless epsilon is one that `ldp` mechanisms take and 0 < delta < 1.
+    Source: Balle and Wang, "Improving the Gaussian mechanism", ICML 2018, theorem 8.
+    """
+    check_delta(delta)
+    return gaussian_width(epsilon, delta) * _ROUNDED_UP
 
 
 def gaussian_delta(noise_multiplier: float, epsilon: float) -> float:

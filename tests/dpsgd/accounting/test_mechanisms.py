@@ -6,6 +6,7 @@ import mpmath
 import pytest
 
 from dpsgd.accounting import (
+    analytic_noise,
     combined_noise_multiplier,
     gaussian_delta,
     gaussian_epsilon,
@@ -34,6 +35,12 @@ def test_epsilon_is_the_inverse_of_delta(noise: float, delta: float) -> None:
     epsilon = gaussian_epsilon(noise, delta)
     assert gaussian_delta(noise, epsilon) <= delta
     assert epsilon == 0 or gaussian_delta(noise, epsilon * (1 - 1e-6)) > delta * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])
+def test_analytic_noise_is_the_least(epsilon: float) -> None:
+    noise = analytic_noise(epsilon, 1e-6)
+    assert gaussian_delta(noise, epsilon) <= 1e-6 < gaussian_delta(noise * (1 - 1e-7), epsilon)
 
 
 def test_groups_are_as_private_as_one_release() -> None:
