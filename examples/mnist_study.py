@@ -149,7 +149,9 @@ def private_basis(
     """
     noise_multiplier = analytic_noise(PCA_SHARE * epsilon, DELTA)
     accountant.step(noise_multiplier=noise_multiplier, sampling=NoSampling())
-    noise = noise_multiplier * KeystreamNoise(Coins()).normal(moments).view_as(moments)
+    noise = torch.empty(moments.numel(), dtype=moments.dtype)
+    KeystreamNoise(Coins()).fill(noise)
+    noise = noise_multiplier * noise.view_as(moments)
     moments = moments + noise.triu() + noise.triu(1).T
     return torch.linalg.eigh(moments).eigenvectors[:, -components:].float()
 

@@ -52,8 +52,9 @@ class PrivacyEngine:
     generator on a CPU and with `secure_mode`, and from torch's generator, seeded by the system, on
     a GPU: that one can be predicted by who knows enough of it.
 
-    `accountant` is a class of `dpsgd.accounting` of which the figures are guarantees. `coins` is
-    for tests.
+    `accountant` is a class of `dpsgd.accounting` of which the figures are guarantees, or a function
+    of the relation, such as one that returns the accountant of releases before. `coins` is for
+    tests.
 
     A module in a DistributedDataParallel is trained by all its processes, each of which makes an
     engine. Every process has the whole data set and draws from its own share of it; the loader's
@@ -102,8 +103,8 @@ class PrivacyEngine:
         twice its norm: the engine sees no loss, and checks it where it is given as criterion.
         With a budget of (epsilon, delta) a step that would exceed it raises `BudgetExhausted`, and
         releases and changes nothing (`RDPAccountant.set_budget`); so does all that enters
-        `accountant`. Noise may change in the light of earlier steps. That a batch was drawn and not
-        stepped on tells nothing: the history alone decides it.
+        `accountant`. Noise may change in the light of what was released. That a batch was drawn and
+        not stepped on tells nothing: the history alone decides it.
 
         Raises `InvalidInput`, and changes nothing, for anything that would break the guarantee.
         """
@@ -129,6 +130,11 @@ class PrivacyEngine:
         clipping.deviations(first)
         accountant = self._make_accountant(sampler.relation)
         check_guarantee(accountant)
+        if accountant.relation is not sampler.relation:
+            raise InvalidInput(
+                f"these batches are accounted for under {sampler.relation.name}, and the "
+                f"accountant's relation is {accountant.relation.name}"
+            )
         if budget is not None:
             accountant.set_budget(*budget, Event(first, sampler.sampling, 1))
             _warn_of(budget[1], sampler.dataset)
