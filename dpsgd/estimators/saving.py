@@ -37,7 +37,7 @@ def save(model: PrivateEstimator, path: str | Path) -> None:
         "parameters": {
             name: _plain(value) for name, value in model.get_params().items() if _is_plain(value)
         },
-        "features": [[each.name, each.bounds, _plain(each.values)] for each in model.features_],
+        "features": [asdict(each) | {"values": _plain(each.values)} for each in model.features_],
         "named": hasattr(model, "feature_names_in_"),
         "classes": _plain(getattr(model, "classes_", None)),
         "module": model.module_.state_dict(),
@@ -73,7 +73,7 @@ def load(path: str | Path, *, module: Any = None) -> PrivateClassifier | Private
             )
         model = _KINDS[document["kind"]](**document["parameters"])
         model.module = module
-        model.features_ = [Feature(*each) for each in document["features"]]
+        model.features_ = [Feature(**each) for each in document["features"]]
         model.n_features_in_ = len(model.features_)
         if document["named"]:
             model.feature_names_in_ = np.array([f.name for f in model.features_], dtype=object)

@@ -242,9 +242,7 @@ class _Lstm(_Cell):
         steps = _in_time(not reverse, *views)
         before = [*(step[-2] for step in steps[1:]), state[1]]
         one = torch.ones_like(dc)
-        for (gate, i, f, g, o, d, di, df, dg, do, difg, cell, grad), c in zip(
-            steps, before, strict=True
-        ):
+        for (gate, i, f, g, o, d, di, df, dg, do, difg, cell, grad), c in zip(steps, before, strict=True):
             torch.addcmul(gate, gate, gate, value=-1, out=d)
             torch.addcmul(one, g, g, value=-1, out=dg)
             squashed = cell.tanh()
@@ -294,9 +292,7 @@ class _Gru(_Cell):
         steps = _in_time(not reverse, *views)
         before = [*(step[5] for step in steps[1:]), state[0]]
         one = torch.ones_like(dh)
-        for (rz, r, z, n, memory, _, d, drz, dm, dr, dz, dn, grad), h in zip(
-            steps, before, strict=True
-        ):
+        for (rz, r, z, n, memory, _, d, drz, dm, dr, dz, dn, grad), h in zip(steps, before, strict=True):
             dh.add_(grad)
             through = dh * z
             torch.addcmul(rz, rz, rz, value=-1, out=drz)
