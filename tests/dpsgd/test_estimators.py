@@ -40,6 +40,9 @@ from ldp.errors import NotReady, StorageFailed
 from ldp.estimating.regression import Indicator, Number, Records, linear
 from ldp.planning.design import design
 from ldp.testing import SeededCoins
+from pages import blocks
+
+GUIDE = Path(__file__).resolve().parents[2] / "docs" / "training.md"
 
 TWICE = "two trainings on the same data are compared, and each has noise of its own"
 FORBIDDEN = {
@@ -76,7 +79,7 @@ def split(X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, ...]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("epsilon", "least"), [(1.0, 0.84), (3.0, 0.91)])
+@pytest.mark.parametrize(("epsilon", "least"), [(1.0, 0.83), (3.0, 0.905)])
 def test_digits_are_read_at_small_epsilons(epsilon: float, least: float) -> None:
     """1,347 of them; without privacy 95%. The mean of three trainings."""
     X, y, others, truth = split(*load_digits(return_X_y=True))
@@ -504,3 +507,19 @@ def test_regressions_that_rows_do_not_allow_are_refused() -> None:
         model.fit(Rows(50, rows.columns | {"bit": coarse}), "t", features=["bit"])
     with pytest.raises(NotReady, match="too few to tell the features apart"):
         model.fit(collected(2, 2.0)[0], "t", features=["x", "a"])
+
+
+def test_the_guide_to_estimators_runs_and_names_every_check_that_is_not_passed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    guide = GUIDE.read_text(encoding="utf-8").split("## By fit and predict\n")[1].split("\n## ")[0]
+    (code,) = blocks(guide, "python")
+    names: dict[str, Any] = {}
+    exec(compile(code, "the guide", "exec"), names)
+    assert "training: (2, 1e-06)-DP in rows" in capsys.readouterr().out
+    for check in FORBIDDEN:
+        assert f"`{check}`" in guide
+    for kind in (PrivateClassifier, PrivateRegressor):
+        for parameter in set(kind().get_params()) - {"coins"}:
+            assert f"`{parameter}`" in guide, parameter
