@@ -350,14 +350,13 @@ def test_what_is_no_saved_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="cannot read"):
         load(tmp_path / "none.pt")
     (tmp_path / "text").write_text("hello")
-    with pytest.raises(InvalidInput, match=r"cannot read|is no saved model"):
-        load(tmp_path / "text")
+    torch.save(nn.Linear(1, 1), tmp_path / "code")  # reading it would run code
+    for name in ("text", "code"):
+        with pytest.raises(InvalidInput, match=r"expected tensors|is no saved model"):
+            load(tmp_path / name)
     torch.save({"version": 1, "kind": "PrivateClassifier"}, tmp_path / "half")
     with pytest.raises(InvalidInput, match="is no saved model: KeyError"):
         load(tmp_path / "half")
-    torch.save(nn.Linear(1, 1), tmp_path / "code")  # reading it would run code
-    with pytest.raises(InvalidInput, match="cannot read"):
-        load(tmp_path / "code")
     model = PrivateRegressor(steps=1).fit(np.zeros((10, 1)), np.arange(10.0))
     with pytest.raises(StorageFailed, match="cannot write"):
         save(model, tmp_path / "no folder" / "model.pt")
