@@ -137,7 +137,7 @@ class PrivacyEngine:
             )
         if budget is not None:
             accountant.set_budget(*budget, Event(first, sampler.sampling, 1))
-            _warn_of(budget[1], sampler.dataset)
+            warn_of(budget[1], sampler.dataset)
         ranks.total(0, secure_mode=self._secure, loss_reduction=loss_reduction == "mean")
         self._rows = sampler.dataset
         self._run = run = Run(
@@ -179,7 +179,7 @@ class PrivacyEngine:
         if epochs < 1:
             raise InvalidInput(f"epochs must be >= 1, got {epochs}")
         sampler = sampler_for(data_loader, sampling, unwrapped(module)[1])
-        _warn_of(target_delta, sampler.dataset)
+        warn_of(target_delta, sampler.dataset)
         per_epoch = sum(sampler.counts(step) for step in range(sampler.steps))
 
         noise_multiplier = calibrate_noise_multiplier(
@@ -232,7 +232,7 @@ class PrivacyEngine:
         Warns where delta is not below one in the number of rows.
         """
         epsilon = self._started.accountant.get_epsilon(delta)
-        _warn_of(delta, self._rows)
+        warn_of(delta, self._rows)
         return epsilon
 
     def remaining(self) -> Remaining:
@@ -309,7 +309,8 @@ def _outline(state: dict[str, Any]) -> object:
     return {name: getattr(value, "shape", None) for name, value in state.items()}
 
 
-def _warn_of(delta: float, rows: int) -> None:
+def warn_of(delta: float, rows: int) -> None:
+    """Warn of a delta that is not below one in the number of rows."""
     if delta * rows >= 1:
         warnings.warn(
             f"delta {delta:g} is not below 1 / {rows}, one in the number of rows: it would allow "
