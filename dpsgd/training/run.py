@@ -62,7 +62,7 @@ class Run:
         self.clipping = clipping
         self.noise = noise
         self._steps = 0  # steps that the optimizer has made
-        self._ranks = ranks
+        self.ranks = ranks
         self._sampling = sampler.sampling
         self._divisor = float(sampler.batch) if loss_reduction == "mean" else 1.0
         self._part: Physical | None = None
@@ -99,11 +99,6 @@ class Run:
         """The noise multiplier of the next step."""
         return self.noise(self._steps) if callable(self.noise) else self.noise
 
-    @property
-    def is_first(self) -> bool:
-        """Whether this is the first of the processes that train together."""
-        return self._ranks.rank == 0
-
     def drawn(self, part: Physical) -> None:
         """Record that the loader hands out a part of a batch."""
         if part.is_first:
@@ -114,7 +109,7 @@ class Run:
                 self._round += 1
                 self._least_noise = math.inf
         self._part, self._passed = part, False
-        if self._ranks.size > 1:  # all processes must count alike
+        if self.ranks.size > 1:  # all processes must count alike
             self._used[self._draw] = self._round
         self._keeper.begin(part.size or 1)
 
@@ -216,7 +211,7 @@ class Run:
         multiplier, batches = self.noise_multiplier, len(self._used)
         check_norm("noise_multiplier", multiplier)
         deviation = self.clipping.gradient_noise(multiplier) * self.clipping.sensitivity
-        count = self._ranks.total(
+        count = self.ranks.total(
             self.clipping.count(self._count_noise),
             noise_multiplier=multiplier,
             max_grad_norm=self.clipping.sensitivity,
@@ -244,14 +239,14 @@ class Run:
         self._part = None
 
     def _release(self, deviation: float) -> None:
-        sums, alone = self._keeper.take_sums(), self._ranks.size == 1
+        sums, alone = self._keeper.take_sums(), self.ranks.size == 1
         grid = Grid.for_sums(self.clipping.sensitivity, self._dimensions, deviation)
         if not alone:
             sums = [grid.rounded(summed) for summed in sums]
         if self._noise is not None:
             self._noise.add_to(sums, grid, deviation, self._divisor if alone else 1.0)
         if not alone:
-            self._ranks.add_up(sums)
+            self.ranks.add_up(sums)
             sums = [total.div_(self._divisor) for total in sums]
         for parameter, noisy in zip(self._parameters, sums, strict=True):
             if not parameter.requires_grad:  # it was frozen since
