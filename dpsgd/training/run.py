@@ -130,7 +130,9 @@ class Run:
     def state_dict(self) -> dict[str, Any]:
         """Return the state for a checkpoint; raises `InvalidInput` within a step."""
         if self._used and not self._exhausted:
-            raise InvalidInput("a batch was used and not stepped on: save after optimizer.step()")
+            raise InvalidInput(
+                "a batch was used and not stepped on: save after optimizer.step() for its last part"
+            )
         return {
             "version": 1,
             "accountant": self.accountant.state_dict(),
