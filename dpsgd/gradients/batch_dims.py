@@ -7,7 +7,7 @@ is tried whether the module mixes them.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -20,17 +20,27 @@ Site = tuple[nn.Module, int, int]
 """A layer, the number of its call in a forward, and the number of the input in the call."""
 
 
+class Uncovered(InvalidInput):
+    """Raised where a layer must be run by sample: it uses its parameters in an unknown way."""
+
+    def __init__(self, layer: nn.Module, message: str) -> None:
+        super().__init__(message)
+        self.layer = layer
+
+
 class BatchDims:
     """Track the batch's size, and its dimension in layers' inputs, while a module runs.
 
     `batch_dim` is the batch's dimension in the module's own inputs, or of some of them: others may
     have it first. `drawn` is the size of the batch that the loader handed out, by which a flat
-    input is told from one that has the batch.
+    input is told from one that has the batch. `by_sample(layer)` is called for layers that turn
+    out to be `Uncovered` as samples of the first batch run; then they run anew.
     """
 
     drawn: int | None = None
 
     def __init__(self, module: nn.Module, batch_dim: int) -> None:
+        self.by_sample: Callable[[nn.Module], None] = lambda _: None
         self._batch_dim = batch_dim
         self._batch: int | None = None
         self._last: int | None = None  # of the last forward, for what runs again in backward
@@ -181,8 +191,12 @@ class BatchDims:
         self.probing = True
         done = False
         try:
-            check_unmixed(module, run, few, self._batch_dim)
-            done = True
+            while not done:
+                try:
+                    check_unmixed(module, run, few, self._batch_dim)
+                    done = True
+                except Uncovered as found:
+                    self.by_sample(found.layer)
             self._tried[module.training] = min(batch, 2)
         except (RuntimeError, IndexError) as error:
             raise InvalidInput(

@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader
 from dpsgd.accounting import Accountant, Event, RDPAccountant, Relation
 from dpsgd.accounting.accountant import check_guarantee
 from dpsgd.accounting.calibration import calibrate_noise_multiplier
+from dpsgd.clipping.adaptive import QuantileClipping
 from dpsgd.clipping.current_policy import CurrentPolicy
 from dpsgd.clipping.policies import ClippingPolicy, FlatClipping, PerLayerClipping, check_norm
 from dpsgd.clipping.schedules import Schedule
@@ -125,7 +126,7 @@ class PrivacyEngine:
         sampler = sampler_for(data_loader, sampling, ranks)
         clipping = CurrentPolicy(policy, sampler.batch)
         _check_groups(clipping.policy, inner)
-        clipping.gradient_noise(first)
+        clipping.deviations(first)
         accountant = self._make_accountant(sampler.relation)
         check_guarantee(accountant)
         if budget is not None:
@@ -314,8 +315,9 @@ def _warn_of(delta: float, rows: int) -> None:
 def _check_groups(policy: ClippingPolicy, module: nn.Module) -> None:
     """Raise `InvalidInput` unless each group of the policy has a parameter that is trained."""
     used = {policy.group(name) for name, p in module.named_parameters() if p.requires_grad}
-    if len(used) < policy.groups and isinstance(policy, PerLayerClipping):
-        unused = [name for i, name in enumerate(policy.max_grad_norms) if i not in used]
+    named = policy.now if isinstance(policy, QuantileClipping) else policy
+    if len(used) < policy.groups and isinstance(named, PerLayerClipping):
+        unused = [name for i, name in enumerate(named.max_grad_norms) if i not in used]
         raise InvalidInput(
             "max_grad_norms gives a norm, and so noise, to what is not trained: "
             f"{', '.join(unused)}"

@@ -467,7 +467,7 @@ class Around(nn.Module):
         self.layer = layer
 
     def forward(self, x: Tensor) -> Any:
-        return self.layer(x + self.shift)
+        return self.layer(F.prelu(x, self.shift))
 
 
 class Subclassed(nn.LSTM):
@@ -479,14 +479,16 @@ class Subclassed(nn.LSTM):
 )
 def test_a_recurrent_layer_that_no_rule_would_run_is_refused(layer: nn.Module) -> None:
     with pytest.raises(InvalidInput, match=r"^1 \((Around|Subclassed)\) is or has a recurrent"):
-        make(module=nn.Sequential(nn.Linear(4, 4), layer))
+        _, module, _, loader = make(module=nn.Sequential(nn.Linear(4, 4), layer))
+        module(next(iter(loader))[0])
 
 
 def test_a_layer_used_within_a_module_without_a_rule_and_outside_of_it_is_refused() -> None:
     shared = nn.Linear(4, 4)
     for layers in ([shared, Around(shared)], [Around(shared), shared]):
         with pytest.raises(InvalidInput, match=r"\(Around\) has a layer inside that is also used"):
-            make(module=nn.Sequential(*layers))
+            _, module, _, loader = make(module=nn.Sequential(*layers))
+            module(next(iter(loader))[0])
 
 
 def test_a_parameter_that_was_replaced_is_refused() -> None:
