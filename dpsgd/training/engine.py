@@ -268,7 +268,7 @@ class PrivacyEngine:
         parts = {k: v.state_dict() for k, v in everything.items() if hasattr(v, "state_dict")}
         values = {k: v for k, v in everything.items() if k not in parts}
         state = {"engine": self.state_dict(), "parts": parts, "values": values}
-        if self._started.is_first:
+        if self._started.ranks.rank == 0:
             checkpoint.write(Path(path), state)
 
     def load_checkpoint(self, path: str | Path, **others: Any) -> dict[str, Any]:
