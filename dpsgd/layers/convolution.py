@@ -108,9 +108,9 @@ def _weight_gradients(
         if form:
             formed(part).add_squared_norms(squares[part])
         else:
-            grads = outputs[part].flatten(2).unflatten(1, (groups, -1)).mT
+            grads = outputs[part].reshape(-1, weight.shape[0] // groups, positions).mT
             patches = _patches(layer, padding, inputs[part])
-            each = gram_squares(patches, grads.reshape(*patches.shape[:2], -1))
+            each = gram_squares(patches, grads)
             increase(squares[part], each.view(-1, groups).sum(1))
     return Deferred(squares, summed, lambda: formed().dense(), dropping)
 
@@ -122,9 +122,10 @@ def _patches(layer: _Convolution, padding: Sequence[int], inputs: Tensor) -> Ten
     sizes = zip(layer.kernel_size, layer.stride, layer.dilation, strict=True)
     for dim, (size, stride, dilation) in enumerate(sizes, 2):
         windows = windows.unfold(dim, dilation * (size - 1) + 1, stride)[..., ::dilation]
-    apart = windows.unflatten(1, (layer.groups, -1)).movedim(2, -1)
+    count, _, *rest = windows.shape
+    apart = windows.reshape(count * layer.groups, -1, *rest).movedim(1, -1)
     rank = len(padding)
-    return apart.flatten(2 + rank).flatten(2, 1 + rank).flatten(0, 1)
+    return apart.flatten(1 + rank).flatten(1, rank)
 
 
 def _backward(
@@ -144,7 +145,9 @@ def _backward(
     weight = layer.weight.detach().to(inputs.dtype)
     if apart:
         inputs, outputs = inputs.flatten(0, 1)[None], outputs.flatten(0, 1)[None]
-        weight = weight.new_empty(batch * len(weight), *weight.shape[1:])  # of which no value counts
+        weight = weight.new_empty(
+            batch * len(weight), *weight.shape[1:]
+        )  # of which no value counts
     _, gradient, _ = torch.ops.aten.convolution_backward(
         outputs,
         inputs,
@@ -159,4 +162,4 @@ def _backward(
         [False, True, False],
     )
     result: Tensor = gradient
-    return result.unflatten(0, (batch, -1)) if apart else result
+    return result.view(batch, *layer.weight.shape) if apart else result

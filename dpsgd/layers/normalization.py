@@ -1,5 +1,6 @@
 """Normalisations within a sample, and the gradients of their scale and shift."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -57,8 +58,11 @@ def _tapped_last(
 
     def gradients(grads: Tensor, value: Tensor) -> Gradients:
         between = tuple(i for i in range(1, grads.ndim - rank))
-        normal, grads = normalize(value).movedim(dim, 0), grads.movedim(dim, 0)
-        return _affine(layer, lambda x: x.sum(between) if between else x, normal, grads)
+        for parameter, scale in ((layer.weight, normalize), (getattr(layer, "bias", None), None)):
+            if parameter is not None and parameter.requires_grad:
+                wide = grads.to(Piece(parameter).dtype)
+                found = (wide if scale is None else scale(value) * wide).movedim(dim, 0)
+                yield Piece(parameter), Dense(found.sum(between) if between else found)
 
     return call.tap(output, gradients, value)
 
@@ -86,8 +90,9 @@ class _Groups(torch.autograd.Function):
         weight, bias = (
             None if p is None else p.detach().to(value.dtype) for p in (layer.weight, layer.bias)
         )
-        sizes = *value.shape[:2], value.shape[2:].numel(), groups
-        output, *moments = torch.native_group_norm(
+        batch, channels, *inner = value.shape
+        sizes = batch, channels, math.prod(inner), groups
+        output, *moments = torch.ops.aten.native_group_norm(
             value.contiguous(), weight, bias, *sizes, layer.eps
         )
         ctx.save_for_backward(value, weight, *moments)
@@ -96,7 +101,7 @@ class _Groups(torch.autograd.Function):
         return result
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, grads: Tensor) -> Any:
         value, weight, *moments = ctx.saved_tensors
         batch, channels, inner, groups = ctx.sizes
@@ -119,17 +124,6 @@ class _Groups(torch.autograd.Function):
                 if parameter is not None and parameter.requires_grad
             )
         return None, None, None, None, inputs.view_as(value)
-
-
-def _affine(
-    layer: nn.Module, reduce: Callable[[Tensor], Tensor], normal: Tensor, grads: Tensor
-) -> Gradients:
-    weight, bias = layer.weight, getattr(layer, "bias", None)
-    if isinstance(weight, nn.Parameter) and weight.requires_grad:
-        grads = grads.to(Piece(weight).dtype)
-        yield Piece(weight), Dense(reduce(normal * grads))
-    if isinstance(bias, nn.Parameter) and bias.requires_grad:
-        yield Piece(bias), Dense(reduce(grads.to(Piece(bias).dtype)))
 
 
 def _detached(parameter: nn.Parameter | None) -> Tensor | None:
