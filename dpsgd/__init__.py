@@ -10,7 +10,8 @@ from ldp.errors import HearsayError, InvalidInput, MissingExtra, needs
 from ldp.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from dpsgd.auditing import OneRunAudit, audit_one_run, choose_canaries
+    from dpsgd.accounting import BudgetExhausted
+    from dpsgd.auditing import OneRunAudit, audit_one_run, choose_canaries, lira, membership
     from dpsgd.clipping.adaptive import QuantileClipping
     from dpsgd.clipping.policies import AutomaticClipping, FlatClipping, PerLayerClipping
     from dpsgd.clipping.schedules import Exponential, Linear
@@ -20,12 +21,14 @@ if TYPE_CHECKING:
     from dpsgd.reports.losses import backward_cross_entropy, forward_cross_entropy
     from dpsgd.reports.rows import Rows
     from dpsgd.training.engine import PrivacyEngine
+    from dpsgd.training.fixing import fix
     from dpsgd.training.optimizers import AdamBC
 
 _HOMES = {
     "Account": "reports.guarantees",
     "AdamBC": "training.optimizers",
     "AutomaticClipping": "clipping.policies",
+    "BudgetExhausted": "accounting",
     "Cohort": "reports.channels",
     "Exponential": "clipping.schedules",
     "FlatClipping": "clipping.policies",
@@ -42,13 +45,17 @@ _HOMES = {
     "audit_one_run": "auditing",
     "backward_cross_entropy": "reports.losses",
     "choose_canaries": "auditing",
+    "fix": "training.fixing",
     "forward_cross_entropy": "reports.losses",
+    "lira": "auditing",
+    "membership": "auditing",
     "two_stage": "reports.labels",
 }
 __all__ = [
     "Account",
     "AdamBC",
     "AutomaticClipping",
+    "BudgetExhausted",
     "Cohort",
     "Exponential",
     "FlatClipping",
@@ -68,7 +75,10 @@ __all__ = [
     "audit_one_run",
     "backward_cross_entropy",
     "choose_canaries",
+    "fix",
     "forward_cross_entropy",
+    "lira",
+    "membership",
     "two_stage",
 ]
 

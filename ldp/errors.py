@@ -8,6 +8,7 @@ Exceptions without a module's name are defined here.
     - `TooLarge` (`hearsay_server.serving.analyses`): ask for less, or by a quicker method
       - `TooLong` (`hearsay_server.serving.analyses`): the same
     - `Refused` (`hearsay_server.ingest.intake`): drop the batch, or where not `final` send it again
+  - `BudgetExhausted` (`dpsgd.accounting.accountant`): stop, and keep the model as it is
   - `NotReady`: wait, then do the same again
     - `NoReports` (`hearsay_server.answers.queries`): wait until devices have reported
     - `BeingDeleted` (`hearsay_server.storage.store`): wait until the old survey is deleted

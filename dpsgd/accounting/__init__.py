@@ -9,23 +9,25 @@
 `dpsgd.accounting.composition`.
 """
 
-from dpsgd.accounting.accountant import Accountant
+from dpsgd.accounting.accountant import Accountant, BudgetExhausted
 from dpsgd.accounting.calibration import (
     calibrate_noise_multiplier,
     calibrate_sampling_rate,
     calibrate_steps,
 )
 from dpsgd.accounting.events import (
+    Channel,
     Event,
     FixedSizeSampling,
+    Laplace,
     NoSampling,
     PoissonSampling,
+    Pure,
     Relation,
     Sampling,
 )
 from dpsgd.accounting.gaussian import (
     analytic_noise,
-    classic_noise,
     combined_noise_multiplier,
     gaussian_delta,
     gaussian_epsilon,
@@ -33,17 +35,23 @@ from dpsgd.accounting.gaussian import (
 from dpsgd.accounting.gdp import CentralLimitApproximation, GDPAccountant
 from dpsgd.accounting.moments import MomentsAccountant
 from dpsgd.accounting.rdp import RDPAccountant
+from dpsgd.accounting.selection import BestOf
 from dpsgd.accounting.zcdp import ZCDPAccountant
 
 __all__ = [
     "Accountant",
+    "BestOf",
+    "BudgetExhausted",
     "CentralLimitApproximation",
+    "Channel",
     "Event",
     "FixedSizeSampling",
     "GDPAccountant",
+    "Laplace",
     "MomentsAccountant",
     "NoSampling",
     "PoissonSampling",
+    "Pure",
     "RDPAccountant",
     "Relation",
     "Sampling",
@@ -52,7 +60,6 @@ __all__ = [
     "calibrate_noise_multiplier",
     "calibrate_sampling_rate",
     "calibrate_steps",
-    "classic_noise",
     "combined_noise_multiplier",
     "gaussian_delta",
     "gaussian_epsilon",

@@ -1,18 +1,28 @@
 """The base class of accountants: a history of releases, and its epsilon and delta."""
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import Any, ClassVar, Self
 
 from dpsgd.accounting.events import (
     Event,
     NoSampling,
     Relation,
     Sampling,
+    Unsampled,
     check_delta,
     check_epsilon,
+    event_of,
 )
-from ldp import InvalidInput
+from ldp.errors import HearsayError, InvalidInput
+
+Events = Sequence[Event | Unsampled]
+
+
+class BudgetExhausted(HearsayError):
+    """A release would exceed the accountant's budget: it was neither recorded nor made."""
 
 
 class Accountant(ABC):
@@ -29,11 +39,12 @@ class Accountant(ABC):
         if not isinstance(relation, Relation):
             raise InvalidInput(f"relation must be a Relation, got {relation!r}")
         self.relation = relation
-        self._history: list[Event] = []
+        self._history: list[Event | Unsampled] = []
+        self._budget: tuple[float, ...] | None = None
 
     @property
-    def history(self) -> tuple[Event, ...]:
-        """The releases, in order; runs of equal steps are one event."""
+    def history(self) -> tuple[Event | Unsampled, ...]:
+        """The releases, in order; runs of equal ones are one event."""
         return tuple(self._history)
 
     def step(self, *, noise_multiplier: float, sampling: Sampling, steps: int = 1) -> None:
@@ -43,15 +54,43 @@ class Accountant(ABC):
         `InvalidInput`, and records nothing, for a bad number and for a sampling that has no
         guarantee under the relation or with this accountant.
         """
-        event = Event(noise_multiplier, sampling, steps)
+        self.record(Event(noise_multiplier, sampling, steps))
+
+    def record(self, event: Event | Unsampled) -> None:
+        """Record the releases of an event: `Pure`, `Laplace`, `Channel`, or an `Event` of steps.
+
+        Call it before anything of the release is seen. Records nothing, and raises, where the
+        event has no guarantee under the relation or with this accountant (`InvalidInput`), or
+        would exceed a budget (`BudgetExhausted`).
+        """
+        if not isinstance(event, Event | Unsampled):
+            raise InvalidInput(f"an event of dpsgd.accounting is expected, got {event!r}")
         self._check(event)
-        if steps == 0:
+        if event.steps == 0:
             return
+        self._afford(event)
         last = self._history[-1] if self._history else None
-        if last and (last.noise_multiplier, last.sampling) == (noise_multiplier, sampling):
-            self._history[-1] = Event(noise_multiplier, sampling, last.steps + steps)
+        if last and replace(last, steps=event.steps) == event:
+            self._history[-1] = replace(event, steps=last.steps + event.steps)
         else:
             self._history.append(event)
+
+    def set_budget(self, epsilon: float, delta: float, plan: Event) -> None:
+        """Refuse from now on what would exceed (epsilon, delta); see `RDPAccountant`."""
+        raise InvalidInput(
+            f"{self.name} cannot stop at a budget: it adds up what was fixed in advance, and a "
+            "budget stops a run that changes as it goes. Take RDPAccountant"
+        )
+
+    def remaining(self, event: Event | Unsampled) -> tuple[float, int]:
+        """Return the epsilon that the budget has left, and how often the event still fits.
+
+        Raises `InvalidInput` without a budget.
+        """
+        if self._budget is None:
+            raise InvalidInput("there is no budget: give make_private one")
+        epsilon, delta, *_ = self._budget
+        return max(0.0, epsilon - self.get_epsilon(delta)), self._affordable(event)
 
     def get_epsilon(self, delta: float) -> float:
         """Return an epsilon that the history keeps at `delta`; exactly 0 for an empty one.
@@ -73,17 +112,18 @@ class Accountant(ABC):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the history as JSON values, for a checkpoint."""
-        return {
+        state = {
             "accountant": self.name,
             "relation": self.relation.value,
             "history": [event.to_dict() for event in self._history],
         }
+        return state if self._budget is None else state | {"budget": list(self._budget)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Replace the history by the one of a checkpoint.
+        """Replace the history by the one of a checkpoint, whose budget goes on where it has one.
 
-        Raises `InvalidInput`, and changes nothing, where the checkpoint is another accountant's
-        or relation's, or is malformed.
+        Raises `InvalidInput`, and changes nothing, where the checkpoint is another accountant's,
+        relation's or budget's, or is malformed.
         """
         if not isinstance(state, dict):
             raise InvalidInput(f"the state must be a dict, got {state!r}")
@@ -94,31 +134,65 @@ class Accountant(ABC):
         history = state.get("history")
         if not isinstance(history, list):
             raise InvalidInput(f"the state's history must be a list, got {history!r}")
-        events = [Event.from_dict(document) for document in history]
+        events = [event_of(document) for document in history]
         for event in events:
             self._check(event)
+        self._restore(state.get("budget"))
         self._history = events
 
-    def _check(self, event: Event) -> None:
+    def after(self, event: Event | Unsampled) -> Self:
+        """Return a copy, without a budget, whose history goes on with the event."""
+        other = copy.copy(self)
+        other._budget, other._history = None, self._history.copy()
+        other.record(event)
+        return other
+
+    def _affordable(self, event: Event | Unsampled) -> int:
+        raise NotImplementedError
+
+    def _afford(self, event: Event | Unsampled) -> None:
+        """Raise `BudgetExhausted` for an event that exceeds the budget."""
+        if self._budget is not None and self._affordable(event) < event.steps:
+            epsilon, delta, *_ = self._budget
+            raise BudgetExhausted(
+                f"the release would exceed the budget of epsilon {epsilon:g} at delta {delta:g}: "
+                "it was not made"
+            )
+
+    def _restore(self, budget: Any) -> None:
+        """Go on with the budget of a checkpoint."""
+        if budget is None:
+            return
+        known = (
+            isinstance(budget, list)
+            and len(budget) == 3
+            and all(isinstance(value, float | int) and value > 0 for value in budget)
+        )
+        if not known or (self._budget and list(self._budget[:2]) != budget[:2]):
+            raise InvalidInput(f"the state's budget is {budget!r}, this one's {self._budget!r}")
+        self._budget = tuple(budget)
+
+    def _check(self, event: Event | Unsampled) -> None:
         """Raise `InvalidInput` for an event that this accountant cannot bound."""
         event.check_relation(self.relation)
 
-    def _pooled(self) -> list[Event]:
+    def _pooled(self) -> list[Event | Unsampled]:
         """Return the events that depend on the data, with equal steps merged."""
-        steps: dict[tuple[float, Sampling], int] = {}
+        steps: dict[Event | Unsampled, int] = {}
         for event in self._history:
             if not event.silent:
-                # A batch that always holds every record is no sampling.
-                sampling = event.sampling if event.sampling.rate < 1 else NoSampling()
-                key = (event.noise_multiplier, sampling)
-                steps[key] = steps.get(key, 0) + event.steps
-        return [Event(noise, sampling, count) for (noise, sampling), count in steps.items()]
+                kind = replace(event, steps=1)
+                if isinstance(kind, Event) and event.sampling.rate == 1:
+                    # A batch that always holds every record is no sampling.
+                    kind = replace(kind, sampling=NoSampling())
+                steps[kind] = steps.get(kind, 0) + event.steps
+        return [replace(kind, steps=count) for kind, count in steps.items()]
 
     @abstractmethod
-    def _epsilon(self, events: Sequence[Event], delta: float) -> float: ...
+    def _epsilon(self, events: Events, delta: float) -> float: ...
 
     @abstractmethod
-    def _delta(self, events: Sequence[Event], epsilon: float) -> float: ...
+    def _delta(self, events: Events, epsilon: float) -> float: ...
 
 
 def check_guarantee(accountant: Accountant) -> None:

@@ -1,12 +1,17 @@
-"""Events of an accountant: noise, sampling of the records, and the neighboring relation."""
+"""Events of an accountant: releases, sampling of the records, and the neighboring relation."""
 
 import enum
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, ClassVar
 
-from ldp import InvalidInput
+import numpy as np
+
+from ldp import InvalidInput, Mechanism
+from ldp.core.channel import Channel as FiniteChannel
+from ldp.core.losses import Losses, bounded, losses_of
 
 
 class Relation(enum.Enum):
@@ -137,20 +142,187 @@ class Event:
             "steps": self.steps,
         }
 
-    @classmethod
-    def from_dict(cls, document: dict[str, Any]) -> "Event":
-        """Return the event that `to_dict` wrote; raises `InvalidInput` for anything else."""
-        try:
-            sampling = dict(document["sampling"])
-            kind = _KINDS[sampling.pop("kind")]
-            return cls(document["noise_multiplier"], kind(**sampling), document["steps"])
-        except InvalidInput:
-            raise
-        except (KeyError, TypeError, ValueError):
-            raise InvalidInput(f"not an event of an accountant: {document!r}") from None
+
+@dataclass(frozen=True)
+class Unsampled:
+    """`steps` releases of every record by a mechanism other than Gaussian noise.
+
+    `dominating` and `divergence` are of one release.
+    """
+
+    steps: int = field(default=1, kw_only=True)
+    sampling: ClassVar[Sampling] = NoSampling()
+    kind: ClassVar[str]
+    kinds: ClassVar[dict[str, type["Unsampled"]]] = {}
+
+    def __init_subclass__(cls) -> None:
+        Unsampled.kinds[cls.kind] = cls
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "steps", _integer("steps", self.steps, 0))
+
+    @property
+    def silent(self) -> bool:
+        """Whether there is no release."""
+        return self.steps == 0
+
+    def dominating(self) -> Losses:
+        """Return privacy losses that dominate one release, of any two neighbours."""
+        raise NotImplementedError
+
+    def divergence(self, excess: float) -> float:
+        """Return the Rényi divergence of order 1 + excess of the dominating losses, rounded up.
+
+        At most their epsilon; infinite where some output rules a neighbour out.
+        """
+        losses = self.dominating()
+        if losses.certain:
+            return math.inf
+        masses = np.array(losses.masses)
+        at = excess * losses.unit * (losses.lowest + np.arange(masses.size))
+        if (top := float(at.max())) > 30:
+            moment = top + math.log(float(masses @ np.exp(at - top)))
+        else:  # what rounding added to the masses stays: it is beside the losses, however small
+            moment = math.log1p(float(masses @ np.expm1(at)) + max(0.0, math.fsum(masses) - 1))
+        return min(losses.epsilon, moment / excess * ROUNDED_UP)
+
+    def noise_per_difference(self, relation: Relation) -> float:
+        """Raise `InvalidInput`, for accountants of Gaussian noise alone."""
+        raise InvalidInput(
+            f"{type(self).__name__} is no Gaussian noise, of which alone this accountant knows: "
+            "use RDPAccountant or PLDAccountant"
+        )
+
+    def check_relation(self, relation: Relation) -> None:
+        """Raise `InvalidInput` where the release has no guarantee under the relation."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the event as JSON values."""
+        return {"kind": self.kind, **vars(self)}
 
 
-def check_unsampled(event: Event, accountant: str) -> None:
+@dataclass(frozen=True)
+class Pure(Unsampled):
+    """A release of which no more is known than that it is `epsilon`-DP under the relation.
+
+    Its divergences are those of binary randomised response, of which every epsilon-DP release is
+    a randomisation. Of a Poisson sample, under add and remove, the epsilon is
+    `composition.amplified`'s. Raises `InvalidInput` unless 0 < epsilon <= 32.
+    Source: Kairouz, Oh and Viswanath, "The composition theorem for differential privacy", ICML
+    2015, theorem 3.3 and its proof.
+    """
+
+    kind = "pure"
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "epsilon", _number("epsilon", self.epsilon))
+        self.dominating()
+
+    def dominating(self) -> Losses:
+        return _bounded(self.epsilon)
+
+
+@dataclass(frozen=True)
+class Laplace(Unsampled):
+    """A release with Laplace noise of scale `noise_multiplier` times its L1 sensitivity.
+
+    The sensitivity is that under the accountant's relation: no factor of two is added for
+    replacement. Discrete Laplace noise is `Pure`, which is exact for a sensitivity of one step.
+    Raises `InvalidInput` unless noise_multiplier is finite and > 1/32.
+    Source: Mironov, "Rényi differential privacy", CSF 2017, proposition 6.
+    """
+
+    kind = "laplace"
+    noise_multiplier: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_noise_multiplier(self.noise_multiplier)
+        object.__setattr__(self, "noise_multiplier", float(self.noise_multiplier))
+        self.dominating()
+
+    def dominating(self) -> Losses:
+        return _bounded(math.nextafter(1 / self.noise_multiplier, math.inf))
+
+    def divergence(self, excess: float) -> float:
+        epsilon = self.dominating().epsilon
+        ahead, behind = excess * epsilon, -(1 + excess) * epsilon
+        if ahead > 30:
+            moment = ahead + math.log((1 + excess) / (1 + 2 * excess)) + 1e-12
+        else:  # the two weights sum to one, so that nothing cancels for orders near 1
+            rest = (1 + excess) * math.expm1(ahead) + excess * math.expm1(behind)
+            moment = math.log1p(rest / (1 + 2 * excess))
+        return min(epsilon, moment / excess * ROUNDED_UP)
+
+
+@dataclass(frozen=True)
+class Channel(Unsampled):
+    """A report of each record through a channel: an `ldp` mechanism, its `channel()`, or `Losses`.
+
+    What is kept are the losses that dominate it for any two inputs (`ldp.core.losses.losses_of`).
+    Raises `InvalidInput` for a mechanism of which the epsilon does not hold for every pair of
+    inputs and one report (policies, memos, the Gaussian). Accounted for under REPLACE_ONE: whether
+    somebody reported is not hidden.
+    """
+
+    kind = "channel"
+    mechanism: Mechanism | FiniteChannel | Losses
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.mechanism, Mechanism) and self.mechanism.guarantee != "pure":
+            raise InvalidInput(
+                f"{self.mechanism.name} does not keep one epsilon for every pair of inputs in all "
+                "it reports"
+            )
+        object.__setattr__(self, "mechanism", losses_of(self.mechanism))
+
+    def dominating(self) -> Losses:
+        return losses_of(self.mechanism)
+
+    def check_relation(self, relation: Relation) -> None:
+        if relation is not Relation.REPLACE_ONE:
+            raise InvalidInput(
+                "Channel is accounted for under REPLACE_ONE, not under "
+                f"{relation.name}: a report hides the answer, not whether there is one"
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        return super().to_dict() | {"mechanism": vars(self.dominating())}
+
+
+ROUNDED_UP = 1 + 1e-9
+"""Factor by which divergences are rounded up: far more than the error of quadrature and doubles."""
+
+
+def event_of(document: dict[str, Any]) -> Event | Unsampled:
+    """Return the event that `to_dict` wrote; raises `InvalidInput` for anything else."""
+    try:
+        fields = dict(document)
+        if "kind" in fields:
+            if "mechanism" in fields:
+                losses = dict(fields["mechanism"])
+                fields["mechanism"] = Losses(**losses | {"masses": tuple(losses["masses"])})
+            event = Unsampled.kinds[fields.pop("kind")](**fields)
+            event.divergence(1.0)
+            return event
+        sampling = dict(fields["sampling"])
+        kind = _KINDS[sampling.pop("kind")]
+        return Event(fields["noise_multiplier"], kind(**sampling), fields["steps"])
+    except InvalidInput:
+        raise
+    except (KeyError, TypeError, ValueError):
+        raise InvalidInput(f"not an event of an accountant: {document!r}") from None
+
+
+@lru_cache(maxsize=256)
+def _bounded(epsilon: float) -> Losses:
+    return bounded(epsilon)
+
+
+def check_unsampled(event: Event | Unsampled, accountant: str) -> None:
     """Raise `InvalidInput` for an event with a sampling rate strictly between 0 and 1."""
     if 0 < event.sampling.rate < 1:
         raise InvalidInput(

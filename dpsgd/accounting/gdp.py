@@ -1,10 +1,15 @@
 """Gaussian differential privacy: exact without sampling, and its central limit approximation."""
 
 import math
-from collections.abc import Sequence
 
-from dpsgd.accounting.accountant import Accountant
-from dpsgd.accounting.events import Event, FixedSizeSampling, NoSampling, check_unsampled
+from dpsgd.accounting.accountant import Accountant, Events
+from dpsgd.accounting.events import (
+    Event,
+    FixedSizeSampling,
+    NoSampling,
+    Unsampled,
+    check_unsampled,
+)
 from dpsgd.accounting.gaussian import delta_of_mean, epsilon_of_mean
 from ldp import InvalidInput
 
@@ -19,20 +24,21 @@ class GDPAccountant(Accountant):
 
     name = "gdp"
 
-    def _check(self, event: Event) -> None:
+    def _check(self, event: Event | Unsampled) -> None:
         super()._check(event)
+        event.noise_per_difference(self.relation)
         check_unsampled(event, self.name)
 
-    def _mean(self, events: Sequence[Event]) -> float:
+    def _mean(self, events: Events) -> float:
         """Return the mu for which the events together are mu-GDP: N(mu, 1) against N(0, 1)."""
         return math.hypot(
             *(math.sqrt(e.steps) / e.noise_per_difference(self.relation) for e in events)
         )
 
-    def _epsilon(self, events: Sequence[Event], delta: float) -> float:
+    def _epsilon(self, events: Events, delta: float) -> float:
         return epsilon_of_mean(self._mean(events), delta)
 
-    def _delta(self, events: Sequence[Event], epsilon: float) -> float:
+    def _delta(self, events: Events, epsilon: float) -> float:
         return delta_of_mean(self._mean(events), epsilon)
 
 
@@ -48,12 +54,13 @@ class CentralLimitApproximation(GDPAccountant):
     name = "central_limit_approximation"
     is_guarantee = False
 
-    def _check(self, event: Event) -> None:
+    def _check(self, event: Event | Unsampled) -> None:
         event.check_relation(self.relation)
+        event.noise_per_difference(self.relation)
         if isinstance(event.sampling, FixedSizeSampling):
             raise InvalidInput(f"{self.name} is for PoissonSampling or NoSampling")
 
-    def _mean(self, events: Sequence[Event]) -> float:
+    def _mean(self, events: Events) -> float:
         means = [super()._mean([e for e in events if isinstance(e.sampling, NoSampling)])]
         for event in events:
             if isinstance(event.sampling, NoSampling):

@@ -1,10 +1,8 @@
 """The moments accountant as it was published, to reproduce published figures."""
 
 import math
-from collections.abc import Sequence
 
-from dpsgd.accounting.accountant import Accountant
-from dpsgd.accounting.events import Event
+from dpsgd.accounting.accountant import Accountant, Events
 from dpsgd.accounting.renyi import divergence
 
 _ORDERS = range(1, 33)
@@ -20,17 +18,17 @@ class MomentsAccountant(Accountant):
 
     name = "moments"
 
-    def _log_moments(self, events: Sequence[Event]) -> list[tuple[int, float]]:
+    def _log_moments(self, events: Events) -> list[tuple[int, float]]:
         """Return (order, log moment): the order times the Rényi divergence of one order more."""
         return [
             (order, order * sum(e.steps * divergence(e, self.relation, order) for e in events))
             for order in _ORDERS
         ]
 
-    def _epsilon(self, events: Sequence[Event], delta: float) -> float:
+    def _epsilon(self, events: Events, delta: float) -> float:
         return min((k - math.log(delta)) / order for order, k in self._log_moments(events))
 
-    def _delta(self, events: Sequence[Event], epsilon: float) -> float:
+    def _delta(self, events: Events, epsilon: float) -> float:
         return math.exp(
             min(0.0, min(k - order * epsilon for order, k in self._log_moments(events)))
         )

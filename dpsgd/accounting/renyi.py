@@ -11,14 +11,19 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsgd.accounting.events import Event, FixedSizeSampling, NoSampling, Relation
+from dpsgd.accounting.events import (
+    ROUNDED_UP,
+    Event,
+    FixedSizeSampling,
+    NoSampling,
+    Relation,
+    Unsampled,
+)
 
 Floats = NDArray[np.float64]
 LogIntegrand = Callable[[Floats, Floats, float], Floats]
 
 _POINTS, _WEIGHTS = np.polynomial.legendre.leggauss(16)
-_SLACK = 1 + 1e-9
-"""Factor by which results are rounded up: far more than the error of quadrature and doubles."""
 _TAIL = 12.0
 """Standard deviations beyond which a Gaussian is neglected: less than 1e-32."""
 _LEAST_NOISE = 1e-2
@@ -27,7 +32,7 @@ _FARTHEST = 2e4
 """The most deviations integrated for noise above 1e3; beyond, the unsampled divergence."""
 
 
-def divergence(event: Event, relation: Relation, excess: float) -> float:
+def divergence(event: Event | Unsampled, relation: Relation, excess: float) -> float:
     """Return the Rényi divergence of order 1 + `excess` of one step of the event, rounded up.
 
     `excess` > 0 is the order less one, which keeps its digits for orders near 1. Infinite where
@@ -44,6 +49,8 @@ def divergence(event: Event, relation: Relation, excess: float) -> float:
 
     Sampling never hurts (quasi-convexity), so the unsampled divergence bounds the others too.
     """
+    if isinstance(event, Unsampled):
+        return event.divergence(excess)
     z = event.noise_per_difference(relation)
     whole = (1 + excess) / (2 * z) / z
     if isinstance(event.sampling, NoSampling) or not math.isfinite(whole):
@@ -82,7 +89,7 @@ def divergence(event: Event, relation: Relation, excess: float) -> float:
         return math.ulp(0.0)
     log_mean = top + math.log(float(np.exp(terms - top).sum())) - 0.5 * math.log(2 * math.pi)
     log_moment = math.log1p(math.exp(log_mean)) if log_mean < 30 else log_mean + 1e-12
-    return min(whole, log_moment / excess * _SLACK)
+    return min(whole, log_moment / excess * ROUNDED_UP)
 
 
 def _nodes(low: float, high: float, width: float) -> tuple[Floats, Floats]:

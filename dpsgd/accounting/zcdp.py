@@ -1,40 +1,47 @@
 """Zero-concentrated differential privacy: rho adds up over unsampled steps."""
 
 import math
-from collections.abc import Sequence
 
-from dpsgd.accounting.accountant import Accountant
-from dpsgd.accounting.events import Event, check_unsampled
+from dpsgd.accounting.accountant import Accountant, Events
+from dpsgd.accounting.events import Event, Unsampled, check_unsampled
 
 
 class ZCDPAccountant(Accountant):
-    """Bound unsampled steps by rho = sum of 1 / (2 z**2) with the simple conversion.
+    """Bound unsampled steps by the sum of their rho, with the simple conversion.
+
+    rho is 1 / (2 z**2) of Gaussian noise, and epsilon**2 / 2 of any epsilon-DP release.
 
     Guarantee: (epsilon, delta)-DP under the relation, epsilon = rho + 2 sqrt(rho ln(1 / delta)).
     Looser than `GDPAccountant`, and reported by many papers. Refuses sampled steps, which it
     does not amplify.
-    Source: Bun and Steinke, "Concentrated differential privacy", TCC 2016, propositions 1.3, 1.6.
+    Source: Bun and Steinke, "Concentrated differential privacy", TCC 2016, propositions 1.3 to 1.6.
     """
 
     name = "zcdp"
 
-    def _check(self, event: Event) -> None:
+    def _check(self, event: Event | Unsampled) -> None:
         super()._check(event)
         check_unsampled(event, self.name)
+        self._of_one(event)
 
     def rho(self) -> float:
         """Return the rho of the history."""
         return self._rho(self._pooled())
 
-    def _rho(self, events: Sequence[Event]) -> float:
-        noise = [e.noise_per_difference(self.relation) for e in events]
-        return math.fsum(e.steps * 0.5 / z / z for e, z in zip(events, noise, strict=True))
+    def _rho(self, events: Events) -> float:
+        return math.fsum(e.steps * self._of_one(e) for e in events)
 
-    def _epsilon(self, events: Sequence[Event], delta: float) -> float:
+    def _of_one(self, event: Event | Unsampled) -> float:
+        if isinstance(event, Unsampled):
+            return event.dominating().epsilon ** 2 / 2
+        z = event.noise_per_difference(self.relation)
+        return 0.5 / z / z
+
+    def _epsilon(self, events: Events, delta: float) -> float:
         rho = self._rho(events)
         return rho + 2 * math.sqrt(rho * -math.log(delta))
 
-    def _delta(self, events: Sequence[Event], epsilon: float) -> float:
+    def _delta(self, events: Events, epsilon: float) -> float:
         rho = self._rho(events)
         gap = epsilon - rho
         if gap <= 0:

@@ -71,7 +71,7 @@ class Bookkeeper:
 
     `loss_reduction` says how the loss combines the samples of a batch: "mean" or "sum".
     `expect(batch)` is called when a backward pass has ended; it raises where these samples were
-    not drawn as the accountant assumes.
+    not drawn as the accountant assumes, and returns whether they count.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Bookkeeper:
         *,
         loss_reduction: str,
         batch_dim: int,
-        expect: Callable[[int], None],
+        expect: Callable[[int], bool],
     ) -> None:
         self.policy = policy
         self.module = module
@@ -138,9 +138,10 @@ class Bookkeeper:
                 gradient = self._booked[key][1].merge(gradient)
             self._booked[key] = piece, gradient
 
-    def begin(self) -> None:
+    def begin(self, batch: int) -> None:
         """Begin another batch; backward passes of earlier forwards are refused from now on."""
         self.drawn += 1
+        self.dims.drawn = batch
 
     def _forget(self) -> int | None:
         batch = self._booked_batch
@@ -163,7 +164,8 @@ class Bookkeeper:
         batch = self._forget()
         if batch is None:  # the pass was given up
             return
-        self._expect(batch)
+        if not self._expect(batch):
+            return
         with exact(self.anchor.device.type):
             self._add(_disjoint(booked), batch, float(batch) if self._mean else 1.0)
 

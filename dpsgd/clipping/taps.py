@@ -1,13 +1,15 @@
 """Taps: a layer's outputs, whose backward books per-sample gradients of the layer's parameters."""
 
-import copy
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map_only
 
 from dpsgd.clipping.clipped_sums import Bookkeeper, Gradients
+from dpsgd.clipping.own import Own
+from dpsgd.gradients.batch_dims import Uncovered, in_backward
 from dpsgd.gradients.precision import exact
 from ldp import InvalidInput
 
@@ -15,12 +17,29 @@ Rule = Callable[..., Any]
 """Runs a layer: rule(layer, call, *args, **kwargs) returns layer(*args, **kwargs), tapped."""
 
 
-def tap_layers(keeper: Bookkeeper, rules: Mapping[nn.Module, Rule]) -> None:
-    """Run the layers of the keeper's module by these rules: one for each that is to be trained."""
+def tap_layers(
+    keeper: Bookkeeper,
+    rules: Mapping[nn.Module, Rule],
+    fallback: Callable[[nn.Module, nn.Module], Rule],
+) -> None:
+    """Run the layers of the keeper's module by these rules: one for each that is to be trained.
+
+    `fallback(module, layer)` is the rule of a layer that its own rule cannot run; it runs the
+    layers inside, too.
+    """
     names = {layer: name for name, layer in keeper.module.named_modules()}
     for layer, rule in rules.items():
         # nn.Module looks `forward` up on the instance first.
         layer.forward = _Tapped(keeper, layer, rule, names[layer] or "the module")
+
+    def by_sample(layer: nn.Module) -> None:
+        tapped: _Tapped = layer.forward  # type: ignore[assignment]
+        tapped.rule = fallback(keeper.module, layer)
+        for part in set(layer.modules()) - {layer}:
+            if isinstance(part.__dict__.get("forward"), _Tapped):
+                del part.forward
+
+    keeper.dims.by_sample = by_sample
 
 
 class Call:
@@ -30,11 +49,13 @@ class Call:
         self._keeper = keeper
         self._layer = layer
         self.name = name
+        self.probing = keeper.dims.probing
         self.batch = keeper.dims.begin(layer, name)
         self.anchor = keeper.anchor  # requires a gradient
         self._drawn = keeper.drawn
         self._number = keeper.dims.number(layer)
         self._inputs = 0
+        self._again = in_backward()
 
     def find_batch(self, value: Tensor) -> int | None:
         """Return the batch dimension of an input, or None."""
@@ -58,6 +79,14 @@ class Call:
             )
         return dim
 
+    def uncovered(self, use: str) -> Uncovered:
+        """Return the error for a use of the layer's own parameters that no rule covers."""
+        return Uncovered(
+            self._layer,
+            f"{self.name}: a parameter of its own is used in {use}, other than when it was tried "
+            "on samples of the first batch",
+        )
+
     def tap(self, output: Tensor, gradients: Callable[..., Gradients], *saved: Tensor) -> Tensor:
         """Return the output, tapped: its gradient g will book gradients(g, *saved).
 
@@ -75,6 +104,11 @@ class Call:
 
     def book(self, gradients: Gradients) -> None:
         """Book per-sample gradients, during the backward pass."""
+        if self._again:
+            raise InvalidInput(
+                f"{self.name}: a backward pass within the backward pass would clip its gradients "
+                "apart from the others: checkpoint with use_reentrant=False"
+            )
         if self._drawn != self._keeper.drawn:
             raise InvalidInput(
                 f"{self.name}: this backward pass is of a batch before the last that was drawn: "
@@ -115,21 +149,24 @@ class _Tap(torch.autograd.Function):
 class _Tapped:
     """A layer's forward: by its rule where gradients are enabled, else the class's own.
 
-    A deep copy of a module, such as one that averages weights, is an ordinary module again.
+    In a copy of a module, such as one that averages weights, and in a file, the layer is an
+    ordinary one again.
     """
 
-    def __init__(self, keeper: Bookkeeper | None, layer: nn.Module, rule: Rule, name: str) -> None:
+    def __init__(self, keeper: Bookkeeper, layer: nn.Module, rule: Rule, name: str) -> None:
         self._keeper = keeper
         self._layer = layer
-        self._rule = rule
+        self.rule = rule
         self._name = name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         keeper = self._keeper
-        if keeper is None or not (torch.is_grad_enabled() or keeper.dims.probing):
+        if not (torch.is_grad_enabled() or keeper.dims.probing):
             return type(self._layer).forward(self._layer, *args, **kwargs)
         call = Call(keeper, self._layer, self._name)
-        return self._rule(self._layer, call, *args, **kwargs)
+        if any(isinstance(value, Own) for value in (*args, *kwargs.values())):
+            args, kwargs = tree_map_only(Own, Own.whole, (args, kwargs))
+        return self.rule(self._layer, call, *args, **kwargs)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> "_Tapped":
-        return _Tapped(None, copy.deepcopy(self._layer, memo), self._rule, self._name)
+    def __reduce__(self) -> tuple[Any, ...]:
+        return getattr, (self._layer, "forward")  # as yet without a tap, so the class's own

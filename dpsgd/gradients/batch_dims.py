@@ -6,8 +6,10 @@ dimension that is another then is the batch. Later calls are held to that. On th
 is tried whether the module mixes them.
 """
 
+import copy
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
+from dataclasses import is_dataclass
 from typing import Any
 
 import torch
@@ -20,17 +22,32 @@ Site = tuple[nn.Module, int, int]
 """A layer, the number of its call in a forward, and the number of the input in the call."""
 
 
+class Uncovered(InvalidInput):
+    """Raised where a layer must be run by sample: it uses its parameters in an unknown way."""
+
+    def __init__(self, layer: nn.Module, message: str) -> None:
+        super().__init__(message)
+        self.layer = layer
+
+
 class BatchDims:
     """Track the batch's size, and its dimension in layers' inputs, while a module runs.
 
-    `batch_dim` is the batch's dimension in the module's own inputs; the first tensor among them
-    has it.
+    `batch_dim` is the batch's dimension in the module's own inputs, or of some of them: others may
+    have it first. `drawn` is the size of the batch that the loader handed out, by which a flat
+    input is told from one that has the batch. `by_sample(layer)` is called for layers that turn
+    out to be `Uncovered` as samples of the first batch run; then they run anew.
     """
 
+    drawn: int | None = None
+
     def __init__(self, module: nn.Module, batch_dim: int) -> None:
+        self.by_sample: Callable[[nn.Module], None] = lambda _: None
         self._batch_dim = batch_dim
         self._batch: int | None = None
-        self._idle = False  # in a copy of the module, which is an ordinary one
+        self._last: int | None = None  # of the last forward, for what runs again in backward
+        self._rank = 0  # of the first input that has the batch
+        self._idle = False  # in a copy of the module, or a file: it is an ordinary one there
         self.probing = False
         # The largest batch size tried, up to 2, in evaluation (False) and in training (True).
         self._tried = {False: 0, True: 0}
@@ -40,20 +57,24 @@ class BatchDims:
         module.register_forward_pre_hook(self._enter, with_kwargs=True, prepend=True)
         module.register_forward_hook(self._leave, always_call=True)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> "BatchDims":
-        idle = BatchDims.__new__(BatchDims)
-        idle._idle, idle._batch = True, None
-        return idle
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_idle": True}
+
+    @property
+    def _now(self) -> int | None:
+        """The size of the batch that runs; in a backward pass checkpointed parts run again."""
+        return self._last if in_backward() else self._batch
 
     def begin(self, layer: nn.Module, name: str) -> int:
         """Count a call of a layer; return the size of the batch."""
-        if self._batch is None:
+        batch = self._now
+        if batch is None:
             raise InvalidInput(
                 f"{name} was called outside of the private module's forward: call the module that "
                 "make_private returned, or disable gradients"
             )
         self._calls[layer] += 1
-        return self._batch
+        return batch
 
     def number(self, layer: nn.Module) -> int:
         """Return the number of calls of the layer in this forward."""
@@ -64,7 +85,7 @@ class BatchDims:
 
         Raises `InvalidInput` where that is unclear, or not as in the first batch.
         """
-        batch = self._batch
+        batch = self._now
         if self.probing:
             self._probed[site] = shape
             return next((i for i, size in enumerate(shape) if size == batch), None)
@@ -72,8 +93,6 @@ class BatchDims:
             dim = self._dims[site]
         elif site in self._probed:
             dim = self._dims[site] = self._compared(shape, self._probed[site], name)
-        elif batch == 0:
-            return next((i for i, size in enumerate(shape) if size == 0), None)
         else:
             dim = self._as_other_calls(site, name)
         if dim is not None and (dim >= len(shape) or shape[dim] != batch):
@@ -84,7 +103,7 @@ class BatchDims:
         return dim
 
     def _compared(self, shape: torch.Size, probed: torch.Size, name: str) -> int | None:
-        sizes = self._batch, _fewer(self._batch or 0)
+        sizes = self._now, _fewer(self._now or 0)
         if len(shape) == len(probed):
             pairs = list(enumerate(zip(shape, probed, strict=True)))
             different = [i for i, (size, other) in pairs if size != other]
@@ -112,30 +131,55 @@ class BatchDims:
             return
         if self._batch is not None:
             raise InvalidInput("the private module was called inside its own forward")
-        dim = self._batch_dim
-        sizes = [t.shape[dim] for t in tensors((args, kwargs)) if t.ndim > dim]
-        if not sizes:
+        dim, inputs = self._batch_dim, list(tensors((args, kwargs)))
+        ranked = [t for t in inputs if t.ndim > dim]
+        if not ranked:
             raise InvalidInput(f"the module got no tensor with a batch in dimension {dim}")
-        if min(sizes[0], 2) > self._tried[module.training]:
-            self._probe(module, args, kwargs, sizes[0])
-        self._batch = sizes[0]
+        self._rank = ranked[0].ndim
+        batch: int = ranked[0].shape[dim]
+        if self._rank == 1 and any(len(t) == self.drawn for t in ranked):
+            batch = self.drawn or batch  # the first are flat ids, of which others hold offsets
+        items = kwargs.get("num_items_in_batch")  # by which a loss of transformers is divided
+        if items is not None and int(items) != batch and kwargs.get("labels") is not None:
+            raise InvalidInput(
+                f"num_items_in_batch is {int(items)} for {batch} samples, and a loss divided by it "
+                "couples them: leave Trainer's gradient_accumulation_steps at 1, and give it a "
+                "compute_loss_func that averages within each sample"
+            )
+        if min(batch, 2) > self._tried[module.training]:
+            self._probe(module, args, kwargs, batch)
+        self._batch = self._last = batch
         self._calls.clear()
 
     def _leave(self, module: nn.Module, args: Any, output: Any) -> None:
         self._batch = None
 
+    def _place(self, value: Tensor, batch: int | None) -> int | None:
+        """Return the dimension of an input of the module that has the batch; None if none has."""
+        # Of a square, such as the mask of as many sequences as they are long, the likelier one.
+        dims = (self._batch_dim, 0) if value.ndim == self._rank else (0, self._batch_dim)
+        return next((d for d in dims if value.ndim > d and value.shape[d] == batch), None)
+
     def _probe(
         self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], batch: int
     ) -> None:
-        few, dim = _fewer(batch), self._batch_dim
-        first = next(tensors((args, kwargs)))
+        few, inputs = _fewer(batch), list(tensors((args, kwargs)))
+        first, bags = inputs[0], _bags(module, inputs, batch)
 
         def run(order: Sequence[int]) -> Any:
-            picked = torch.tensor([i % batch for i in order], device=first.device)
+            picked = [i % batch for i in order]
 
             def pick(value: Tensor) -> Tensor:
-                batched = value.ndim > dim and value.shape[dim] == batch
-                return value.index_select(dim, picked.to(value.device)) if batched else value
+                if bags is not None and value.ndim == 1:
+                    bounds = [*bags[1].tolist(), len(bags[0])]
+                    if value is bags[1]:
+                        lengths = [bounds[i + 1] - bounds[i] for i in picked]
+                        return value.new_tensor([0, *lengths[:-1]]).cumsum(0)
+                    if len(value) == bounds[-1]:
+                        return torch.cat([value[bounds[i] : bounds[i + 1]] for i in picked])
+                dim = self._place(value, batch)
+                rows = torch.tensor(picked, device=value.device)
+                return value if dim is None else value.index_select(dim, rows)
 
             probed = dict(self._probed)
             self._batch = len(order)
@@ -149,8 +193,12 @@ class BatchDims:
         self.probing = True
         done = False
         try:
-            check_unmixed(module, run, few, dim)
-            done = True
+            while not done:
+                try:
+                    check_unmixed(module, run, few, self._batch_dim)
+                    done = True
+                except Uncovered as found:
+                    self.by_sample(found.layer)
             self._tried[module.training] = min(batch, 2)
         except (RuntimeError, IndexError) as error:
             raise InvalidInput(
@@ -163,16 +211,44 @@ class BatchDims:
                 self._probed.clear()
 
 
+def in_backward() -> bool:
+    """Tell whether a backward pass is under way."""
+    return torch._C._current_graph_task_id() != -1
+
+
 def _fewer(batch: int) -> int:
     """Return a number of samples other than `batch`, not 1: models squeeze such dimensions."""
     return 3 if batch == 2 else 2
 
 
 def _mapped(change: Callable[[Tensor], Tensor], value: Any) -> Any:
+    """Return nested lists, tuples, mappings and dataclasses with each tensor changed."""
     if isinstance(value, Tensor):
         return change(value)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(_mapped(change, v) for v in value))
     if type(value) in (list, tuple):
         return type(value)(_mapped(change, v) for v in value)
-    if isinstance(value, dict):
-        return {k: _mapped(change, v) for k, v in value.items()}
+    if isinstance(value, MutableMapping):
+        entries: Any = copy.copy(value)
+        entries.update({k: _mapped(change, v) for k, v in value.items()})
+        return entries
+    if is_dataclass(value) and not isinstance(value, type):
+        fields: Any = copy.copy(value)
+        vars(fields).update({k: _mapped(change, v) for k, v in vars(value).items()})
+        return fields
     return value
+
+
+def _bags(module: nn.Module, values: Sequence[Tensor], batch: int) -> tuple[Tensor, Tensor] | None:
+    """Return flat ids and the offsets of each sample's among them, as an EmbeddingBag takes them.
+
+    None where no EmbeddingBag is in the module, or its inputs are not like that.
+    """
+    flat = [v for v in values if v.ndim == 1 and not v.is_floating_point()]
+    if len(flat) < 2 or not any(isinstance(layer, nn.EmbeddingBag) for layer in module.modules()):
+        return None
+    ids, offsets = flat[:2]
+    ends = torch.cat([offsets, offsets.new_tensor([len(ids)])])
+    fits = len(offsets) == batch and not ends[0] and bool((ends.diff() >= 0).all())
+    return (ids, offsets) if fits else None

@@ -1,6 +1,7 @@
 """Test, by running it, whether a module mixes samples or keeps data of them."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import is_dataclass
 from typing import Any
 
 import torch
@@ -18,10 +19,11 @@ def check_unmixed(
     """Raise `InvalidInput` where the output for a sample depends on the others in its batch.
 
     `run(order)` runs the module on samples of these numbers, each time with the same randomness,
-    and returns its output, of which `dim` is the batch's dimension. The first two samples are run
-    with others, and then each with copies of itself. That finds mixing by value, as by a
-    normalisation over the batch, and data of samples kept in buffers; not losses, and
-    nothing where the samples are equal. Buffers are left as they were.
+    and returns its output, of which `dim` or 0 is the batch's dimension. The first two samples are
+    run with others, and then each with copies of itself. That finds mixing by value, as by a
+    normalisation over the batch, data of samples kept in buffers, and a loss at the beginning of
+    the output that is not the mean or the sum of the samples' own; nothing where the samples are
+    equal. Buffers are left as they were.
     """
     held = _Held(module)
 
@@ -31,19 +33,32 @@ def check_unmixed(
         finally:
             held.restore()
 
-    mixed, kept = observed(range(samples))
-    suspects = set()
+    order = [i % 2 for i in range(samples)]
+    mixed, kept = observed(order)
+    copies = []
+    suspects: set[tuple[int, int]] = set()
     for place in (0, 1):
         copied, kept_of_copies = observed([place] * samples)
+        copies.append(copied)
         held.check(kept, kept_of_copies)
         suspects |= _different(mixed, copied, samples, dim, place)
-    if not suspects:
+    loss = mixed[0] if mixed and not mixed[0].ndim and mixed[0].is_floating_point() else None
+    if loss is None and not suspects:
         return
-    again, _ = observed(range(samples))
+    again, _ = observed(order)
+    if loss is not None and _close(loss, again[0]):
+        # Place by place both sides have the same terms, and the same randomness.
+        swapped, _ = observed([1 - i for i in order])
+        if not _close(loss + swapped[0], copies[0][0] + copies[1][0]):
+            raise InvalidInput(
+                "the loss that the module returns for two samples is neither the mean nor the sum "
+                "of their own, as where it is averaged over the targets of the batch that count: "
+                "average within each sample, and then over samples"
+            )
     more, _ = observed([0] * (samples + 1))
-    own_randomness = {i for place in (0, 1) for i in _different(mixed, again, samples, dim, place)}
-    for i in suspects - own_randomness:
-        if len(more) == len(mixed) and more[i].ndim > dim and more[i].shape[dim] == samples + 1:
+    own_randomness = {s for place in (0, 1) for s in _different(mixed, again, samples, dim, place)}
+    for i, d in suspects - own_randomness:
+        if len(more) == len(mixed) and more[i].ndim > d and more[i].shape[d] == samples + 1:
             raise InvalidInput(
                 "the module's output for a sample depends on the other samples of its batch, so "
                 "that its gradient cannot be clipped: normalise within a sample (GroupNorm, "
@@ -94,27 +109,30 @@ class _Held:
 
 
 def tensors(value: Any) -> Iterator[Tensor]:
-    """Yield all tensors in nested lists, tuples and dicts."""
+    """Yield all tensors in nested lists, tuples, mappings and dataclasses."""
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, list | tuple):
         for item in value:
             yield from tensors(item)
-    elif isinstance(value, dict):
+    elif isinstance(value, Mapping):
         yield from tensors(list(value.values()))
+    elif is_dataclass(value):
+        yield from tensors(list(vars(value).values()))
 
 
 def _different(
     one: list[Tensor], other: list[Tensor], samples: int, dim: int, place: int
-) -> set[int]:
-    """Return the indices of outputs that differ in the sample at `place` of dimension `dim`."""
+) -> set[tuple[int, int]]:
+    """Return the outputs' indices, and `dim` or 0, where they differ in the sample at `place`."""
     return {
-        i
+        (i, d)
         for i, (a, b) in enumerate(zip(one, other, strict=False))
+        for d in {dim, 0}
         if a.shape == b.shape  # or they are cut to the longest sample
-        and a.ndim > dim
-        and a.shape[dim] == samples
-        and not _close(a.select(dim, place), b.select(dim, place))
+        and a.ndim > d
+        and a.shape[d] == samples
+        and not _close(a.select(d, place), b.select(d, place))
     }
 
 

@@ -27,10 +27,6 @@ def by_sample(layer: nn.Module, call: Call, *args: Any, **kwargs: Any) -> Any:
     if any(dims):
         raise InvalidInput(f"{call.name}: its batch must be dimension 0 of its inputs, got {dims}")
     plain = _Plain(layer)
-    if call.batch == 0:
-        values = {name: p.detach() for name, p in plain.named_parameters()}
-        output = torch.func.functional_call(plain, values, args, kwargs)
-        return tree_map(lambda v: call.tap(v, lambda _: ()) if _is_real(v) else v, output)
     repeated, frozen = {}, {}
     for name, parameter in plain.named_parameters():
         if parameter.requires_grad:
@@ -55,10 +51,6 @@ def _booking(call: Call, parameter: nn.Parameter) -> Callable[[Tensor], None]:
         call.book([(Piece(parameter), Dense(gradients.detach().to(Piece(parameter).dtype)))])
 
     return book
-
-
-def _is_real(value: Any) -> bool:
-    return isinstance(value, Tensor) and value.is_floating_point()
 
 
 class _Plain(nn.Module):

@@ -1,7 +1,8 @@
 """Normalisations within a sample, and the gradients of their scale and shift."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F  # noqa: N812
 
 from dpsgd.clipping.clipped_sums import Gradients, Piece
+from dpsgd.clipping.own import function
 from dpsgd.clipping.taps import Call
 from dpsgd.gradients.persample import Dense
 from dpsgd.gradients.precision import exact
@@ -25,6 +27,21 @@ def layer_norm(layer: nn.LayerNorm, call: Call, input: Tensor) -> Tensor:  # noq
     weight, bias = _detached(layer.weight), _detached(layer.bias)
     output = F.layer_norm(input, shape, weight, bias, eps)
     return _tapped_last(call, layer, output, input, lambda x: F.layer_norm(x, shape, eps=eps))
+
+
+@function(F.layer_norm)
+def _layer_norm(
+    call: Call,
+    input: Tensor,  # noqa: A002
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    shape = tuple(normalized_shape)
+    own = SimpleNamespace(normalized_shape=shape, weight=weight, bias=bias, eps=eps)
+    output: Tensor = layer_norm(own, call, input)
+    return output
 
 
 @rule(nn.RMSNorm)
@@ -59,7 +76,7 @@ def _tapped_last(
     def gradients(grads: Tensor, value: Tensor) -> Gradients:
         between = tuple(i for i in range(1, grads.ndim - rank))
         for parameter, scale in ((layer.weight, normalize), (getattr(layer, "bias", None), None)):
-            if parameter is not None and parameter.requires_grad:
+            if isinstance(parameter, nn.Parameter) and parameter.requires_grad:
                 wide = grads.to(Piece(parameter).dtype)
                 found = (wide if scale is None else scale(value) * wide).movedim(dim, 0)
                 yield Piece(parameter), Dense(found.sum(between) if between else found)

@@ -1,1 +1,1 @@
-"""Gaussian noise from a secure keystream, drawn, added and rounded in compiled code."""
+"""Gaussian noise from a secure keystream, made, rounded and added in compiled code."""

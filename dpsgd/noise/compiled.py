@@ -1,25 +1,28 @@
 """Compiled loops over values of noise and of gradients: numpy takes twice as long.
 
 Loops are short and simple, so that the compiler does several values at once, and keeps their
-common values in registers. Nothing checks sizes here. To compile takes a second, when a function
-is first called.
+common values in registers. Nothing checks sizes here. What one loop calls stands in the same
+file: the code on disk is renewed where this file changes.
 """
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ldp.core.compiled import compiled as compiled_on_disk
 from ldp.errors import needs
 
 with needs("private training", "train"):
-    import numba
+    import numba  # noqa: F401
 
 _LOST = np.finfo(np.float64).tiny / np.finfo(np.float64).eps
 
-compiled = numba.njit(nogil=True, error_model="numpy", fastmath={"contract"})
-_compiled_sums = numba.njit(nogil=True, error_model="numpy", fastmath={"contract", "reassoc"})
+_loop = partial(compiled_on_disk, nogil=True, error_model="numpy")
+compiled = partial(_loop, fastmath={"contract"})
+_compiled_sums = partial(_loop, fastmath={"contract", "reassoc"})
 
 
 @compiled
@@ -28,20 +31,17 @@ def add_rounded(
     values: NDArray[np.float64],
     deviation: float,
     spacing: float,
-    apart: bool,
     divisor: float,
 ) -> None:
-    """Add values times `deviation` to sums, round to multiples of `spacing` and divide.
+    """Add values times `deviation` to sums, both rounded to multiples of `spacing`, and divide.
 
-    The spacing is a power of two. With `apart` both are rounded before they meet.
+    The spacing is a power of two.
     """
     per_spacing = 1.0 / spacing  # exact, as are products with it
     scale = deviation * per_spacing
     unit = spacing / divisor
     for i in range(sums.size):
-        noise = values[i] * scale
-        summed = np.float64(sums[i]) * per_spacing
-        total = np.rint(noise) + np.rint(summed) if apart else np.rint(noise + summed)
+        total = np.rint(values[i] * scale) + np.rint(np.float64(sums[i]) * per_spacing)
         sums[i] = total * unit
 
 

@@ -1,23 +1,20 @@
-"""Sources of Gaussian noise, and drawing it ahead of the step that needs it."""
+"""Sources of Gaussian noise."""
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterable
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from dpsgd.noise.addition import Rounding
-from dpsgd.noise.keystream import Words, load_cipher
-from dpsgd.noise.parallel import add_noise
+from dpsgd.noise.grid import Grid
 from dpsgd.noise.shared import Values, bare, tensor_of
-from dpsgd.noise.ziggurat import fill_normal
-from ldp import Coins, InvalidInput
+from dpsgd.noise.ziggurat import fill_normal, words_for
+from ldp import Coins
 
-_LEAST = 1 << 17
-"""The least number of values that several threads share; one thread draws fewer faster."""
+_PART = 1 << 15
+"""Values drawn at once: enough to be worth a key, few enough to stay in a core's cache."""
 
 
 class NoiseSource(ABC):
@@ -28,32 +25,26 @@ class NoiseSource(ABC):
     neighbours apart.
     """
 
-    dtype = torch.float64
-
     @abstractmethod
     def fill(self, out: Values) -> None:
-        """Fill a flat tensor or array of type `dtype`."""
-
-    def filler(self) -> Callable[[Values], None]:
-        """Return a one-shot `fill` for any thread, whose key, if any, is drawn here."""
-        return self.fill
+        """Fill a flat tensor or array in float64."""
 
     def add_to(
-        self,
-        sums: Sequence[Tensor],
-        rounding: Rounding,
-        deviation: float,
-        divisor: float,
-        threads: int = 1,
+        self, sums: Iterable[Tensor], grid: Grid, deviation: float, divisor: float = 1.0
     ) -> None:
-        """Release flat sums in place, as `Rounding.release` does, each value with its own noise.
+        """Release contiguous sums in place, as `Grid.release` does, each value with its own noise.
 
-        `threads`, which may share the work, is 1 or as many as torch has.
+        Raises `RuntimeError` for sums that are not contiguous.
         """
         for summed in sums:
-            noise = torch.empty_like(summed, dtype=self.dtype)
-            self.fill(noise)
-            rounding.release(bare(summed), bare(noise), deviation, divisor)
+            flat = bare(summed.view(-1))
+            most = _PART if summed.is_cpu else max(len(flat), 1)
+            room = torch.empty(min(len(flat), most), dtype=torch.float64, device=summed.device)
+            for start in range(0, len(flat), most):
+                part = flat[start : start + most]
+                normal = bare(room)[: len(part)]
+                self.fill(normal)
+                grid.release(part, normal, deviation, divisor)
 
 
 class GeneratorNoise(NoiseSource):
@@ -73,112 +64,20 @@ class GeneratorNoise(NoiseSource):
 
 
 class KeystreamNoise(NoiseSource):
-    """Normal values by the ziggurat from AES-256 or ChaCha20, with a fresh key for each draw.
+    """Normal values by the ziggurat from the AES-256 keystreams of `Coins`.
 
     Of 64 bits for each value, and of more for values in the tails, which end at 13.3 standard
-    deviations.
+    deviations. Nothing is kept between draws, so a forked child has noise of its own, and
+    threads may share the object.
     """
 
     def __init__(self, coins: Coins) -> None:
         self._coins = coins
-        self._cipher = load_cipher()
 
     def fill(self, out: Values) -> None:
-        self.filler()(out)
-
-    def filler(self) -> Callable[[Values], None]:
-        schedules = [self._fresh_schedule()]
-        return lambda out: fill_normal(np.asarray(out), schedules.pop(), self._cipher.keystream)
-
-    def add_to(
-        self,
-        sums: Sequence[Tensor],
-        rounding: Rounding,
-        deviation: float,
-        divisor: float,
-        threads: int = 1,
-    ) -> None:
-        options = (*rounding.options(deviation), divisor)
-        for dtype in dict.fromkeys(summed.dtype for summed in sums):
-            alike = [summed for summed in sums if summed.dtype == dtype]
-            add_noise(alike, self._cipher, self._fresh_schedule(), options, threads)
-
-    def _fresh_schedule(self) -> Words:
-        return self._cipher.expand(self._coins.words(4))
-
-
-class NoisePrefetcher:
-    """Add fresh noise to sums of given shapes and types, drawn ahead if a core is idle.
-
-    For small models, drawing it is most of a private step's extra time. Where cores are idle,
-    because torch was given fewer threads than there are or the model is on a GPU, a thread draws it
-    while forward and backward run. Where none is, that thread would only be in their way, and
-    torch's threads share the work when it is due, if there is enough (`dpsgd.noise.parallel`).
-
-    In a forked child it draws the child's own noise, in one thread.
-    """
-
-    def __init__(
-        self,
-        source: NoiseSource,
-        shapes: Sequence[torch.Size],
-        device: torch.device,
-        types: Iterable[torch.dtype] = (torch.float32,),
-    ) -> None:
-        self._source = source
-        self._sizes = [shape.numel() for shape in shapes]
-        # A GPU's generator draws asynchronously anyway.
-        idle_cores = device.type != "cpu" or _cores() > torch.get_num_threads()
-        self._draws_ahead = idle_cores and not isinstance(source, GeneratorNoise)
-        # Compile here, not in a thread amid which the process may fork.
-        tried = [torch.zeros(1, dtype=dtype, device=device) for dtype in types]
-        if self._draws_ahead:
-            normal = torch.empty(1, dtype=source.dtype, device="cpu")
-            source.fill(normal)
-            for one in tried:
-                Rounding(1.0).release(bare(one), bare(normal.to(device, copy=True)), 1.0)
-        else:
-            source.add_to(tried, Rounding(1.0), 1.0, 1.0)
-        self._shared = sum(self._sizes) >= _LEAST
-        self._start()
-
-    def _start(self) -> None:
-        self._process = os.getpid()
-        self._ahead: Future[Tensor] | None = None
-        self._pool = ThreadPoolExecutor(1, "dpsgd-noise") if self._draws_ahead else None
-
-    def begin(self) -> None:
-        """Begin to draw the noise of the next sums, if a core is idle."""
-        if self._process != os.getpid():  # the parent's draws and threads are its own
-            self._start()
-            self._shared = False
-        if self._ahead is None and self._pool is not None:
-            self._ahead = self._pool.submit(self._draw, self._source.filler())
-
-    def add_to(
-        self, sums: Sequence[Tensor], rounding: Rounding, deviation: float, divisor: float = 1.0
-    ) -> None:
-        """Release sums in place, with noise of a standard deviation; for one thread at a time.
-
-        Raises `InvalidInput` where the sums have other sizes than were given.
-        """
-        self.begin()
-        flat = [summed.view(-1) for summed in sums]
-        if [len(part) for part in flat] != self._sizes:
-            raise InvalidInput(f"expected sums of {self._sizes} values, got {[*map(len, flat)]}")
-        if self._ahead is None:
-            threads = torch.get_num_threads() if self._shared else 1
-            self._source.add_to(flat, rounding, deviation, divisor, threads)
-            return
-        drawn, self._ahead = self._ahead, None
-        for part, noise in zip(flat, torch.split(drawn.result(), self._sizes), strict=True):
-            rounding.release(bare(part), bare(noise.to(part.device)), deviation, divisor)
-
-    def _draw(self, fill: Callable[[Values], None]) -> Tensor:
-        values = torch.empty(sum(self._sizes), dtype=self._source.dtype, device="cpu")
-        fill(values)
-        return values
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        values = np.empty(len(out)) if isinstance(out, Tensor) else out
+        for start in range(0, len(values), _PART):
+            part = values[start : start + _PART]
+            fill_normal(part, self._coins.words(words_for(len(part))))
+        if isinstance(out, Tensor):
+            out.copy_(tensor_of(values))

@@ -22,6 +22,11 @@ class Ranks:
     group: "dist.ProcessGroup | None" = None
     device: torch.device | None = None
 
+    @staticmethod
+    def started() -> int:
+        """The number of processes that were started together, whether or not they train so."""
+        return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+
     @property
     def size(self) -> int:
         """The number of processes."""

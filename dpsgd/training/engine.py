@@ -1,22 +1,31 @@
 """Make the ordinary training loop of PyTorch differentially private."""
 
+import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from torch import nn
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
-from dpsgd.accounting import Accountant, RDPAccountant, Relation
+from dpsgd.accounting import Accountant, Event, RDPAccountant, Relation
 from dpsgd.accounting.accountant import check_guarantee
 from dpsgd.accounting.calibration import calibrate_noise_multiplier
+from dpsgd.clipping.adaptive import QuantileClipping
 from dpsgd.clipping.current_policy import CurrentPolicy
 from dpsgd.clipping.policies import ClippingPolicy, FlatClipping, PerLayerClipping, check_norm
 from dpsgd.clipping.schedules import Schedule
+from dpsgd.training import checkpoint
 from dpsgd.training.distributed import unwrapped
-from dpsgd.training.run import Run
+from dpsgd.training.run import Remaining, Run
 from dpsgd.training.sampling import PrivateDataLoader, sampler_for
-from dpsgd.training.validation import check_criterion, check_module, check_optimizer
+from dpsgd.training.validation import (
+    check_criterion,
+    check_module,
+    check_optimizer,
+    hold_frozen,
+)
 from ldp import Coins, InvalidInput
 
 
@@ -38,12 +47,10 @@ class PrivacyEngine:
     size and the batch size count as public. The guarantee covers the parameters, not the losses
     or batches that the loop prints.
 
-    That is for noise and sums of real numbers. Noise is drawn and added in float64, and the result
-    rounded (`dpsgd.noise.addition.Rounding`): no pattern of either is known to remain, which is no
-    proof. With `secure_mode` sums and noise are rounded before they meet
-    (`dpsgd.noise.addition.Grid`), which is one, for exact normal values and exact sums. Noise comes
-    from keystreams of the system's generator on a CPU and with `secure_mode`, and from torch's
-    generator, seeded by the system, on a GPU: that one can be predicted by who knows enough of it.
+    It holds for floating point, too, up to what `dpsgd.noise.grid.Grid` says: sums and noise are
+    rounded to a public grid before they meet. Noise comes from AES-256 under keys of the system's
+    generator on a CPU and with `secure_mode`, and from torch's generator, seeded by the system, on
+    a GPU: that one can be predicted by who knows enough of it.
 
     `accountant` is a class of `dpsgd.accounting` of which the figures are guarantees. `coins` is
     for tests.
@@ -64,6 +71,7 @@ class PrivacyEngine:
         self._secure = secure_mode
         self._coins = coins or Coins()
         self._run: Run | None = None
+        self._rows = 0
 
     def make_private(
         self,
@@ -78,6 +86,7 @@ class PrivacyEngine:
         max_physical_batch_size: int | None = None,
         batch_dim: int = 0,
         criterion: nn.Module | None = None,
+        budget: tuple[float, float] | None = None,
     ) -> tuple[nn.Module, Optimizer, PrivateDataLoader]:
         """Return the module, the optimizer and a loader in the place of the given one.
 
@@ -91,6 +100,10 @@ class PrivacyEngine:
         says what each guarantees). batch_dim is the batch's dimension in the module's inputs.
         loss_reduction must be how the loss combines samples, or a record moves the sum by up to
         twice its norm: the engine sees no loss, and checks it where it is given as criterion.
+        With a budget of (epsilon, delta) a step that would exceed it raises `BudgetExhausted`, and
+        releases and changes nothing (`RDPAccountant.set_budget`); so does all that enters
+        `accountant`. Noise may change in the light of earlier steps. That a batch was drawn and not
+        stepped on tells nothing: the history alone decides it.
 
         Raises `InvalidInput`, and changes nothing, for anything that would break the guarantee.
         """
@@ -113,10 +126,14 @@ class PrivacyEngine:
         sampler = sampler_for(data_loader, sampling, ranks)
         clipping = CurrentPolicy(policy, sampler.batch)
         _check_groups(clipping.policy, inner)
-        clipping.gradient_noise(first)
+        clipping.deviations(first)
         accountant = self._make_accountant(sampler.relation)
         check_guarantee(accountant)
+        if budget is not None:
+            accountant.set_budget(*budget, Event(first, sampler.sampling, 1))
+            _warn_of(budget[1], sampler.dataset)
         ranks.total(0, secure_mode=self._secure, loss_reduction=loss_reduction == "mean")
+        self._rows = sampler.dataset
         self._run = run = Run(
             inner,
             optimizer,
@@ -130,6 +147,7 @@ class PrivacyEngine:
             coins=self._coins,
             ranks=ranks,
         )
+        hold_frozen(inner)
         loader = PrivateDataLoader(
             data_loader, sampler, run.drawn, most=max_physical_batch_size, coins=self._coins
         )
@@ -155,6 +173,7 @@ class PrivacyEngine:
         if epochs < 1:
             raise InvalidInput(f"epochs must be >= 1, got {epochs}")
         sampler = sampler_for(data_loader, sampling, unwrapped(module)[1])
+        _warn_of(target_delta, sampler.dataset)
         per_epoch = sum(sampler.counts(step) for step in range(sampler.steps))
 
         noise_multiplier = calibrate_noise_multiplier(
@@ -202,8 +221,20 @@ class PrivacyEngine:
         self._started.change_norm(value)
 
     def get_epsilon(self, delta: float) -> float:
-        """Return the epsilon, at `delta`, of all steps until now."""
-        return self._started.accountant.get_epsilon(delta)
+        """Return the epsilon, at `delta`, of all steps until now.
+
+        Warns where delta is not below one in the number of rows.
+        """
+        epsilon = self._started.accountant.get_epsilon(delta)
+        _warn_of(delta, self._rows)
+        return epsilon
+
+    def remaining(self) -> Remaining:
+        """Return the epsilon that is left of the budget, and how many more steps fit.
+
+        Raises `InvalidInput` without a budget.
+        """
+        return self._started.remaining()
 
     def state_dict(self) -> dict[str, Any]:
         """Return the engine's state for a checkpoint, beside the module's and the optimizer's.
@@ -217,6 +248,47 @@ class PrivacyEngine:
         """Restore a checkpoint. Raises `InvalidInput`, and changes nothing, if it is not one."""
         self._started.load_state_dict(state)
 
+    def save_checkpoint(self, path: str | Path, **others: Any) -> None:
+        """Save engine, module, optimizer and `others` into one file, whole or not at all.
+
+        Others that have a state_dict, such as a scheduler, are restored by `load_checkpoint`,
+        which returns the rest: plain values, such as the number of the epoch. What was released
+        after the last checkpoint is not in its account. Of several processes the first writes.
+
+        Raises `InvalidInput`, and leaves the file as it was, between the parts of a logical batch
+        and for what would need code to be restored.
+        """
+        everything = self._started.parts | others
+        parts = {k: v.state_dict() for k, v in everything.items() if hasattr(v, "state_dict")}
+        values = {k: v for k, v in everything.items() if k not in parts}
+        state = {"engine": self.state_dict(), "parts": parts, "values": values}
+        if self._started.is_first:
+            checkpoint.write(Path(path), state)
+
+    def load_checkpoint(self, path: str | Path, **others: Any) -> dict[str, Any]:
+        """Restore what `save_checkpoint` saved, after `make_private`; return the plain values.
+
+        `others` are those with a state, by the same names. The account is restored first. Raises
+        `InvalidInput`, and changes nothing, for another run's file or a damaged one.
+        """
+        run, state = self._started, checkpoint.read(Path(path))
+        if not all(isinstance(state.get(key), dict) for key in ("engine", "parts", "values")):
+            raise InvalidInput(f"{path}: is not a file of save_checkpoint")
+        parts = run.parts | others
+        if set(state["parts"]) != set(parts):
+            raise InvalidInput(
+                f"{path} has the states of {', '.join(sorted(state['parts']))}; "
+                f"expected {', '.join(sorted(parts))}"
+            )
+        for name, part in run.parts.items():
+            if _outline(state["parts"][name]) != _outline(part.state_dict()):
+                raise InvalidInput(f"{path}: its {name} has other parameters than this run's")
+        self.load_state_dict(state["engine"])
+        for name, part in parts.items():
+            part.load_state_dict(state["parts"][name])
+        values: dict[str, Any] = state["values"]
+        return values
+
     @property
     def _started(self) -> Run:
         if self._run is None:
@@ -224,11 +296,28 @@ class PrivacyEngine:
         return self._run
 
 
+def _outline(state: dict[str, Any]) -> object:
+    """Return the sizes of an optimizer's groups, or the shapes of a module's tensors by name."""
+    if "param_groups" in state:
+        return [len(group["params"]) for group in state["param_groups"]]
+    return {name: getattr(value, "shape", None) for name, value in state.items()}
+
+
+def _warn_of(delta: float, rows: int) -> None:
+    if delta * rows >= 1:
+        warnings.warn(
+            f"delta {delta:g} is not below 1 / {rows}, one in the number of rows: it would allow "
+            "to publish a row as it is",
+            stacklevel=3,
+        )
+
+
 def _check_groups(policy: ClippingPolicy, module: nn.Module) -> None:
     """Raise `InvalidInput` unless each group of the policy has a parameter that is trained."""
     used = {policy.group(name) for name, p in module.named_parameters() if p.requires_grad}
-    if len(used) < policy.groups and isinstance(policy, PerLayerClipping):
-        unused = [name for i, name in enumerate(policy.max_grad_norms) if i not in used]
+    named = policy.now if isinstance(policy, QuantileClipping) else policy
+    if len(used) < policy.groups and isinstance(named, PerLayerClipping):
+        unused = [name for i, name in enumerate(named.max_grad_norms) if i not in used]
         raise InvalidInput(
             "max_grad_norms gives a norm, and so noise, to what is not trained: "
             f"{', '.join(unused)}"

@@ -1,26 +1,35 @@
 """One private training: its batches, sums and releases, and their accounting."""
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from dpsgd.accounting import Accountant
-from dpsgd.clipping.clipped_sums import Bookkeeper, Piece
+from dpsgd.accounting import Accountant, Event
+from dpsgd.clipping.clipped_sums import Bookkeeper
 from dpsgd.clipping.current_policy import CurrentPolicy
 from dpsgd.clipping.policies import check_norm
 from dpsgd.clipping.schedules import Schedule
 from dpsgd.clipping.taps import tap_layers
-from dpsgd.layers import by_sample, rules_for
+from dpsgd.layers import fallback, rules_for
 from dpsgd.layers.embedding import padding_rows
-from dpsgd.noise.addition import Grid, Rounding
-from dpsgd.noise.sources import GeneratorNoise, KeystreamNoise, NoisePrefetcher, NoiseSource
+from dpsgd.noise.grid import Grid
+from dpsgd.noise.sources import GeneratorNoise, KeystreamNoise, NoiseSource
 from dpsgd.training.distributed import Ranks
 from dpsgd.training.optimizers import AdamBC
 from dpsgd.training.sampling import BatchSampler, Physical
 from ldp import Coins, InvalidInput
+
+
+class Remaining(NamedTuple):
+    """What is left of a budget."""
+
+    epsilon: float
+    """Between what all releases have spent and the budget, at its delta."""
+    steps: int
+    """How many more steps with the present noise fit; of shuffled batches, how many epochs."""
 
 
 class Run:
@@ -30,8 +39,8 @@ class Run:
     sum of k releases with noise s / sqrt(k) each, and is accounted for as k releases.
 
     A batch is used when a backward pass of it has ended, or an optimizer steps on it; others, on
-    which a loop only looks at a loss, add nothing to any sum. An empty one is always used, since
-    it would add nothing either way and a loop may pass over it.
+    which a loop only looks at a loss, add nothing to any sum. What is computed from a part
+    without records, which the loader fills up with record 0, is dropped before it meets a sum.
     """
 
     def __init__(
@@ -61,7 +70,9 @@ class Run:
         self._draw = 0  # number of the batch that part belongs to
         self._round = 0  # number of passes that may use all records: batches, or shuffled epochs
         self._used: dict[int, int] = {}  # batches since the last step, with their rounds
+        self._exhausted = False  # the budget refused the last step
         self._least_noise = math.inf  # with which this round was accounted for
+        self.parts: dict[str, Any] = {"module": module, "optimizer": optimizer}
         self._keeper = Bookkeeper(
             module,
             clipping,
@@ -69,27 +80,34 @@ class Run:
             batch_dim=batch_dim,
             expect=self._expect,
         )
-        tap_layers(self._keeper, rules_for(module, by_sample))
+        tap_layers(self._keeper, rules_for(module), fallback)
         self._parameters = self._keeper.parameters
         self._padding = padding_rows(module)
         self._managed = {id(p) for p in self._parameters}
-        shapes = [p.shape for p in self._parameters]
-        self._dimensions = sum(shape.numel() for shape in shapes)
-        self._secure = secure
-        self._noise: NoisePrefetcher | None = None
+        self._groups = [
+            clipping.group(name) for name, p in module.named_parameters() if p.requires_grad
+        ]
+        self._dimensions = [0] * clipping.groups
+        for group, parameter in zip(self._groups, self._parameters, strict=True):
+            self._dimensions[group] += parameter.numel()
+        self._noise: NoiseSource | None = None
         self._count_noise: NoiseSource | None = None
         if ranks.rank == 0:  # noise is there once
             device = self._parameters[0].device
-            alone = ranks.size == 1
-            types = {Piece(p).dtype if alone else torch.float64 for p in self._parameters}
-            self._noise = NoisePrefetcher(_source(device, secure, coins), shapes, device, types)
-            self._count_noise = KeystreamNoise(coins)
+            self._noise = self._count_noise = KeystreamNoise(coins)
+            if device.type != "cpu" and not secure:
+                self._noise = GeneratorNoise(device)
         optimizer.register_step_pre_hook(self._before_step)
 
     @property
     def noise_multiplier(self) -> float:
         """The noise multiplier of the next step."""
         return self.noise(self._steps) if callable(self.noise) else self.noise
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this is the first of the processes that train together."""
+        return self._ranks.rank == 0
 
     def drawn(self, part: Physical) -> None:
         """Record that the loader hands out a part of a batch."""
@@ -101,11 +119,14 @@ class Run:
                 self._round += 1
                 self._least_noise = math.inf
         self._part, self._passed = part, False
-        if part.size == 0 or self._ranks.size > 1:  # all processes must count alike
+        if self._ranks.size > 1:  # all processes must count alike
             self._used[self._draw] = self._round
-        self._keeper.begin()
-        if self._noise is not None:
-            self._noise.begin()
+        self._keeper.begin(part.size or 1)
+
+    def remaining(self) -> Remaining:
+        """Return what is left of the budget."""
+        event = Event(self.noise_multiplier, self._sampling, 1)
+        return Remaining(*self.accountant.remaining(event))
 
     def change_norm(self, max_grad_norm: float) -> None:
         """Clip to another norm; raises `InvalidInput` where a batch may be clipped already."""
@@ -118,7 +139,7 @@ class Run:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state for a checkpoint; raises `InvalidInput` within a step."""
-        if self._used:
+        if self._used and not self._exhausted:
             raise InvalidInput("a batch was used and not stepped on: save after optimizer.step()")
         return {
             "version": 1,
@@ -155,14 +176,14 @@ class Run:
         self.noise = self.noise if noise is None else noise
         self._steps = steps
 
-    def _expect(self, batch: int) -> None:
+    def _expect(self, batch: int) -> bool:
         if self._part is None:
             raise InvalidInput(
                 "no batch was drawn since the last step: iterate over the loader of make_private"
             )
-        if batch != self._part.size:
+        if batch != (handed := self._part.size or 1):
             raise InvalidInput(
-                f"the module got {batch} samples where the loader had drawn {self._part.size}: "
+                f"the module got {batch} samples where the loader had handed out {handed}: "
                 "records are told apart by their places, so give it the whole batch at once, each "
                 "record once; for smaller batches set max_physical_batch_size"
             )
@@ -173,10 +194,16 @@ class Run:
             )
         self._passed = True
         self._used[self._draw] = self._round
+        return self._part.size > 0
 
-    def _before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        if any(value is not None for value in (*args[1:], *kwargs.values())):
-            raise InvalidInput("a private optimizer steps without a closure")
+    def _before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        closures = [value for value in (*args[1:], *kwargs.values()) if value is not None]
+        if closures:  # it makes the forward and the backward pass, which the sums must have seen
+            with torch.enable_grad():
+                loss = closures[0]()
+            changed = (optimizer,), {"closure": lambda: loss}
+        else:
+            changed = args, kwargs
         for group in optimizer.param_groups:
             for parameter in group["params"]:
                 if id(parameter) not in self._managed and parameter.grad is not None:
@@ -189,46 +216,54 @@ class Run:
         if not self._part.is_last:
             for parameter in self._parameters:
                 parameter.grad = None  # optimizers pass over it
-            return
+            return changed
         self._used[self._draw] = self._round
         multiplier, batches = self.noise_multiplier, len(self._used)
         check_norm("noise_multiplier", multiplier)
-        deviation = self.clipping.gradient_noise(multiplier) * self.clipping.sensitivity
-        count = self._ranks.total(
-            self.clipping.count(self._count_noise, self._secure),
-            noise_multiplier=multiplier,
-            max_grad_norm=self.clipping.sensitivity,
-            batches=batches,
-        )
-        # From here on the release may have been seen, even if a later line fails.
+        deviations = self.clipping.deviations(multiplier)
+        counts = [
+            self._ranks.total(
+                count,
+                noise_multiplier=multiplier,
+                max_grad_norm=self.clipping.sensitivity,
+                batches=batches,
+            )
+            for count in self.clipping.counts(self._count_noise)
+        ]
+        # From here on the release may have been seen, even if a later line fails. A budget that
+        # refuses it changes nothing: the batch waits for a step with more noise, which may fit.
         self._account(multiplier)
-        self._release(deviation)
-        self.clipping.end(count, batches)
+        self._release(deviations)
+        self.clipping.end(counts, batches)
         self._steps += 1
         if isinstance(optimizer, AdamBC):
-            optimizer.noise_deviation = deviation / self._divisor
+            own = (deviations[group] / self._divisor for group in self._groups)
+            optimizer.noise_deviations = dict(zip(self._parameters, own, strict=True))
+        return changed
 
     def _account(self, multiplier: float) -> None:
         rounds = len(set(self._used.values()))
         share = multiplier / math.sqrt(rounds)
         # A round that goes on was accounted for in a step before, if that had no more noise.
         if share < self._least_noise:
+            self._exhausted = True
             self.accountant.step(noise_multiplier=share, sampling=self._sampling, steps=rounds)
-            self._least_noise = share
+            self._least_noise, self._exhausted = share, False
         self._used = {}
         self._part = None
 
-    def _release(self, deviation: float) -> None:
-        sums = self._keeper.take_sums()
-        rounding = self._rounding(deviation)
-        alone = self._ranks.size == 1
-        totals = sums if alone else [rounding.prepared(summed) for summed in sums]
-        if self._noise is not None:
-            way, divisor = (rounding, self._divisor) if alone else (rounding.before_finish(), 1.0)
-            self._noise.add_to(totals, way, deviation, divisor)
+    def _release(self, deviations: list[float]) -> None:
+        sums, alone = self._keeper.take_sums(), self._ranks.size == 1
+        grids = list(map(Grid.for_sums, self.clipping.limits, self._dimensions, deviations))
         if not alone:
-            self._ranks.add_up(totals)
-            sums = [rounding.finish(total).div_(self._divisor) for total in totals]
+            sums = [grids[group].rounded(s) for group, s in zip(self._groups, sums, strict=True)]
+        if self._noise is not None:
+            for group, summed in zip(self._groups, sums, strict=True):
+                divisor = self._divisor if alone else 1.0
+                self._noise.add_to([summed], grids[group], deviations[group], divisor)
+        if not alone:
+            self._ranks.add_up(sums)
+            sums = [total.div_(self._divisor) for total in sums]
         for parameter, noisy in zip(self._parameters, sums, strict=True):
             if not parameter.requires_grad:  # it was frozen since
                 parameter.grad = None
@@ -236,12 +271,3 @@ class Run:
             if parameter in self._padding:
                 noisy[self._padding[parameter]] = 0  # or noise alone would train it
             parameter.grad = noisy.to(parameter.dtype)
-
-    def _rounding(self, deviation: float) -> Rounding:
-        if self._secure:
-            return Grid.for_sums(self.clipping.sensitivity, self._dimensions)
-        return Rounding.for_noise(deviation)
-
-
-def _source(device: torch.device, secure: bool, coins: Coins) -> NoiseSource:
-    return KeystreamNoise(coins) if secure or device.type == "cpu" else GeneratorNoise(device)

@@ -5,15 +5,15 @@ batch out in several physical ones, which fit in memory. Every choice is made wi
 coins of the operating system.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, RandomSampler, Sampler, SequentialSampler
 from torch.utils.data.distributed import DistributedSampler
 
@@ -45,6 +45,10 @@ class BatchSampler(ABC):
         """The number of batches in an epoch."""
         return -(-self.dataset // self.batch)
 
+    def parts(self, most: int) -> int:
+        """Return how many parts of at most `most` records an epoch is handed out in."""
+        return self.steps * -(-self.batch // most)
+
     @property
     @abstractmethod
     def sampling(self) -> Sampling:
@@ -65,39 +69,32 @@ class PoissonBatches(BatchSampler):
 
     Batches vary in size and may be empty. The guarantee is for one record more or less; the rate
     is rounded down to a multiple of 2**-64.
+
+    Of several processes each draws from every `processes`-th record, from `rank` on. Shares of
+    different processes have no record in common, and all of them together are a Poisson sample
+    of the whole data set. `batch` is the expected size over all processes.
     """
 
+    rank: int = 0
+    processes: int = 1
     relation = Relation.ADD_REMOVE
 
     @property
     def sampling(self) -> Sampling:
         return PoissonSampling(self.batch / self.dataset)
 
-    def epoch(self, coins: Coins) -> Iterator[Records]:
-        threshold = ONE * self.batch // self.dataset
-        for _ in range(self.steps):
-            yield np.flatnonzero(coins.bernoulli_many(threshold, self.dataset))
-
-
-@dataclass(frozen=True)
-class PoissonShard(PoissonBatches):
-    """One process's part of Poisson batches: of every `processes`-th record, from `rank` on.
-
-    Shares of different processes have no record in common, and all of them together are a Poisson
-    sample of the whole data set, since records are drawn independently. `batch` is the expected
-    size over all processes.
-    """
-
-    rank: int = 0
-    processes: int = 1
+    def parts(self, most: int) -> int:
+        # By Bernstein's inequality an epoch has more records with probability at most 1e-9.
+        expected, t = self.steps * self.batch / self.processes, math.log(1e9)
+        records = expected + t / 3 + math.sqrt(2 * t * expected + t * t / 9)
+        return min(self.steps * -(-self.dataset // most), self.steps + math.ceil(records / most))
 
     def epoch(self, coins: Coins) -> Iterator[Records]:
         threshold = ONE * self.batch // self.dataset
         share = len(range(self.rank, self.dataset, self.processes))
         for _ in range(self.steps):
-            yield self.rank + self.processes * np.flatnonzero(
-                coins.bernoulli_many(threshold, share)
-            )
+            drawn = np.flatnonzero(coins.bernoulli_many(threshold, share))
+            yield self.rank + self.processes * drawn
 
 
 @dataclass(frozen=True)
@@ -152,7 +149,11 @@ SAMPLERS: dict[str, Callable[[int, int], BatchSampler]] = {
 
 @dataclass(frozen=True)
 class Physical:
-    """A part of a logical batch, as the loader hands it out."""
+    """A part of a logical batch, as the loader hands it out.
+
+    A part of size 0 is handed out as record 0, since models and collate functions may fail on
+    nothing. Whatever is computed from that record is dropped.
+    """
 
     size: int
     is_first: bool
@@ -164,8 +165,12 @@ class Physical:
 class PrivateDataLoader(DataLoader[Any]):
     """Load batches that a `BatchSampler` draws; `drawn` is called as each is handed out.
 
-    `most` bounds the records of a physical batch. An empty batch has tensors with no samples.
+    `most` bounds the records of a physical batch. `len` counts physical batches: where Poisson
+    batches come in fewer parts than that, the last one of an epoch has some without records.
     """
+
+    _is_accelerate_prepared = True
+    """Accelerate's `prepare` would draw batches by itself, and leaves this loader as it is."""
 
     def __init__(
         self,
@@ -187,7 +192,7 @@ class PrivateDataLoader(DataLoader[Any]):
             loader.dataset,
             batch_sampler=self._draws,
             num_workers=loader.num_workers,
-            collate_fn=_Collate(loader.dataset, loader.collate_fn),
+            collate_fn=loader.collate_fn,
             pin_memory=loader.pin_memory,
             timeout=loader.timeout,
             worker_init_fn=loader.worker_init_fn,
@@ -218,7 +223,7 @@ class _Draws(Sampler[list[int]]):
         self.waiting: deque[Physical] = deque()
 
     def __len__(self) -> int:
-        return self.sampler.steps
+        return self.sampler.parts(self.most)
 
     def __iter__(self) -> Iterator[list[int]]:
         waiting: deque[Physical] = deque()
@@ -226,41 +231,18 @@ class _Draws(Sampler[list[int]]):
         return self._epoch(waiting)
 
     def _epoch(self, waiting: deque[Physical]) -> Iterator[list[int]]:
+        left = len(self)
         for step, records in enumerate(self.sampler.epoch(self.coins)):
-            parts = max(1, -(-len(records) // self.most))
+            parts = -(-len(records) // self.most) or 1
+            if step == self.sampler.steps - 1:
+                parts = max(parts, left)
+            left -= parts
             for i in range(parts):
                 part = records[i * self.most : (i + 1) * self.most].tolist()
                 waiting.append(
                     Physical(len(part), i == 0, i == parts - 1, self.sampler.counts(step))
                 )
-                yield part
-
-
-class _Collate:
-    """Collate samples; for none, return a batch of one with its sample taken away."""
-
-    def __init__(self, dataset: Any, collate: Callable[[Any], Any]) -> None:
-        self._dataset = dataset
-        self._collate = collate
-
-    def __call__(self, samples: Sequence[Any]) -> Any:
-        if samples:
-            return self._collate(samples)
-        return _emptied(self._collate([self._dataset[0]]))
-
-
-def _emptied(batch: Any) -> Any:
-    if isinstance(batch, Tensor):
-        return batch[:0]
-    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-        return type(batch)(*(_emptied(value) for value in batch))
-    if isinstance(batch, list | tuple):
-        return type(batch)(_emptied(value) for value in batch)
-    if isinstance(batch, dict):
-        return {key: _emptied(value) for key, value in batch.items()}
-    raise InvalidInput(
-        f"cannot make an empty batch of a {type(batch).__name__}: collate to tensors"
-    )
+                yield part or [0]
 
 
 def sampler_for(loader: DataLoader[Any], sampling: str, ranks: Ranks | None = None) -> BatchSampler:
@@ -279,13 +261,19 @@ def sampler_for(loader: DataLoader[Any], sampling: str, ranks: Ranks | None = No
     if isinstance(loader, PrivateDataLoader):
         raise InvalidInput("the data loader is private already")
     if loader.batch_size is None:
-        raise InvalidInput("the data loader must have a batch_size, not a batch_sampler or None")
+        raise InvalidInput(
+            "the data loader must have a batch_size, not a batch_sampler or None, and be as it was "
+            "before accelerate prepared it"
+        )
     own = loader.sampler
     ranks = ranks or Ranks()
     if ranks.size > 1 and sampling != "poisson":
         raise InvalidInput(f'several processes sample by "poisson", got {sampling!r}')
-    if isinstance(own, DistributedSampler) and ranks.size == 1:
-        raise InvalidInput("DistributedSampler: wrap the module in DistributedDataParallel")
+    if ranks.size == 1 and (isinstance(own, DistributedSampler) or Ranks.started() > 1):
+        raise InvalidInput(
+            "several processes were started, or there is a DistributedSampler: wrap the module in "
+            "DistributedDataParallel before make_private, or each process would train apart"
+        )
     plain = isinstance(own, DistributedSampler | SequentialSampler) or (
         isinstance(own, RandomSampler)
         and not own.replacement
@@ -300,4 +288,4 @@ def sampler_for(loader: DataLoader[Any], sampling: str, ranks: Ranks | None = No
     if ranks.size == 1:
         return SAMPLERS[sampling](dataset, batch)
     ranks.total(0, dataset_size=dataset, batch_size=batch)
-    return PoissonShard(dataset, batch * ranks.size, ranks.rank, ranks.size)
+    return PoissonBatches(dataset, batch * ranks.size, ranks.rank, ranks.size)

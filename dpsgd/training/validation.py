@@ -9,19 +9,16 @@ from torch.optim import Optimizer
 
 from ldp import InvalidInput
 
-_BATCH_NORMS = (nn.modules.batchnorm._BatchNorm,)
-_INSTANCE_NORMS = (nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d)
-
 
 def check_module(module: nn.Module) -> None:
     """Raise `InvalidInput` naming every layer that mixes samples or otherwise leaks them.
 
     A gradient can be clipped by sample only where each sample's loss depends on that sample
-    alone. Layers are refused in evaluation mode too: a call of train() would bring them back.
+    alone.
     """
     faults = []
     for name, layer in module.named_modules():
-        if (reason := _fault(layer)) is not None:
+        if (reason := fault(layer)) is not None:
             faults.append(f"{name or 'the module'} ({type(layer).__name__}) {reason}")
     if faults:
         raise InvalidInput("; ".join(faults))
@@ -35,15 +32,39 @@ def check_module(module: nn.Module) -> None:
         )
 
 
-def _fault(layer: nn.Module) -> str | None:
+def hold_frozen(module: nn.Module) -> None:
+    """Make each frozen BatchNorm raise `InvalidInput` when it is called in training mode."""
+    for layer in module.modules():
+        if isinstance(layer, nn.modules.batchnorm._BatchNorm):
+            layer.register_forward_pre_hook(_refuse_training)
+
+
+def _refuse_training(layer: nn.Module, args: tuple[object, ...]) -> None:
+    if layer.training:
+        raise InvalidInput(
+            f"{type(layer).__name__} was frozen, and is in training mode: call its eval() after "
+            "each train() of the module, or dpsgd.fix(module) before make_private"
+        )
+
+
+def fault(layer: nn.Module) -> str | None:
+    """Return why a layer cannot be trained privately, and what to do; None if it can."""
     if isinstance(layer, nn.modules.lazy.LazyModuleMixin) and layer.has_uninitialized_params():
         return "has no shape yet: run the module once before"
-    if isinstance(layer, _INSTANCE_NORMS):
+    if isinstance(layer, nn.modules.instancenorm._InstanceNorm):
         if layer.track_running_stats:
-            return "keeps statistics of the data without noise: set track_running_stats=False"
+            return (
+                "keeps statistics of the data without noise: set track_running_stats=False, as "
+                "dpsgd.fix(module) does"
+            )
         return None
-    if isinstance(layer, _BATCH_NORMS):
-        return "normalises over the batch, which mixes samples: use GroupNorm"
+    if isinstance(layer, nn.modules.batchnorm._BatchNorm):
+        trained = any(p.requires_grad for p in layer.parameters())
+        if layer.training or layer.running_mean is None or trained:
+            return (
+                "normalises over the batch, which mixes samples: use GroupNorm, by "
+                "dpsgd.fix(module), or freeze it, by eval() and requires_grad_(False)"
+            )
     if isinstance(layer, nn.Embedding | nn.EmbeddingBag):
         if layer.max_norm is not None:
             return "rescales the rows that are looked up, without noise: set max_norm=None"
@@ -109,6 +130,11 @@ def check_optimizer(optimizer: Optimizer, module: nn.Module) -> None:
     """Raise `InvalidInput` unless the optimizer has the parameters that the module trains."""
     if isinstance(optimizer, torch.optim.LBFGS | torch.optim.SparseAdam):
         raise InvalidInput(f"{type(optimizer).__name__} cannot step on noisy gradients")
+    if "_optimizer_step_pre_hooks" not in vars(optimizer):
+        raise InvalidInput(
+            f"{type(optimizer).__name__} is around another optimizer: make that one private, and "
+            "let accelerate prepare it after"
+        )
     theirs = {id(p) for group in optimizer.param_groups for p in group["params"]}
     named = {id(p): name for name, p in module.named_parameters() if p.requires_grad}
     if missing := [name for key, name in named.items() if key not in theirs]:

@@ -84,7 +84,7 @@ def mixed(choices: Sequence[tuple[int, Sequence[Losses]]]) -> Losses:
     for weight, made in choices:
         lowest, masses, kept = 0, np.ones(1), 1.0
         for losses in made:
-            low, more = _on_lattice(losses, gap)
+            low, more = on_lattice(losses, gap)
             lowest, masses = lowest + low, np.convolve(masses, more)
             kept *= 1 - losses.certain
         share = float_above(Fraction(weight, whole)) * (1 + 4 * masses.size * _U)
@@ -105,7 +105,7 @@ class _Sum:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._gap = _common_gap(parts)
-        self._lattice = [(*_on_lattice(losses, self._gap), times) for losses, times in parts]
+        self._lattice = [(*on_lattice(losses, self._gap), times) for losses, times in parts]
 
     def epsilon(self, delta: float) -> float:
         theta = self._tilt(delta)
@@ -229,7 +229,7 @@ def _common_gap(parts: Parts, finest: int = _FINEST) -> float:
     return max(smallest / finest, span / _MOST_POINTS)
 
 
-def _on_lattice(losses: Losses, gap: float) -> tuple[int, Floats]:
+def on_lattice(losses: Losses, gap: float) -> tuple[int, Floats]:
     """Return losses on another lattice: its lowest point and the masses from there on.
 
     A loss between two points becomes a mass at either, so that P and Q keep theirs: the

@@ -1,6 +1,6 @@
 """Time and memory of one private training step, over those of plain PyTorch.
 
-    python tests/benchmarks/dpsgd_speed.py [--rounds 30] [--models mlp cnn transformer]
+    python tests/benchmarks/dpsgd_speed.py [--rounds 30] [--models mlp cnn ...]
 
 Modes take turns step by step in one process, and a ratio is the median of those within a turn, so
 that a busy machine slows both of them. On a busy machine the ratio of the least times is a check,
@@ -39,8 +39,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from dpsgd_models import MODELS
 from torch import Tensor, nn
-from torch.nn import functional as F  # noqa: N812
 from torch.utils.data import DataLoader, TensorDataset
 
 from dpsgd import PrivacyEngine
@@ -50,78 +50,15 @@ OPACUS = ["hooks", "functorch", "ghost"] if importlib.util.find_spec("opacus") e
 MODES = ["plain", "dpsgd", "dpsgd secure", *(f"opacus {mode}" for mode in OPACUS)]
 KEEPING = {"MALLOC_TRIM_THRESHOLD_": "4000000000", "MALLOC_MMAP_THRESHOLD_": "4000000000"}
 RETURNING = {"MALLOC_MMAP_THRESHOLD_": str(1 << 20)}
-GOALS = {"mlp": (1.5, 1.2), "cnn": (1.4, 1.3), "transformer": (1.3, 1.2)}
-
-
-class Block(nn.Module):
-    def __init__(self, d: int, heads: int) -> None:
-        super().__init__()
-        self.heads = heads
-        self.q, self.k, self.v, self.o = (nn.Linear(d, d) for _ in range(4))
-        self.before, self.between = nn.LayerNorm(d), nn.LayerNorm(d)
-        self.mlp = nn.Sequential(nn.Linear(d, 4 * d), nn.GELU(), nn.Linear(4 * d, d))
-
-    def forward(self, x: Tensor) -> Tensor:
-        y = self.before(x)
-        q, k, v = (
-            layer(y).unflatten(2, (self.heads, -1)).transpose(1, 2)
-            for layer in (self.q, self.k, self.v)
-        )
-        y = F.scaled_dot_product_attention(q, k, v)
-        x = x + self.o(y.transpose(1, 2).flatten(2))
-        return x + self.mlp(self.between(x))
-
-
-class Transformer(nn.Module):
-    def __init__(self, d: int = 128, blocks: int = 2, heads: int = 4, length: int = 64) -> None:
-        super().__init__()
-        self.tokens, self.places = nn.Embedding(1000, d), nn.Embedding(length, d)
-        self.blocks = nn.Sequential(*(Block(d, heads) for _ in range(blocks)))
-        self.norm, self.head = nn.LayerNorm(d), nn.Linear(d, 10)
-
-    def forward(self, ids: Tensor) -> Tensor:
-        # Copied: Opacus cannot take an expanded view.
-        places = torch.arange(ids.shape[1], device=ids.device).repeat(len(ids), 1)
-        return self.head(self.norm(self.blocks(self.tokens(ids) + self.places(places))).mean(1))
-
-
-def cnn() -> nn.Module:
-    return nn.Sequential(
-        nn.Conv2d(1, 16, 8, stride=2, padding=3),
-        nn.ReLU(),
-        nn.MaxPool2d(2, 1),
-        nn.Conv2d(16, 32, 4, stride=2),
-        nn.ReLU(),
-        nn.MaxPool2d(2, 1),
-        nn.Flatten(),
-        nn.Linear(512, 32),
-        nn.ReLU(),
-        nn.Linear(32, 10),
-    )
-
-
-def mlp(width: int = 512) -> nn.Module:
-    return nn.Sequential(nn.Linear(784, width), nn.ReLU(), nn.Linear(width, 10))
-
-
-MODELS: dict[str, tuple[Callable[[], nn.Module], Callable[[int], Tensor]]] = {
-    "mlp": (mlp, lambda b: torch.randn(b, 784)),
-    "cnn": (cnn, lambda b: torch.randn(b, 1, 28, 28)),
-    "transformer": (Transformer, lambda b: torch.randint(1000, (b, 64))),
-    "wide mlp": (lambda: mlp(8192), lambda b: torch.randn(b, 784)),
-    "large transformer": (
-        lambda: Transformer(512, 6, 8, 128),
-        lambda b: torch.randint(1000, (b, 128)),
-    ),
-}
 
 
 def stepper(name: str, mode: str, batch: int, device: str, half: bool) -> Callable[[], None]:
     """Return a function that makes one step."""
     torch.manual_seed(0)
-    build, inputs = MODELS[name]
-    module, x = build().to(device), inputs(batch).to(device)
-    y = torch.randint(10, (batch,), device=device)
+    model = MODELS[name]
+    module, x, y = (
+        v.to(device) for v in (model.build(), model.inputs(batch), model.targets(batch))
+    )
     optimizer = torch.optim.SGD(module.parameters(), lr=0.01)
     criterion: Callable[[Tensor, Tensor], Tensor] = nn.CrossEntropyLoss()
     loader = DataLoader(TensorDataset(torch.zeros(8 * batch)), batch_size=batch)
@@ -175,11 +112,23 @@ class Taken:
 def times(
     name: str, modes: Sequence[str], rounds: int, batch: int, device: str, half: bool
 ) -> dict[str, Taken]:
-    """Return what a step takes in each mode, in turns, of which every other goes backwards."""
-    steps = {mode: stepper(name, mode, batch, device, half) for mode in modes}
-    taken = {mode: Taken([], []) for mode in modes}
+    """Return what a step takes in each mode, in turns, of which every other goes backwards.
+
+    A mode that cannot run the model is left out, with a line that says why.
+    """
+    steps = {}
+    for mode in modes:
+        try:
+            steps[mode] = stepper(name, mode, batch, device, half)
+            steps[mode]()
+        except Exception as error:  # of other libraries, of any type
+            if mode in ("plain", "dpsgd"):
+                raise
+            steps.pop(mode, None)
+            sys.stdout.write(f"\n{name}: {mode} fails, {str(error).splitlines()[0]}\n")
+    taken = {mode: Taken([], []) for mode in steps}
     for turn in range(rounds + 3):
-        for mode in modes if turn % 2 else reversed(modes):
+        for mode in steps if turn % 2 else reversed(steps):
             cpu = time.process_time()
             wall = _gpu_seconds(steps[mode]) if device == "cuda" else _seconds(steps[mode])
             if turn >= 3:
@@ -287,12 +236,17 @@ def main() -> None:
     if not (gpu or arguments.cold or os.environ.items() >= KEEPING.items()):
         os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | KEEPING)
     device = "cuda" if gpu else "cpu"
-    batch = arguments.batch or (1024 if gpu else 256)
-    names = arguments.models or (list(MODELS) if gpu else list(GOALS))
+    names = arguments.models or [name for name in MODELS if gpu or MODELS[name].goal]
     where = torch.cuda.get_device_name() if gpu else f"{arguments.threads} threads"
-    sys.stdout.write(f"torch {torch.__version__}, {where}, batch {batch}\n")
+    sys.stdout.write(f"torch {torch.__version__}, {where}\n")
     for half in (False, True) if gpu else (False,):
         for name in names:
+            batch = arguments.batch or MODELS[name].batch * (4 if gpu else 1)
+            try:
+                MODELS[name].build()
+            except (ImportError, RuntimeError) as error:  # RuntimeError: built for another torch
+                sys.stdout.write(f"\n{name}: not measured, {error}\n")
+                continue
             table(name, arguments, batch, device, half)
 
 
@@ -303,12 +257,14 @@ def table(name: str, arguments: argparse.Namespace, batch: int, device: str, hal
     taken = dict.fromkeys(modes, nothing)
     if not arguments.no_time:
         taken = times(name, modes, arguments.rounds, batch, device, half)
+        modes = list(taken)
     memory = dict.fromkeys(modes, math.nan)
     if not arguments.no_memory:
         for mode in modes:
             memory[mode] = growth_apart(name, mode, batch, device, half, arguments.cold)
-    goal = "; to reach: {} / {}".format(*GOALS[name]) if name in GOALS and device == "cpu" else ""
-    sys.stdout.write(f"\n{name}, {'bfloat16' if half else 'float32'}{goal}\n")
+    goal = MODELS[name].goal if device == "cpu" else None
+    reach = "; to reach: {} / {}".format(*goal) if goal else ""
+    sys.stdout.write(f"\n{name}, batch {batch}, {'bfloat16' if half else 'float32'}{reach}\n")
     sys.stdout.write(
         f"  {'':18} {'median':>10} {'ratio':>6} {'of least':>8} {'of CPU':>6} {'memory':>12}\n"
     )

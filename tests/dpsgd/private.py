@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812
@@ -50,6 +51,23 @@ def make(
         **options,
     )
     return engine, *made
+
+
+class Sized(SeededCoins):
+    """Coins by which batches have these sizes, of the last records."""
+
+    sizes: tuple[int, ...] = ()
+
+    def bernoulli_many(self, threshold: int, n: int) -> Any:
+        size, *rest = self.sizes
+        self.sizes = (*rest, size)
+        return np.arange(n) >= n - size
+
+
+def sized(*sizes: int) -> PrivacyEngine:
+    coins = Sized(3)
+    coins.sizes = sizes
+    return PrivacyEngine(coins=coins)
 
 
 def backward(module: nn.Module, batches: Iterator[Any]) -> None:

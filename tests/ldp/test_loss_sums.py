@@ -7,7 +7,7 @@ import pytest
 from exact_powers import exact_power
 
 from ldp import InvalidInput
-from ldp.core.loss_sums import _on_lattice, _Sum, mixed
+from ldp.core.loss_sums import _Sum, mixed, on_lattice
 from ldp.core.losses import Losses, bounded
 
 
@@ -31,7 +31,7 @@ def test_transforms_err_by_less_than_the_bound(size: int, times: int, theta: flo
 @pytest.mark.parametrize("gap", [0.3, 0.013, 1.0, 2.5])
 def test_a_coarser_lattice_only_raises_the_divergence(gap: float) -> None:
     losses = bounded(1.0, 0.3)
-    lowest, masses = _on_lattice(losses, gap)
+    lowest, masses = on_lattice(losses, gap)
     moved = Losses(1.0, gap, lowest, tuple(masses.tolist()))
     for epsilon in np.linspace(-2, 2, 41):
         assert moved.divergence(epsilon) >= losses.divergence(epsilon) * (1 - 1e-12)
@@ -40,7 +40,7 @@ def test_a_coarser_lattice_only_raises_the_divergence(gap: float) -> None:
 
 def test_a_lattice_that_has_all_points_changes_nothing() -> None:
     losses = bounded(1.0, 0.3)
-    lowest, masses = _on_lattice(losses, 0.25)
+    lowest, masses = on_lattice(losses, 0.25)
     assert lowest == -4
     assert tuple(masses[::4]) == losses.masses
     assert np.count_nonzero(masses) == 3

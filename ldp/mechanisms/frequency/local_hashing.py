@@ -1,6 +1,5 @@
 """Local hashing: hash the category with a fresh function, report its bucket by k-RR."""
 
-import importlib
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, cached_property
@@ -11,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ldp.core.channel import MAX_OUTPUTS, Channel
 from ldp.core.coins import Coins
+from ldp.core.compiled import compiled
 from ldp.core.exact import exp_bounds
 from ldp.core.mechanism import Codes, FrequencyOracle, check_below, integer_dtype
 from ldp.core.tally import Tally
@@ -33,7 +33,8 @@ _FEW = 1024
 """Four times the reports up to which `_count_few` is quicker, whatever the number of categories."""
 
 _COMPILE = 1 << 24
-"""Hash evaluations from which a compiled tally repays its compilation, about a second."""
+"""Hash evaluations from which a compiled tally repays its compilation: about a second, where no
+process has compiled it before."""
 
 
 @dataclass(frozen=True)
@@ -221,19 +222,18 @@ def _count_few(
 
 @cache
 def _compiled() -> Any:
-    """Return `_count` compiled by numba, or None where numba is not installed."""
+    """Return `_count` compiled, or None where numba is not installed."""
     try:
-        numba = importlib.import_module("numba")
+        return compiled(_count_in_registers)
     except ImportError:
         return None
 
-    def count(x: Any, a: Any, size: Any, prime: Any, counts: Any) -> None:
-        for v in range(counts.size):
-            hits = np.uint32(0)  # explicit types keep the loop in narrow registers
-            for i in range(x.size):
-                hits = np.uint32(hits + np.uint32(x[i] < size[i]))
-                up = x.dtype.type(x[i] + a[i])
-                x[i] = min(up, x.dtype.type(up - prime))
-            counts[v] += hits
 
-    return numba.njit(count)
+def _count_in_registers(x: Any, a: Any, size: Any, prime: Any, counts: Any) -> None:
+    for v in range(counts.size):
+        hits = np.uint32(0)  # explicit types keep the loop in narrow registers
+        for i in range(x.size):
+            hits = np.uint32(hits + np.uint32(x[i] < size[i]))
+            up = x.dtype.type(x[i] + a[i])
+            x[i] = min(up, x.dtype.type(up - prime))
+        counts[v] += hits

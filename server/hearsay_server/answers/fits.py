@@ -8,7 +8,7 @@ from hearsay.plans.domains import Categorical, Numeric
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2
 from hearsay_server.answers.queries import CONFIDENCE, NoReports
-from hearsay_server.answers.records import Chosen, Complete, of_chosen, repeats
+from hearsay_server.answers.records import Chosen, Complete, mechanisms, repeats
 from ldp.core.mechanism import Codes
 from ldp.errors import InvalidInput, NotReady
 from ldp.estimating.forward import forward
@@ -129,9 +129,8 @@ def cohorts(plan: Plan, names: Sequence[str], records: Complete) -> list[Records
         parts.setdefault(chosen, []).append(codes)
     found = []
     for chosen, several in parts.items():
-        mechanisms = [of_chosen(plan, name, own) for name, own in zip(names, chosen, strict=True)]
         joined = [np.concatenate(arrays) for arrays in zip(*several, strict=True)]
-        found.append(Records(mechanisms, joined, known[chosen]))
+        found.append(Records(mechanisms(plan, names, chosen), joined, known[chosen]))
     return found
 
 

@@ -17,7 +17,7 @@ from hearsay_server.answers.queries import (
     Tallies,
     of_attributes,
 )
-from hearsay_server.answers.records import Pairs, of_chosen, repeats
+from hearsay_server.answers.records import Pairs, mechanisms, repeats
 from ldp.core.repeated import Repeats
 from ldp.errors import InvalidInput
 from ldp.estimating.independence import Independence, detectable, independence, independence_of
@@ -61,9 +61,7 @@ def by_levels(plan: Plan, attributes: tuple[str, str], pairs: Pairs) -> PairCoho
         raise NoReports(f"no stored record reports both {names} yet")
     cohorts = []
     for chosen, tally in pairs.tallies.items():
-        first, second = (
-            of_chosen(plan, name, own) for name, own in zip(attributes, chosen, strict=True)
-        )
+        first, second = mechanisms(plan, attributes, chosen)
         cohorts.append((first, second, tally))
     known = repeats(plan, attributes, pairs.counts)
     n = sum(tally.n for tally in pairs.tallies.values())

@@ -76,7 +76,7 @@ def complete(
     """
     asked = set(attributes)
     known: dict[Chosen, int] = {}
-    parts: dict[Key, list[list[Codes]]] = {}
+    parts: dict[Key, list[Sequence[Codes]]] = {}
     for page in batches:
         rows = sum(batch.rows for batch in page)
         at = {name: np.full(rows, -1, dtype=np.int16) for name in attributes}
@@ -98,10 +98,10 @@ def complete(
                 data.setdefault(key, []).append(column.codes)
             start += batch.rows
         decoded = {
-            (name, chosen): of_chosen(plan, name, chosen).decode(
-                b"".join(codes), seen[name, chosen]
+            (name, (level, own)): plan.mechanism(level, name, own).decode(
+                b"".join(codes), seen[name, (level, own)]
             )
-            for (name, chosen), codes in data.items()
+            for (name, (level, own)), codes in data.items()
         }
         names = list(known)
         together = np.stack([at[name] for name in attributes])
@@ -114,11 +114,7 @@ def complete(
                 for name, chosen in zip(attributes, these, strict=True)
             ]
             parts.setdefault((page[0].period, these), []).append(arrays)
-    joined = {
-        key: [np.concatenate(arrays) for arrays in zip(*several, strict=True)]
-        for key, several in parts.items()
-    }
-    return Complete(joined)
+    return _joined(parts)
 
 
 def _alike(levels: NDArray[np.int16]) -> Iterator[NDArray[np.intp]]:
@@ -130,10 +126,12 @@ def _alike(levels: NDArray[np.int16]) -> Iterator[NDArray[np.intp]]:
         yield np.flatnonzero(number == each)
 
 
-def of_chosen(plan: Plan, attribute: str, chosen: Chosen) -> Mechanism:
-    """Return the mechanism of an attribute for those who chose a level and a map."""
-    level, name = chosen
-    return plan.levels[level].by_map[attribute][name]
+def mechanisms(plan: Plan, attributes: Sequence[str], chosen: Sequence[Chosen]) -> list[Mechanism]:
+    """Return the mechanism of each attribute for those who chose these levels and maps."""
+    return [
+        plan.mechanism(level, name, own)
+        for name, (level, own) in zip(attributes, chosen, strict=True)
+    ]
 
 
 @contextmanager
@@ -166,6 +164,10 @@ def merged(parts: Sequence[Complete]) -> Complete:
     for part in parts:
         for key, arrays in part.codes.items():
             several.setdefault(key, []).append(arrays)
+    return _joined(several)
+
+
+def _joined(several: Mapping[Key, Sequence[Sequence[Codes]]]) -> Complete:
     return Complete(
         {
             key: [np.concatenate(arrays) for arrays in zip(*each, strict=True)]
@@ -201,9 +203,7 @@ def pairs(plan: Plan, attributes: tuple[str, str], records: Complete) -> Pairs:
     """Return what the records of two attributes tell."""
     found = Pairs({}, {})
     for (period, chosen), codes in records.codes.items():
-        first, second = (
-            of_chosen(plan, name, own) for name, own in zip(attributes, chosen, strict=True)
-        )
+        first, second = mechanisms(plan, attributes, chosen)
         tally = count_pairs(first, codes[0], second, codes[1])
         found += Pairs({chosen: tally}, {(period, chosen): tally.n})
     return found

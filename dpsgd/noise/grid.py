@@ -1,0 +1,54 @@
+"""Noise is added on a grid: sums and noise are rounded to it before they meet."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from dpsgd.noise.compiled import add_rounded
+from dpsgd.noise.shared import Values, tensor_of
+
+_WIDENING = 1 + 1 / 4096
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Round sums and noise to multiples of one public power of two before they meet.
+
+    Proved, for normal values without error: rounding moves the sums of neighbours apart
+    by less than 1/4096 of their sensitivity, for which the noise is widened; multiples of the
+    grid, rounded, plus a multiple, are the rounded sum of both. So the release is the Gaussian
+    mechanism on a grid, rounded: no bit of it tells the floating-point errors of the sum
+    (Mironov, "On significance of the least significant bits for differential privacy", CCS 2012).
+    Not proved: that the normal values are exact (they have 53 bits and end at 13.3 standard
+    deviations), that the sums of clipped gradients were added without error, and anything about
+    timing.
+    """
+
+    spacing: float
+
+    @classmethod
+    def for_sums(cls, sensitivity: float, dimensions: int, deviation: float) -> "Grid":
+        """Return the grid for sums of this sensitivity with `dimensions` values in all.
+
+        It is fine beside the noise of standard deviation `deviation`, too, however small.
+        """
+        least = min(sensitivity / math.sqrt(dimensions), deviation)
+        return cls(2.0 ** math.floor(math.log2(least / 4096)))
+
+    def rounded(self, summed: Tensor) -> Tensor:
+        """Return a sum on the grid, in float64: several, and noise, then add up exactly."""
+        return summed.to(torch.float64, copy=True).div_(self.spacing).round_().mul_(self.spacing)
+
+    def release(
+        self, summed: Values, normal: Values, deviation: float, divisor: float = 1.0
+    ) -> None:
+        """Add noise of a deviation to a flat sum and divide, in place; normals serve only once."""
+        deviation *= _WIDENING
+        if isinstance(summed, Tensor):
+            noise = tensor_of(normal).mul_(deviation / self.spacing).round_()
+            total = noise.add_(summed.to(torch.float64, copy=True).div_(self.spacing).round_())
+            summed.copy_(total.mul_(self.spacing / divisor))
+        else:
+            add_rounded(summed, normal, deviation, self.spacing, divisor)
