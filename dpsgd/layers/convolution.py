@@ -25,6 +25,11 @@ _CACHED = 1 << 19
 """Values formed or unfolded at once on a CPU: as many as stay in the cache."""
 _TOGETHER = 1 << 27
 """Values formed or unfolded at once on other devices."""
+_KEPT = 2.5
+"""Values of a gradient that are kept for each one of an input and output, which are not then.
+
+More would cost more memory than a second convolution costs time.
+"""
 _Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d
 
 
@@ -97,7 +102,7 @@ def _weight_gradients(
         return _weight_gradients(layer, padding, *kept)
 
     form = prefers_dense(positions, weight[0].numel(), layer.out_channels // groups)
-    if form and weight.numel() <= inputs.shape[1:].numel() + outputs.shape[1:].numel():
+    if form and weight.numel() <= _KEPT * (inputs[0].numel() + outputs[0].numel()):
         return formed()
     # Of some samples at a time: patches of the whole batch would be many times its size.
     values = weight.numel() if form else weight[0].numel() * groups * positions

@@ -43,6 +43,7 @@ def test_every_part_counts_for_itself(
     layer, size, form = LAYERS[name]
     layer = layer.double()
     monkeypatch.setattr(convolution, "_CACHED", together)  # parts of 1 to all 7 samples
+    monkeypatch.setattr(convolution, "_KEPT", 1.0)
     grams = []
     gram_squares = convolution.gram_squares
     monkeypatch.setattr(convolution, "gram_squares", lambda *a: grams.append(0) or gram_squares(*a))
