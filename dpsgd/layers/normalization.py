@@ -16,6 +16,7 @@ from dpsgd.clipping.taps import Call
 from dpsgd.gradients.persample import Dense
 from dpsgd.gradients.precision import exact
 from dpsgd.layers.registry import rule
+from dpsgd.noise.compiled import add_normal_products
 
 _Instance = nn.InstanceNorm1d | nn.InstanceNorm2d | nn.InstanceNorm3d
 
@@ -26,7 +27,23 @@ def layer_norm(layer: nn.LayerNorm, call: Call, input: Tensor) -> Tensor:  # noq
     shape, eps = layer.normalized_shape, layer.eps
     weight, bias = _detached(layer.weight), _detached(layer.bias)
     output = F.layer_norm(input, shape, weight, bias, eps)
-    return _tapped_last(call, layer, output, input, lambda x: F.layer_norm(x, shape, eps=eps))
+    if not input.is_cpu:
+        return _tapped_last(call, layer, output, input, lambda x: F.layer_norm(x, shape, eps=eps))
+    dim = call.batch_dim(input)
+
+    def gradients(grads: Tensor, value: Tensor) -> Gradients:
+        dtype = torch.promote_types(grads.dtype, torch.float32)
+        rows, grads = (
+            v.movedim(dim, 0).reshape(call.batch, -1, math.prod(shape)).to(dtype).contiguous()
+            for v in (value, grads)
+        )
+        sums = grads.new_zeros(2, call.batch, *shape)
+        add_normal_products(rows.numpy(), grads.numpy(), eps, *sums.flatten(2).numpy())
+        for parameter, total in zip((layer.weight, layer.bias), sums, strict=True):
+            if isinstance(parameter, nn.Parameter) and parameter.requires_grad:
+                yield Piece(parameter), Dense(total.to(Piece(parameter).dtype))
+
+    return call.tap(output, gradients, input)
 
 
 @function(F.layer_norm)
