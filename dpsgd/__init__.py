@@ -11,7 +11,7 @@ from ldp.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from dpsgd.accounting import BudgetExhausted
-    from dpsgd.auditing import OneRunAudit, audit_one_run, choose_canaries
+    from dpsgd.auditing import OneRunAudit, audit_one_run, choose_canaries, lira, membership
     from dpsgd.clipping.adaptive import QuantileClipping
     from dpsgd.clipping.policies import AutomaticClipping, FlatClipping, PerLayerClipping
     from dpsgd.clipping.schedules import Exponential, Linear
@@ -47,6 +47,8 @@ _HOMES = {
     "choose_canaries": "auditing",
     "fix": "training.fixing",
     "forward_cross_entropy": "reports.losses",
+    "lira": "auditing",
+    "membership": "auditing",
     "two_stage": "reports.labels",
 }
 __all__ = [
@@ -75,6 +77,8 @@ __all__ = [
     "choose_canaries",
     "fix",
     "forward_cross_entropy",
+    "lira",
+    "membership",
     "two_stage",
 ]
 

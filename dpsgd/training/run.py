@@ -13,7 +13,7 @@ from dpsgd.clipping.current_policy import CurrentPolicy
 from dpsgd.clipping.policies import check_norm
 from dpsgd.clipping.schedules import Schedule
 from dpsgd.clipping.taps import tap_layers
-from dpsgd.layers import by_sample, rules_for
+from dpsgd.layers import fallback, rules_for
 from dpsgd.layers.embedding import padding_rows
 from dpsgd.noise.grid import Grid
 from dpsgd.noise.sources import GeneratorNoise, KeystreamNoise, NoiseSource
@@ -72,6 +72,7 @@ class Run:
         self._used: dict[int, int] = {}  # batches since the last step, with their rounds
         self._exhausted = False  # the budget refused the last step
         self._least_noise = math.inf  # with which this round was accounted for
+        self.parts: dict[str, Any] = {"module": module, "optimizer": optimizer}
         self._keeper = Bookkeeper(
             module,
             clipping,
@@ -79,7 +80,7 @@ class Run:
             batch_dim=batch_dim,
             expect=self._expect,
         )
-        tap_layers(self._keeper, rules_for(module, by_sample))
+        tap_layers(self._keeper, rules_for(module), fallback)
         self._parameters = self._keeper.parameters
         self._padding = padding_rows(module)
         self._managed = {id(p) for p in self._parameters}
@@ -102,6 +103,11 @@ class Run:
     def noise_multiplier(self) -> float:
         """The noise multiplier of the next step."""
         return self.noise(self._steps) if callable(self.noise) else self.noise
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this is the first of the processes that train together."""
+        return self._ranks.rank == 0
 
     def drawn(self, part: Physical) -> None:
         """Record that the loader hands out a part of a batch."""

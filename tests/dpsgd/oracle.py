@@ -14,7 +14,7 @@ from dpsgd.clipping.policies import ClippingPolicy, FlatClipping
 from dpsgd.clipping.taps import tap_layers
 from dpsgd.gradients import persample
 from dpsgd.gradients.persample import PerSample
-from dpsgd.layers import by_sample, rules_for
+from dpsgd.layers import fallback, rules_for
 
 Inputs = Sequence[Tensor]
 Loss = Callable[[object], Tensor]
@@ -69,7 +69,7 @@ def keep(
         batch_dim=batch_dim,
         expect=lambda batch: True,
     )
-    tap_layers(keeper, rules_for(module, by_sample))
+    tap_layers(keeper, rules_for(module), fallback)
     return keeper
 
 

@@ -12,12 +12,13 @@ from torch.utils.data import DataLoader, TensorDataset
 from dpsgd import FlatClipping, PrivacyEngine
 from dpsgd.auditing import (
     OneRunAudit,
+    audit_by_likelihood,
     audit_one_run,
     choose_canaries,
     one_run_lower_bound,
     one_run_p_value,
 )
-from ldp import InvalidInput
+from ldp import KRR, InvalidInput
 from ldp.testing import SeededCoins
 
 
@@ -215,3 +216,74 @@ def test_a_p_value_of_what_cannot_be_is_refused(arguments) -> None:
 def test_a_bad_confidence_is_refused(confidence: float) -> None:
     with pytest.raises(InvalidInput, match="confidence must lie strictly between"):
         one_run_lower_bound(0.0, 10, 5, 5, confidence)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "m", "expected"),
+    [(1, 1_000, 0.8806), (1, 10_000, 0.9629), (4, 1_000, 3.6008), (4, 10_000, 3.8744)],
+)
+def test_canaries_of_two_answers_are_expected_to_come_so_near_to_epsilon(
+    epsilon: float, m: int, expected: float
+) -> None:
+    right = round(m / (1 + math.exp(-epsilon)))
+    coins = np.arange(m) % 2 == 0
+    ratios = np.where(coins, epsilon, -epsilon) * np.where(np.arange(m) < right, 1, -1)
+    found = audit_by_likelihood(ratios, coins, claimed=epsilon)
+    assert (found.canaries, found.guesses, found.right) == (m, m, right)
+    assert found.lower_bound == pytest.approx(expected, abs=6e-4)
+    assert not found.violated
+
+
+def krr_reports(m: int, truthful: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return log-ratios and coins of canaries with the answers 0 and 9 of KRR(10, 1), of whom
+    some send the truth in clear."""
+    drawn = SeededCoins(seed)
+    coins = drawn.bernoulli_many(1 << 63, m)
+    codes = KRR(10, 1.0).randomize_many(np.where(coins, 9, 0), drawn).astype(int)
+    clear = drawn.bernoulli_many(int(truthful * 2**64), m)
+    codes[clear] = np.where(coins, 9, 0)[clear]
+    return np.select([codes == 9, codes == 0], [1.0, -1.0], 0.0), coins
+
+
+def test_canaries_find_a_truth_that_is_sent_in_clear() -> None:
+    honest = audit_by_likelihood(*krr_reports(10_000, 0.0, 1), claimed=1.0)
+    assert 0.85 < honest.lower_bound < 1
+    leaking = audit_by_likelihood(*krr_reports(10_000, 0.4, 1), claimed=1.0)
+    assert leaking.lower_bound == pytest.approx(2.22, abs=0.1)
+    assert leaking.p_value < 1e-200
+    assert leaking.violated
+
+
+def test_canaries_accuse_what_keeps_its_epsilon_as_seldom_as_the_confidence_says() -> None:
+    generator = np.random.default_rng(5)
+    accused = 0
+    for _ in range(200):
+        coins = generator.random(100) < 0.5
+        ratios = np.where(coins, 0.5, -0.5) * np.where(generator.random(100) < 0.6225, 1, -1)
+        accused += audit_by_likelihood(ratios, coins, claimed=0.5).violated
+    assert accused / 200 < 0.05 + 3 * math.sqrt(0.05 * 0.95 / 200)
+
+
+def test_the_most_telling_reports_are_guessed_and_equal_ones_together() -> None:
+    coins = np.arange(400) % 2 == 0
+    ratios = np.where(coins, 1, -1) * np.repeat([4.0, 0.1, 0.0], [100, 200, 100])
+    found = audit_by_likelihood(ratios, coins, claimed=4.0)
+    assert (found.guesses, found.right) == (100, 100)
+    nothing = audit_by_likelihood(0 * ratios, coins, claimed=4.0)
+    assert (nothing.guesses, nothing.lower_bound, nothing.p_value) == (0, 0.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("ratios", "coins", "message"),
+    [
+        ([1.0], [True, False], "booleans"),
+        ([1.0], [1], "booleans"),
+        ([], np.zeros(0, dtype=bool), "needs a canary"),
+        ([math.inf], [True], "finite"),
+    ],
+)
+def test_an_audit_by_likelihood_of_what_cannot_be_is_refused(
+    ratios: object, coins: object, message: str
+) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        audit_by_likelihood(ratios, coins, claimed=1.0)  # type: ignore[arg-type]

@@ -96,7 +96,9 @@ def test_a_frozen_batch_norm_in_training_mode_is_refused_when_it_is_called(grad:
     assert module[1].num_batches_tracked == 1
 
 
-@pytest.mark.parametrize("change", [nn.Module.train, nn.Module.requires_grad_], ids=["train", "trained"])
+@pytest.mark.parametrize(
+    "change", [nn.Module.train, nn.Module.requires_grad_], ids=["train", "trained"]
+)
 def test_a_batch_norm_that_is_half_frozen_is_refused(change: object) -> None:
     module = frozen()
     change(module[1])  # type: ignore[operator]

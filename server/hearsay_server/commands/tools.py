@@ -212,7 +212,14 @@ def audit(
     draws: Annotated[
         int, typer.Option(help="Simulated reports for each input; a tenth of it one by one.")
     ] = 200_000,
-    confidence: Annotated[float, typer.Option(help="Of all verdicts by simulation.")] = 0.99,
+    confidence: Annotated[
+        float | None,
+        typer.Option(help="Of all verdicts by simulation; 0.99, and 0.95 of canaries."),
+    ] = None,
+    canaries: Annotated[
+        int | None,
+        typer.Option(help="So many devices at each level answer a server of their own instead."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Check that mechanisms keep the epsilon they claim; exit with 1 where one does not.
@@ -222,11 +229,24 @@ def audit(
     bound shown, at the stated confidence. A mechanism too large to enumerate still had its
     integers checked, exactly, when it was built.
 
+    With canaries the whole collection is measured: each is a client that answers one of two
+    records, by a coin, to a server started for them with the survey. The coins are guessed from
+    the exported rows; many right guesses refute the epsilon.
+
     \b
       hearsay audit krr --k 8 --epsilon 1
       hearsay audit piecewise --epsilon 2
       hearsay audit --survey survey.toml
+      hearsay audit --survey survey.toml --canaries 1000
     """
+    if canaries is not None:
+        if survey is None or mechanism or k is not None or epsilon is not None:
+            raise InvalidInput("--canaries answer a survey: give --survey, and no mechanism")
+        from hearsay_server.commands import canaries as command
+
+        if command.audit(survey, canaries, confidence or 0.95, as_json):
+            raise typer.Exit(1)
+        return
     from ldp import Coins
     from ldp.assurance.audit import audit as examine
     from ldp.assurance.audit import in_bulk, one_by_one
@@ -238,7 +258,7 @@ def audit(
         "bulk": (in_bulk, draws),
     }
     # So that all hold together (Bonferroni).
-    each = 1 - (1 - confidence) / (len(samplers) * len(audited))
+    each = 1 - (1 - (confidence or 0.99)) / (len(samplers) * len(audited))
     for place, built in audited:
         for sampler, (draw, n) in samplers.items():
             result = examine(built, Coins(), draws=n, confidence=each, draw=draw)

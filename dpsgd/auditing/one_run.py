@@ -9,12 +9,16 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit
 from scipy.stats import binom
 
 from ldp import Coins, InvalidInput
 
 _LARGEST = 100.0
 """The largest lower bound that is searched for; no audit can show more."""
+
+_CUTS = 64
+"""The most numbers of guesses that are compared."""
 
 
 @dataclass(frozen=True)
@@ -98,15 +102,60 @@ def audit_one_run(
         )
     order = np.argsort(values, kind="stable")
     right = int((~truth[order[:guess_out]]).sum() + truth[order[values.size - guess_in :]].sum())
-    guesses, m = guess_in + guess_out, values.size
+    return _audit(values.size, guess_in + guess_out, right, claimed, delta, confidence)
+
+
+def audit_by_likelihood(
+    log_ratios: ArrayLike, coins: ArrayLike, *, claimed: float, confidence: float = 0.95
+) -> OneRunAudit:
+    """Guess each canary's coin from its report's likelihoods, and bound epsilon from below.
+
+    log_ratios: (m,), of what is known of canary i's report, ln Pr[report | coin 1] less
+    ln Pr[report | coin 0], each at most `claimed`; coins: (m,), true for 1. Guessed are the r
+    canaries of the largest absolute log-ratios, with the r that promises the largest bound if the
+    likelihoods are right. Of zeros nothing is guessed.
+    Guarantee: where the reports are claimed-DP in each coin, the lower bound exceeds `claimed`
+    with probability at most 1 - confidence, whether or not the likelihoods are right: given all
+    reports, the coins are as hard to guess as ever, so that r may depend on them at delta 0.
+    Raises `InvalidInput` for arrays of other shapes, log-ratios that are not finite, and a claim or
+    confidence out of range. Source: Steinke, Nasr and Jagielski, proposition 5.1.
+    """
+    values, truth = np.asarray(log_ratios, dtype=np.float64), np.asarray(coins)
+    if values.ndim != 1 or truth.shape != values.shape or truth.dtype != np.bool_:
+        raise InvalidInput(
+            "log-ratios are (m,) numbers and coins (m,) booleans, got "
+            f"{values.shape} and {truth.dtype} of shape {truth.shape}"
+        )
+    if not values.size or not np.isfinite(values).all():
+        raise InvalidInput("an audit needs a canary, and finite log-ratios")
+    sizes = np.abs(values)
+    order = np.argsort(-sizes, kind="stable")
+    expected = np.cumsum(expit(sizes[order]))
+    # A cut goes between two sizes, never through equal ones.
+    cuts = np.flatnonzero(np.diff(np.append(sizes[order], 0.0)) < 0) + 1
+    cuts = np.unique(cuts[np.linspace(0, cuts.size - 1, _CUTS).astype(int)]) if cuts.size else cuts
+    promises = [
+        one_run_lower_bound(0.0, values.size, int(r), int(expected[r - 1]), confidence)
+        for r in cuts
+    ]
+    guessed = order[: cuts[int(np.argmax(promises))]] if promises else order[:0]
+    right = int(((values > 0) == truth)[guessed].sum())
+    if guessed.size:
+        return _audit(values.size, guessed.size, right, claimed, 0.0, confidence)
+    return OneRunAudit(values.size, 0, 0, 0.0, claimed, 1.0, 0.0, confidence)
+
+
+def _audit(
+    canaries: int, guesses: int, right: int, claimed: float, delta: float, confidence: float
+) -> OneRunAudit:
     return OneRunAudit(
-        canaries=m,
+        canaries=canaries,
         guesses=guesses,
         right=right,
         delta=delta,
         claimed=claimed,
-        p_value=one_run_p_value(claimed, delta, m, guesses, right),
-        lower_bound=one_run_lower_bound(delta, m, guesses, right, confidence),
+        p_value=one_run_p_value(claimed, delta, canaries, guesses, right),
+        lower_bound=one_run_lower_bound(delta, canaries, guesses, right, confidence),
         confidence=confidence,
     )
 
