@@ -13,6 +13,7 @@ from torch.nn import functional as F  # noqa: N812
 from torch.utils.data import TensorDataset
 
 from dpsgd import (
+    AdamBC,
     AutomaticClipping,
     FlatClipping,
     PerLayerClipping,
@@ -104,6 +105,7 @@ def test_each_group_gets_its_own_noise(secure: bool) -> None:
         module=nn.Sequential(nn.Linear(300, 100, bias=False), nn.Linear(100, 300, bias=False)),
         dataset=TensorDataset(torch.zeros(16, 300)),
         noise=multiplier,
+        optimizer=AdamBC,
         norm=PerLayerClipping(norms, noise=noise),
         batch=4,
     )
@@ -111,8 +113,9 @@ def test_each_group_gets_its_own_noise(secure: bool) -> None:
     module(x).sum().backward()
     optimizer.step()
     for name, parameter in module.named_parameters():
-        deviation = 4 * float(parameter.grad.std()) / (norms[name[0]] * noise[name[0]])
-        assert abs(deviation - 1) < 4 / math.sqrt(2 * 30_000)
+        deviation = norms[name[0]] * noise[name[0]] / 4
+        assert abs(float(parameter.grad.std()) / deviation - 1) < 4 / math.sqrt(2 * 30_000)
+        assert optimizer.noise_deviations[parameter] == pytest.approx(deviation)
     (event,) = engine.accountant.history
     assert event.noise_multiplier == multiplier == pytest.approx(1 / math.hypot(1, 1 / 3))
 
