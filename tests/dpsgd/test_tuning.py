@@ -138,14 +138,14 @@ def test_the_number_of_runs_is_geometric_and_every_candidate_as_likely() -> None
         drawn.append(candidate)
         return candidate, one_run()
 
-    for _ in range(2000):
+    for _ in range(800):
         before = len(drawn)
         best = best_of(train, [3, 1, 2], float, account=lambda _: one_run(), mean=4, coins=coins)
         counts.append(len(drawn) - before)
         assert best.candidate == best.model == best.score == max(drawn[before:])
-    assert np.mean(counts) == pytest.approx(4, abs=4 * math.sqrt(12 / 2000))
-    assert np.mean(np.array(counts) == 1) == pytest.approx(0.25, abs=4 * math.sqrt(0.19 / 2000))
-    assert np.bincount(drawn)[1:] / len(drawn) == pytest.approx(1 / 3, abs=0.03)
+    assert np.mean(counts) == pytest.approx(4, abs=4 * math.sqrt(12 / 800))
+    assert np.mean(np.array(counts) == 1) == pytest.approx(0.25, abs=4 * math.sqrt(0.19 / 800))
+    assert np.bincount(drawn)[1:] / len(drawn) == pytest.approx(1 / 3, abs=0.04)
 
 
 def test_trainings_with_different_rates_are_chosen_from() -> None:
