@@ -12,9 +12,8 @@ from torch.utils.data import DataLoader
 from dpsgd.accounting import Accountant, Event, RDPAccountant, Relation
 from dpsgd.accounting.accountant import check_guarantee
 from dpsgd.accounting.calibration import calibrate_noise_multiplier
-from dpsgd.clipping.adaptive import QuantileClipping
-from dpsgd.clipping.current_policy import CurrentPolicy
-from dpsgd.clipping.policies import ClippingPolicy, FlatClipping, PerLayerClipping, check_norm
+from dpsgd.clipping.current_policy import Clipping, CurrentPolicy
+from dpsgd.clipping.policies import ClippingPolicy, PerLayerClipping, check_norm
 from dpsgd.clipping.schedules import Schedule
 from dpsgd.training import checkpoint
 from dpsgd.training.distributed import unwrapped
@@ -81,7 +80,7 @@ class PrivacyEngine:
         optimizer: Optimizer,
         data_loader: DataLoader[Any],
         noise_multiplier: float | Schedule,
-        max_grad_norm: float | Schedule | ClippingPolicy,
+        max_grad_norm: Clipping,
         sampling: str = "poisson",
         loss_reduction: str = "mean",
         max_physical_batch_size: int | None = None,
@@ -112,9 +111,6 @@ class PrivacyEngine:
             raise InvalidInput("this engine has made a module private already: use another")
         first = noise_multiplier(0) if callable(noise_multiplier) else noise_multiplier
         check_norm("noise_multiplier", first)
-        policy = max_grad_norm
-        if not isinstance(policy, ClippingPolicy) and not callable(policy):
-            policy = FlatClipping(policy)
         if loss_reduction not in ("mean", "sum"):
             raise InvalidInput(f'loss_reduction must be "mean" or "sum", got {loss_reduction!r}')
         if max_physical_batch_size is not None and max_physical_batch_size < 1:
@@ -125,7 +121,7 @@ class PrivacyEngine:
             check_criterion(criterion, loss_reduction)
         check_optimizer(optimizer, inner)
         sampler = sampler_for(data_loader, sampling, ranks)
-        clipping = CurrentPolicy(policy, sampler.batch)
+        clipping = CurrentPolicy(max_grad_norm, sampler.batch)
         _check_groups(clipping.policy, inner)
         clipping.deviations(first)
         accountant = self._make_accountant(sampler.relation)
@@ -168,7 +164,7 @@ class PrivacyEngine:
         target_epsilon: float,
         target_delta: float,
         epochs: int,
-        max_grad_norm: float | Schedule | ClippingPolicy,
+        max_grad_norm: Clipping,
         sampling: str = "poisson",
         loss_reduction: str = "mean",
         max_physical_batch_size: int | None = None,
@@ -322,9 +318,8 @@ def warn_of(delta: float, rows: int) -> None:
 def _check_groups(policy: ClippingPolicy, module: nn.Module) -> None:
     """Raise `InvalidInput` unless each group of the policy has a parameter that is trained."""
     used = {policy.group(name) for name, p in module.named_parameters() if p.requires_grad}
-    named = policy.now if isinstance(policy, QuantileClipping) else policy
-    if len(used) < policy.groups and isinstance(named, PerLayerClipping):
-        unused = [name for i, name in enumerate(named.max_grad_norms) if i not in used]
+    if len(used) < policy.groups and isinstance(policy, PerLayerClipping):
+        unused = [name for i, name in enumerate(policy.max_grad_norms) if i not in used]
         raise InvalidInput(
             "max_grad_norms gives a norm, and so noise, to what is not trained: "
             f"{', '.join(unused)}"

@@ -167,9 +167,9 @@ class Run:
         for key in ("clipping", "accountant"):
             if not isinstance(state.get(key), dict):
                 raise InvalidInput(f"the state's {key} must be a dict, got {state.get(key)!r}")
-        self.clipping.check_state(state["clipping"])
+        policy = self.clipping.restored(state["clipping"])
         self.accountant.load_state_dict(state["accountant"])
-        self.clipping.load_state_dict(state["clipping"])
+        self.clipping.policy = policy
         self.noise = self.noise if noise is None else noise
         self._steps = steps
 
