@@ -53,10 +53,15 @@ def _sh(block: str, server: Server) -> None:
             continue
         assert program == "hearsay"
         if arguments[0] == "serve":
-            assert arguments == ["serve", "--data", "./hearsay-data"]
+            assert arguments[:2] == ["serve", "--data"]
+            if server.is_running():
+                server.stop()
+            server.folder = server.folder.parent / arguments[2]
             server.start()
             continue
-        if command.startswith(_CALLS_A_SERVER):
+        if arguments[0] == "train":
+            arguments += ["--server", server.address]
+        elif command.startswith(_CALLS_A_SERVER):
             arguments += ["--target", server.address]
         done = hearsay(*arguments)
         assert done.returncode == 0, f"{line}\n{done.stderr}"

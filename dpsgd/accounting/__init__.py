@@ -28,7 +28,6 @@ from dpsgd.accounting.events import (
 )
 from dpsgd.accounting.gaussian import (
     analytic_noise,
-    classic_noise,
     combined_noise_multiplier,
     gaussian_delta,
     gaussian_epsilon,
@@ -61,7 +60,6 @@ __all__ = [
     "calibrate_noise_multiplier",
     "calibrate_sampling_rate",
     "calibrate_steps",
-    "classic_noise",
     "combined_noise_multiplier",
     "gaussian_delta",
     "gaussian_epsilon",

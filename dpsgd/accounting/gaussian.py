@@ -15,23 +15,6 @@ from ldp.mechanisms.numbers.gaussian import gaussian_width
 _ROUNDED_UP = 1 + 1e-9
 
 
-def classic_noise(epsilon: float, delta: float) -> float:
-    """Return sqrt(2 ln(1.25 / delta)) / epsilon, which suffices for (epsilon, delta)-DP below 1.
-
-    Raises `InvalidInput` unless 0 < epsilon < 1, where it is proved, and 0 < delta < 1.
-    `analytic_noise` is smaller and has no such condition.
-    Source: Dwork and Roth 2014, theorem A.1.
-    """
-    check_epsilon(epsilon)
-    check_delta(delta)
-    if not 0 < epsilon < 1:
-        raise InvalidInput(
-            f"the classic calibration is proved for 0 < epsilon < 1, got {epsilon}; "
-            "analytic_noise holds for every epsilon"
-        )
-    return math.sqrt(2 * math.log(1.25 / delta)) / epsilon
-
-
 def analytic_noise(epsilon: float, delta: float) -> float:
     """Return the least noise that keeps (epsilon, delta)-DP, rounded up by 1e-9 of it.
 

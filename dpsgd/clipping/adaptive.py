@@ -1,25 +1,27 @@
-"""Adaptive clipping: a clip norm that follows a quantile of the per-sample gradient norms."""
+"""Adaptive clipping: clip norms that follow a quantile of the per-sample gradient norms."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from dpsgd.clipping.policies import FlatClipping, check_norm
+from dpsgd.clipping.policies import ClippingPolicy, FlatClipping, PerLayerClipping, check_norm
 from ldp import InvalidInput
 
 
 @dataclass(frozen=True)
-class QuantileClipping(FlatClipping):
+class QuantileClipping(ClippingPolicy):
     """Clip to a norm C, and move C towards the `quantile` of the gradients' norms.
 
     Each step also releases how many gradients were no longer than C: each adds half if so and
     minus half if not, so that a record moves the count by a half, and the count gets noise of
     deviation `count_noise` (by default a twentieth of the expected batch). Then C is multiplied by
     exp(-rate * (share - quantile)), for the next step: gradients get noise for the C that clipped
-    them.
+    them. With a `PerLayerClipping` in the place of the first C each group has its own count, and
+    its norm follows its own gradients.
 
-    Formal guarantee: with the gradients' multiplier of `gradient_noise`, gradients and count
+    Formal guarantee: with the gradients' multiplier of `gradient_noise`, gradients and counts
     together are one Gaussian release with the noise multiplier that was asked for.
 
     Source: Andrew, Thakkar, McMahan and Ramaswamy, "Differentially private learning with adaptive
@@ -27,42 +29,73 @@ class QuantileClipping(FlatClipping):
     (the first C), rate and count_noise are finite and > 0 and 0 < quantile < 1.
     """
 
+    max_grad_norm: float | PerLayerClipping
     quantile: float = 0.5
     rate: float = 0.2
     count_noise: float | None = None
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         check_norm("rate", self.rate)
         check_norm("quantile", self.quantile)
         if self.quantile >= 1:
             raise InvalidInput(f"quantile must lie between 0 and 1, got {self.quantile}")
         if self.count_noise is not None:
             check_norm("count_noise", self.count_noise)
+        if not isinstance(self.max_grad_norm, PerLayerClipping):
+            check_norm("max_grad_norm", self.max_grad_norm)
 
-    def centred_count(self, norms: Tensor) -> Tensor:
-        """Return the sum over samples of a half where the norm is at most C, else minus a half."""
-        return (norms <= self.max_grad_norm).double().sub_(0.5).sum()
+    @property
+    def now(self) -> FlatClipping | PerLayerClipping:
+        """The policy of this step."""
+        norm = self.max_grad_norm
+        return norm if isinstance(norm, PerLayerClipping) else FlatClipping(norm)
+
+    @property
+    def limits(self) -> tuple[float, ...]:
+        return self.now.limits
+
+    def group(self, parameter: str) -> int:
+        return self.now.group(parameter)
+
+    def factors(self, norms: Tensor) -> Tensor:
+        return self.now.factors(norms)
+
+    def deviations(self, noise_multiplier: float) -> list[float]:
+        return self.now.deviations(noise_multiplier)
+
+    def centred_counts(self, norms: Tensor) -> Tensor:
+        """Return for each group a half for each norm that is at most C, less a half for others."""
+        return (norms <= norms.new_tensor(self.limits)[:, None]).double().sub_(0.5).sum(1)
 
     def deviation(self, batch: int) -> float:
-        """Return the standard deviation of the count's noise, for batches of this size."""
+        """Return the standard deviation of a count's noise, for batches of this size."""
         return batch / 20 if self.count_noise is None else self.count_noise
 
     def gradient_noise(self, noise_multiplier: float, batch: int) -> float:
-        """Return the gradients' noise multiplier that leaves room for the count.
+        """Return the gradients' noise multiplier that leaves room for the counts.
 
-        Raises `InvalidInput` where the count alone costs as much as all may.
+        A record moves m counts by sqrt(m) / 2 together. Raises `InvalidInput` where the counts
+        alone cost as much as all may.
         """
-        most = 2 * self.deviation(batch)
+        most = 2 * self.deviation(batch) / math.sqrt(self.groups)
         if noise_multiplier >= most:
             raise InvalidInput(
-                f"noise_multiplier must be below twice the count's noise ({most:g}), got "
-                f"{noise_multiplier:g}: take larger batches, or a larger count_noise"
+                "noise_multiplier must be below twice the count's noise over the root of the "
+                f"number of groups ({most:g}), got {noise_multiplier:g}: take larger batches, or a "
+                "larger count_noise"
             )
         return 1 / math.sqrt(noise_multiplier**-2 - most**-2)
 
-    def moved(self, noisy_count: float, samples: int) -> "QuantileClipping":
-        """Return the next step's policy, from the noisy count over `samples` expected samples."""
-        share = 0.5 + noisy_count / samples
-        step = math.exp(-self.rate * (share - self.quantile))
-        return replace(self, max_grad_norm=self.max_grad_norm * step)
+    def moved(self, noisy_counts: Sequence[float], samples: int) -> "QuantileClipping":
+        """Return the next step's policy, from the noisy counts over `samples` expected samples."""
+        shares = [0.5 + count / samples for count in noisy_counts]
+        steps = [math.exp(-self.rate * (share - self.quantile)) for share in shares]
+        return self.at([norm * step for norm, step in zip(self.limits, steps, strict=True)])
+
+    def at(self, norms: Sequence[float]) -> "QuantileClipping":
+        """Return the policy with other norms C, one for each group."""
+        now = self.now
+        if isinstance(now, FlatClipping):
+            return replace(self, max_grad_norm=norms[0])
+        named = dict(zip(now.max_grad_norms, norms, strict=True))
+        return replace(self, max_grad_norm=replace(now, max_grad_norms=named))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from dpsgd.accounting.gaussian import combined_noise_multiplier
 from ldp import InvalidInput
 
 
@@ -15,24 +16,39 @@ class ClippingPolicy(ABC):
     """Compute scale factors of per-sample gradients from their norms.
 
     Formal guarantee of every policy: for any gradient of a sample, the clipped gradient
-    has a Euclidean norm of at most `sensitivity`, over all parameters together.
+    has a Euclidean norm of at most `limits[m]` over the parameters of group m, and of at most
+    `sensitivity` over all together.
     """
-
-    groups: int
-    """The number of groups of parameters that are clipped apart."""
 
     @property
     @abstractmethod
-    def sensitivity(self) -> float:
-        """The largest norm that one sample's clipped gradient can have."""
-
-    @abstractmethod
-    def group(self, parameter: str) -> int:
-        """Return the group, 0..groups-1, of the parameter with this name."""
+    def limits(self) -> tuple[float, ...]:
+        """For each group of parameters, the largest norm of one sample's clipped gradient."""
 
     @abstractmethod
     def factors(self, norms: Tensor) -> Tensor:
         """Return the scale factors of gradients with these finite norms; both (groups, b)."""
+
+    @property
+    def groups(self) -> int:
+        """The number of groups of parameters that are clipped apart."""
+        return len(self.limits)
+
+    @property
+    def sensitivity(self) -> float:
+        """The largest norm that one sample's clipped gradient can have."""
+        return math.hypot(*self.limits)
+
+    def group(self, parameter: str) -> int:
+        """Return the group, 0..groups-1, of the parameter with this name."""
+        return 0
+
+    def deviations(self, noise_multiplier: float) -> list[float]:
+        """Return the standard deviation of each group's noise: by default, the same for all.
+
+        Formal guarantee: all groups together are one Gaussian release with the noise multiplier.
+        """
+        return [noise_multiplier * self.sensitivity] * self.groups
 
 
 @dataclass(frozen=True)
@@ -44,17 +60,13 @@ class FlatClipping(ClippingPolicy):
     """
 
     max_grad_norm: float
-    groups = 1
 
     def __post_init__(self) -> None:
         check_norm("max_grad_norm", self.max_grad_norm)
 
     @property
-    def sensitivity(self) -> float:
-        return self.max_grad_norm
-
-    def group(self, parameter: str) -> int:
-        return 0
+    def limits(self) -> tuple[float, ...]:
+        return (self.max_grad_norm,)
 
     def factors(self, norms: Tensor) -> Tensor:
         return _shortened(norms, self.max_grad_norm)
@@ -70,14 +82,10 @@ class AutomaticClipping(ClippingPolicy):
     """
 
     gamma: float = 0.01
-    groups = 1
-    sensitivity = 1.0
+    limits = (1.0,)
 
     def __post_init__(self) -> None:
         check_norm("gamma", self.gamma)
-
-    def group(self, parameter: str) -> int:
-        return 0
 
     def factors(self, norms: Tensor) -> Tensor:
         return _rounded_down(norms) / (norms + self.gamma)
@@ -88,18 +96,32 @@ class PerLayerClipping(ClippingPolicy):
     """Clip the gradient of each parameter, or of all in a layer, by itself, to its own norm.
 
     `max_grad_norms` maps names to norms: of parameters ("0.weight") or of the modules that they
-    are in ("0"); the longest that fits counts. Source: McMahan et al., "Learning differentially
-    private recurrent language models", ICLR 2018, section 3.1. Raises `InvalidInput` unless every
-    norm is finite and > 0.
+    are in ("0"); the longest that fits counts. Without `noise` the noise is the same everywhere,
+    for the norm of all. `noise` maps the same names to what the noise of each is, over its own
+    norm; one factor for all makes them together what was asked for: with
+    noise_multiplier=combined_noise_multiplier(noise.values()) the factor is 1. That gains where
+    norms are far apart: the noise of a long gradient then does not drown a short one.
+
+    Source: McMahan et al., "Learning differentially private recurrent language models", ICLR 2018,
+    section 3.1; for `noise`, `combined_noise_multiplier`. Raises `InvalidInput` unless every norm
+    and noise is finite and > 0, and the names of both are the same.
     """
 
     max_grad_norms: Mapping[str, float]
+    noise: Mapping[str, float] | None = None
 
     def __post_init__(self) -> None:
         if not self.max_grad_norms:
             raise InvalidInput("max_grad_norms must name the parameters, got none")
         for name, norm in self.max_grad_norms.items():
             check_norm(f"the max_grad_norm of {name}", norm)
+        for name, value in (self.noise or {}).items():
+            check_norm(f"the noise of {name}", value)
+        if self.noise is not None and self.noise.keys() != self.max_grad_norms.keys():
+            raise InvalidInput(
+                f"noise must have the names of max_grad_norms, {sorted(self.max_grad_norms)}, got "
+                f"{sorted(self.noise)}"
+            )
 
     @classmethod
     def evenly(cls, names: list[str], max_grad_norm: float) -> "PerLayerClipping":
@@ -118,12 +140,14 @@ class PerLayerClipping(ClippingPolicy):
         return cls({name: max_grad_norm * math.sqrt(n / total) for name, n in sizes.items()})
 
     @property
-    def groups(self) -> int:  # type: ignore[override]
-        return len(self.max_grad_norms)
+    def limits(self) -> tuple[float, ...]:
+        return tuple(self.max_grad_norms.values())
 
-    @property
-    def sensitivity(self) -> float:
-        return math.hypot(*self.max_grad_norms.values())
+    def deviations(self, noise_multiplier: float) -> list[float]:
+        if self.noise is None:
+            return super().deviations(noise_multiplier)
+        factor = noise_multiplier / combined_noise_multiplier(list(self.noise.values()))
+        return [factor * self.noise[name] * norm for name, norm in self.max_grad_norms.items()]
 
     def group(self, parameter: str) -> int:
         name = parameter
@@ -134,7 +158,7 @@ class PerLayerClipping(ClippingPolicy):
         return list(self.max_grad_norms).index(name)
 
     def factors(self, norms: Tensor) -> Tensor:
-        return _shortened(norms, norms.new_tensor(list(self.max_grad_norms.values()))[:, None])
+        return _shortened(norms, norms.new_tensor(self.limits)[:, None])
 
 
 def check_norm(name: str, value: float) -> None:

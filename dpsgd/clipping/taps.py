@@ -5,9 +5,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map_only
 
 from dpsgd.clipping.clipped_sums import Bookkeeper, Gradients
-from dpsgd.gradients.batch_dims import in_backward
+from dpsgd.clipping.own import Own
+from dpsgd.gradients.batch_dims import Uncovered, in_backward
 from dpsgd.gradients.precision import exact
 from ldp import InvalidInput
 
@@ -15,12 +17,29 @@ Rule = Callable[..., Any]
 """Runs a layer: rule(layer, call, *args, **kwargs) returns layer(*args, **kwargs), tapped."""
 
 
-def tap_layers(keeper: Bookkeeper, rules: Mapping[nn.Module, Rule]) -> None:
-    """Run the layers of the keeper's module by these rules: one for each that is to be trained."""
+def tap_layers(
+    keeper: Bookkeeper,
+    rules: Mapping[nn.Module, Rule],
+    fallback: Callable[[nn.Module, nn.Module], Rule],
+) -> None:
+    """Run the layers of the keeper's module by these rules: one for each that is to be trained.
+
+    `fallback(module, layer)` is the rule of a layer that its own rule cannot run; it runs the
+    layers inside, too.
+    """
     names = {layer: name for name, layer in keeper.module.named_modules()}
     for layer, rule in rules.items():
         # nn.Module looks `forward` up on the instance first.
         layer.forward = _Tapped(keeper, layer, rule, names[layer] or "the module")
+
+    def by_sample(layer: nn.Module) -> None:
+        tapped: _Tapped = layer.forward  # type: ignore[assignment]
+        tapped.rule = fallback(keeper.module, layer)
+        for part in set(layer.modules()) - {layer}:
+            if isinstance(part.__dict__.get("forward"), _Tapped):
+                del part.forward
+
+    keeper.dims.by_sample = by_sample
 
 
 class Call:
@@ -30,6 +49,7 @@ class Call:
         self._keeper = keeper
         self._layer = layer
         self.name = name
+        self.probing = keeper.dims.probing
         self.batch = keeper.dims.begin(layer, name)
         self.anchor = keeper.anchor  # requires a gradient
         self._drawn = keeper.drawn
@@ -58,6 +78,14 @@ class Call:
                 f"{self.batch} samples to be {place} of it"
             )
         return dim
+
+    def uncovered(self, use: str) -> Uncovered:
+        """Return the error for a use of the layer's own parameters that no rule covers."""
+        return Uncovered(
+            self._layer,
+            f"{self.name}: a parameter of its own is used in {use}, other than when it was tried "
+            "on samples of the first batch",
+        )
 
     def tap(self, output: Tensor, gradients: Callable[..., Gradients], *saved: Tensor) -> Tensor:
         """Return the output, tapped: its gradient g will book gradients(g, *saved).
@@ -128,7 +156,7 @@ class _Tapped:
     def __init__(self, keeper: Bookkeeper, layer: nn.Module, rule: Rule, name: str) -> None:
         self._keeper = keeper
         self._layer = layer
-        self._rule = rule
+        self.rule = rule
         self._name = name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -136,7 +164,9 @@ class _Tapped:
         if not (torch.is_grad_enabled() or keeper.dims.probing):
             return type(self._layer).forward(self._layer, *args, **kwargs)
         call = Call(keeper, self._layer, self._name)
-        return self._rule(self._layer, call, *args, **kwargs)
+        if any(isinstance(value, Own) for value in (*args, *kwargs.values())):
+            args, kwargs = tree_map_only(Own, Own.whole, (args, kwargs))
+        return self.rule(self._layer, call, *args, **kwargs)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return getattr, (self._layer, "forward")  # as yet without a tap, so the class's own

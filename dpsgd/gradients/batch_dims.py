@@ -22,17 +22,27 @@ Site = tuple[nn.Module, int, int]
 """A layer, the number of its call in a forward, and the number of the input in the call."""
 
 
+class Uncovered(InvalidInput):
+    """Raised where a layer must be run by sample: it uses its parameters in an unknown way."""
+
+    def __init__(self, layer: nn.Module, message: str) -> None:
+        super().__init__(message)
+        self.layer = layer
+
+
 class BatchDims:
     """Track the batch's size, and its dimension in layers' inputs, while a module runs.
 
     `batch_dim` is the batch's dimension in the module's own inputs, or of some of them: others may
-    have it first. `drawn` is the size of the batch that the loader handed out; where no input has
-    it, the first input has the batch.
+    have it first. `drawn` is the size of the batch that the loader handed out, by which a flat
+    input is told from one that has the batch. `by_sample(layer)` is called for layers that turn
+    out to be `Uncovered` as samples of the first batch run; then they run anew.
     """
 
     drawn: int | None = None
 
     def __init__(self, module: nn.Module, batch_dim: int) -> None:
+        self.by_sample: Callable[[nn.Module], None] = lambda _: None
         self._batch_dim = batch_dim
         self._batch: int | None = None
         self._last: int | None = None  # of the last forward, for what runs again in backward
@@ -126,8 +136,16 @@ class BatchDims:
         if not ranked:
             raise InvalidInput(f"the module got no tensor with a batch in dimension {dim}")
         self._rank = ranked[0].ndim
-        has_drawn = any(self._place(t, self.drawn) is not None for t in inputs)
-        batch = self.drawn if self.drawn and has_drawn else ranked[0].shape[dim]
+        batch: int = ranked[0].shape[dim]
+        if self._rank == 1 and any(len(t) == self.drawn for t in ranked):
+            batch = self.drawn or batch  # the first are flat ids, of which others hold offsets
+        items = kwargs.get("num_items_in_batch")  # by which a loss of transformers is divided
+        if items is not None and int(items) != batch and kwargs.get("labels") is not None:
+            raise InvalidInput(
+                f"num_items_in_batch is {int(items)} for {batch} samples, and a loss divided by it "
+                "couples them: leave Trainer's gradient_accumulation_steps at 1, and give it a "
+                "compute_loss_func that averages within each sample"
+            )
         if min(batch, 2) > self._tried[module.training]:
             self._probe(module, args, kwargs, batch)
         self._batch = self._last = batch
@@ -175,8 +193,12 @@ class BatchDims:
         self.probing = True
         done = False
         try:
-            check_unmixed(module, run, few, self._batch_dim)
-            done = True
+            while not done:
+                try:
+                    check_unmixed(module, run, few, self._batch_dim)
+                    done = True
+                except Uncovered as found:
+                    self.by_sample(found.layer)
             self._tried[module.training] = min(batch, 2)
         except (RuntimeError, IndexError) as error:
             raise InvalidInput(

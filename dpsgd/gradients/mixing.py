@@ -21,8 +21,9 @@ def check_unmixed(
     `run(order)` runs the module on samples of these numbers, each time with the same randomness,
     and returns its output, of which `dim` or 0 is the batch's dimension. The first two samples are
     run with others, and then each with copies of itself. That finds mixing by value, as by a
-    normalisation over the batch, and data of samples kept in buffers; not losses, and
-    nothing where the samples are equal. Buffers are left as they were.
+    normalisation over the batch, data of samples kept in buffers, and a loss at the beginning of
+    the output that is not the mean or the sum of the samples' own; nothing where the samples are
+    equal. Buffers are left as they were.
     """
     held = _Held(module)
 
@@ -32,15 +33,28 @@ def check_unmixed(
         finally:
             held.restore()
 
-    mixed, kept = observed(range(samples))
+    order = [i % 2 for i in range(samples)]
+    mixed, kept = observed(order)
+    copies = []
     suspects: set[tuple[int, int]] = set()
     for place in (0, 1):
         copied, kept_of_copies = observed([place] * samples)
+        copies.append(copied)
         held.check(kept, kept_of_copies)
         suspects |= _different(mixed, copied, samples, dim, place)
-    if not suspects:
+    loss = mixed[0] if mixed and not mixed[0].ndim and mixed[0].is_floating_point() else None
+    if loss is None and not suspects:
         return
-    again, _ = observed(range(samples))
+    again, _ = observed(order)
+    if loss is not None and _close(loss, again[0]):
+        # Place by place both sides have the same terms, and the same randomness.
+        swapped, _ = observed([1 - i for i in order])
+        if not _close(loss + swapped[0], copies[0][0] + copies[1][0]):
+            raise InvalidInput(
+                "the loss that the module returns for two samples is neither the mean nor the sum "
+                "of their own, as where it is averaged over the targets of the batch that count: "
+                "average within each sample, and then over samples"
+            )
     more, _ = observed([0] * (samples + 1))
     own_randomness = {s for place in (0, 1) for s in _different(mixed, again, samples, dim, place)}
     for i, d in suspects - own_randomness:

@@ -77,25 +77,6 @@ class Dense(PerSample):
         return Dense(_drop(self.gradients, dropped))
 
 
-class LastToFront(PerSample):
-    """Gradients stored with the parameter's second dimension last."""
-
-    def __init__(self, gradients: Dense) -> None:
-        self._gradients = gradients
-
-    def add_squared_norms(self, totals: Totals) -> None:
-        self._gradients.add_squared_norms(totals)
-
-    def weighted_sum(self, factors: Tensor) -> Tensor:
-        return self._gradients.weighted_sum(factors).movedim(-1, 1)
-
-    def dense(self) -> Tensor:
-        return self._gradients.dense().movedim(-1, 2)
-
-    def without(self, dropped: Tensor) -> PerSample:
-        return LastToFront(Dense(_drop(self._gradients.gradients, dropped)))
-
-
 class Outer(PerSample):
     """Sums over positions of outer products of output gradients and inputs.
 
@@ -112,6 +93,7 @@ class Outer(PerSample):
             inputs, outputs = inputs.squeeze(1), outputs.squeeze(1)
         self._inputs = [inputs]
         self._outputs = [outputs]
+        self._gram: list[Tensor] = []  # of the outputs, once it is known
         self.shape = shape
 
     @property
@@ -135,7 +117,8 @@ class Outer(PerSample):
         if inputs.ndim == 2:
             _add_products(inputs, outputs, totals)
         else:
-            increase(totals, gram_squares(inputs, outputs))
+            self._gram[:] = self._gram or [_gram(outputs)]
+            increase(totals, gram_squares(inputs, outputs, self._gram[0]))
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
         inputs, outputs = self._both()
@@ -157,10 +140,16 @@ class Outer(PerSample):
         inputs, outputs = self._both()
         return Outer(_drop(inputs, dropped), _drop(outputs, dropped), self.shape)
 
+    def share_gram(self, other: PerSample) -> None:
+        """Compute one Gram matrix for both; call it where the outputs of both are the same."""
+        if isinstance(other, Outer):
+            self._gram = other._gram
+
     def merge(self, other: PerSample) -> PerSample:
         if isinstance(other, Outer):
             self._inputs += other._inputs
             self._outputs += other._outputs
+            self._gram = []
             return self
         return Tied(self, other) if isinstance(other, Rows) else super().merge(other)
 
@@ -299,12 +288,13 @@ def prefers_dense(positions: int, d: int, p: int) -> bool:
     return p * d <= max(2 * positions**2, 1.25 * positions * (p + d))
 
 
-def gram_squares(inputs: Tensor, outputs: Tensor) -> Tensor:
+def gram_squares(inputs: Tensor, outputs: Tensor, right: Tensor | None = None) -> Tensor:
     """Return the squared norms of sums of outer products over T, from (b, T, d) and (b, T, p).
 
-    The two Gram matrices may cancel each other; a bound on the rounding error is added.
+    `right` is the outputs' Gram matrix, where it is known. The two Gram matrices may cancel each
+    other; a bound on the rounding error is added.
     """
-    left, right = _gram(inputs), _gram(outputs)
+    left, right = _gram(inputs), _gram(outputs) if right is None else right
     both = torch.promote_types(left.dtype, right.dtype)
     squares = torch.linalg.vecdot(left.to(both).flatten(1), right.to(both).flatten(1))
     diagonals = _diagonal(left, inputs) * _diagonal(right, outputs)

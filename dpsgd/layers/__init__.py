@@ -4,14 +4,13 @@ One file for each family, one function for each rule, registered by the layer's 
 """
 
 from dpsgd.layers import attention, convolution, embedding, linear, normalization, recurrent
-from dpsgd.layers.fallback import by_sample
-from dpsgd.layers.registry import rule, rules_for
+from dpsgd.layers.registry import fallback, rule, rules_for
 
 __all__ = [
     "attention",
-    "by_sample",
     "convolution",
     "embedding",
+    "fallback",
     "linear",
     "normalization",
     "recurrent",

@@ -1,6 +1,6 @@
 """Convolutions: linear maps of unfolded patches."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +11,6 @@ from dpsgd.clipping.taps import Call
 from dpsgd.gradients.persample import (
     Deferred,
     Dense,
-    LastToFront,
     PerSample,
     gram_squares,
     increase,
@@ -23,9 +22,9 @@ from ldp import InvalidInput
 
 _RUN = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 _CACHED = 1 << 19
-"""Values unfolded per block on a CPU: as many as stay in the cache."""
+"""Values formed or unfolded at once on a CPU: as many as stay in the cache."""
 _TOGETHER = 1 << 27
-"""Values unfolded per block on other devices."""
+"""Values formed or unfolded at once on other devices."""
 _Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d
 
 
@@ -80,169 +79,86 @@ def _weight_gradients(
     layer: _Convolution, padding: Sequence[int], inputs: Tensor, outputs: Tensor
 ) -> PerSample:
     """Return the gradients where they are small; else norms, with sums by convolution."""
-    channels = layer.out_channels // layer.groups
+    weight, groups = layer.weight, layer.groups
+    positions = outputs.shape[2:].numel()
+    if not len(inputs):
+        return Dense(outputs.new_zeros(0, *weight.shape))
 
-    def formed() -> PerSample:
-        total = outputs.new_empty(len(outputs), layer.groups, channels, layer.weight[0].numel())
-        for part, patches, grads in _parts(layer, padding, inputs, outputs):
-            torch.matmul(grads, patches, out=total[part])
-        _, depth, *kernel = layer.weight.shape
-        if _along_rows(layer, outputs):
-            return Dense(total.view(len(outputs), *layer.weight.shape))
-        return LastToFront(Dense(total.view(len(outputs), layer.out_channels, *kernel, depth)))
+    def formed(part: slice = slice(None)) -> Dense:
+        return Dense(_backward(layer, padding, inputs[part], outputs[part], apart=True))
 
     def summed(factors: Tensor) -> Tensor:
         scaled = outputs * factors.view(-1, *[1] * (outputs.ndim - 1))
-        return _summed(layer, padding, inputs, scaled)
+        return _backward(layer, padding, inputs, scaled)
 
     def dropping(dropped: Tensor) -> PerSample:
         mask = dropped.view(-1, *[1] * (inputs.ndim - 1))
         kept = inputs.masked_fill(mask, 0), outputs.masked_fill(mask, 0)
         return _weight_gradients(layer, padding, *kept)
 
-    positions = outputs.shape[2:].numel()
-    form = prefers_dense(positions, layer.weight[0].numel(), channels)
-    if form and layer.weight.numel() <= inputs.shape[1:].numel() + outputs.shape[1:].numel():
+    form = prefers_dense(positions, weight[0].numel(), layer.out_channels // groups)
+    if form and weight.numel() <= inputs.shape[1:].numel() + outputs.shape[1:].numel():
         return formed()
-    squares = new_totals((len(outputs),), outputs.device)
-    gradients: Tensor | None = None  # memory for every part
-    for part, patches, grads in _parts(layer, padding, inputs, outputs):
+    # Of some samples at a time: patches of the whole batch would be many times its size.
+    values = weight.numel() if form else weight[0].numel() * groups * positions
+    together = max(1, (_CACHED if inputs.is_cpu else _TOGETHER) // values)
+    squares = new_totals((len(inputs),), outputs.device)
+    for start in range(0, len(inputs), together):
+        part = slice(start, start + together)
         if form:
-            if gradients is None:
-                gradients = torch.matmul(grads, patches)
-            else:
-                gradients = torch.matmul(grads, patches, out=gradients[: len(patches)])
-            Dense(gradients).add_squared_norms(squares[part])
+            formed(part).add_squared_norms(squares[part])
         else:
-            each = gram_squares(patches.flatten(0, 1), grads.mT.flatten(0, 1))
-            increase(squares[part], each.view(-1, layer.groups).sum(1))
+            grads = outputs[part].flatten(2).unflatten(1, (groups, -1)).mT
+            patches = _patches(layer, padding, inputs[part])
+            each = gram_squares(patches, grads.reshape(*patches.shape[:2], -1))
+            increase(squares[part], each.view(-1, groups).sum(1))
     return Deferred(squares, summed, lambda: formed().dense(), dropping)
 
 
-def _parts(
-    layer: _Convolution, padding: Sequence[int], inputs: Tensor, outputs: Tensor
-) -> Iterator[tuple[slice, Tensor, Tensor]]:
-    """Yield patches (n, groups, positions, patch) and output gradients (n, groups, p, positions).
+def _patches(layer: _Convolution, padding: Sequence[int], inputs: Tensor) -> Tensor:
+    """Return what each output sees, (n groups, positions, patch), kernel before channels."""
+    last = inputs.movedim(1, -1).contiguous().movedim(-1, 1)  # so that channels are copied at once
+    windows = F.pad(last, [p for side in reversed(padding) for p in (side, side)])
+    sizes = zip(layer.kernel_size, layer.stride, layer.dilation, strict=True)
+    for dim, (size, stride, dilation) in enumerate(sizes, 2):
+        windows = windows.unfold(dim, dilation * (size - 1) + 1, stride)[..., ::dilation]
+    apart = windows.unflatten(1, (layer.groups, -1)).movedim(2, -1)
+    rank = len(padding)
+    return apart.flatten(2 + rank).flatten(2, 1 + rank).flatten(0, 1)
 
-    Of some samples at a time: patches of the whole batch would be many times its size, and leave
-    the cache. The next part overwrites the patches, as to get memory costs as much as to fill it:
-    keep none.
+
+def _backward(
+    layer: _Convolution,
+    padding: Sequence[int],
+    inputs: Tensor,
+    outputs: Tensor,
+    *,
+    apart: bool = False,
+) -> Tensor:
+    """Return the weight's gradient, or with `apart` that of each sample, (b, *shape).
+
+    Samples are groups of one convolution then. Source: Rochette, Manoel and Tramel, "Efficient
+    per-example gradient computations in convolutional neural networks", 2019, section 3.
     """
-    channels = layer.out_channels // layer.groups
-    grads = outputs.reshape(len(outputs), layer.groups, channels, outputs.shape[2:].numel())
-    patch = layer.weight[0].numel() * layer.groups * grads.shape[3]
-    step = max(1, (_CACHED if inputs.device.type == "cpu" else _TOGETHER) // max(1, patch))
-    prepare = _unfold_rows if _along_rows(layer, outputs) else _unfold_channels
-    unfold = prepare(layer, padding, inputs[:step], outputs)
-    for start in range(0, len(inputs), step):
-        part = slice(start, start + step)
-        yield part, unfold(inputs[part]), grads[part]
-
-
-def _along_rows(layer: _Convolution, outputs: Tensor) -> bool:
-    """Tell whether patches are copied in longer runs along rows of outputs than along channels.
-
-    With strides, that takes a kernel that is a multiple of them: `_unfold_rows`.
-    """
-    sides = zip(layer.kernel_size, layer.stride, layer.dilation, strict=True)
-    regular = all(s == 1 or (d == 1 and k % s == 0) for k, s, d in sides)
-    adjacent = layer.dilation[-1] == 1 and layer.groups == 1
-    run = layer.weight.shape[1] * (layer.kernel_size[-1] if adjacent else 1)
-    return regular and outputs.shape[-1] > run
-
-
-def _unfold_channels(
-    layer: _Convolution, padding: Sequence[int], inputs: Tensor, outputs: Tensor
-) -> Callable[[Tensor], Tensor]:
-    """Return a function from inputs, as many or fewer, to patches, kernel before channels."""
-    depth, *kernel = layer.weight.shape[1:]
-    sizes = [size + 2 * p for size, p in zip(inputs.shape[2:], padding, strict=True)]
-    padded = inputs.new_zeros(len(inputs), *sizes, inputs.shape[1])
-    inside = _inside(padded.movedim(-1, 1), padding, inputs)
-    first, *strides, _ = padded.stride()
-    within = [stride * d for stride, d in zip(strides, layer.dilation, strict=True)]
-    between = [stride * s for stride, s in zip(strides, layer.stride, strict=True)]
-    shape = (len(inputs), layer.groups, *outputs.shape[2:], *kernel, depth)
-    windows = padded.as_strided(shape, (first, depth, *between, *within, 1))
-    patches = torch.empty_like(windows, memory_format=torch.contiguous_format)
-    flat = patches.view(*shape[:2], outputs.shape[2:].numel(), layer.weight[0].numel())
-    return _copying(inside, [(patches, windows)], flat)
-
-
-def _unfold_rows(
-    layer: _Convolution, padding: Sequence[int], inputs: Tensor, outputs: Tensor
-) -> Callable[[Tensor], Tensor]:
-    """Return a function from inputs, as many or fewer, to patches in the weight's order.
-
-    Inputs are kept apart by their place modulo the stride, so that the values a row of outputs
-    sees at one place of the kernel lie together.
-    """
-    depth = layer.weight.shape[1]
-    count, channels, *lengths = inputs.shape
-    extents = zip(lengths, padding, layer.stride, strict=True)
-    steps = [-(-(size + 2 * p) // s) for size, p, s in extents]
-    padded = inputs.new_zeros(
-        count, channels, *[n * s for n, s in zip(steps, layer.stride, strict=True)]
-    )
-    inside = _inside(padded, padding, inputs)
-    rank = len(steps)
-    apart = padded.view(count, channels, *_interleaved(steps, layer.stride))
-    apart = apart.permute(0, 1, *range(3, 3 + 2 * rank, 2), *range(2, 2 + 2 * rank, 2))
-    phases = apart.contiguous()
-    first, channel, *strides = phases.stride()
-    phase, step = strides[:rank], strides[rank:]
-    within = [stride * d for stride, d in zip(step, layer.dilation, strict=True)]
-    turns = [k // s for k, s in zip(layer.kernel_size, layer.stride, strict=True)]
-    kernel = _interleaved(turns, layer.stride)
-    shape = (count, layer.groups, depth, *kernel, *outputs.shape[2:])
-    strides = [first, depth * channel, channel, *_interleaved(within, phase), *step]
-    windows = phases.as_strided(shape, strides)
-    patches = torch.empty_like(windows, memory_format=torch.contiguous_format)
-    flat = patches.view(*shape[:2], layer.weight[0].numel(), outputs.shape[2:].numel()).mT
-    moved = [] if phases is apart else [(phases, apart)]  # without strides they are the same
-    return _copying(inside, [*moved, (patches, windows)], flat)
-
-
-def _inside(padded: Tensor, padding: Sequence[int], inputs: Tensor) -> Tensor:
-    """Return the part of a padded tensor (b, channels, sizes...) where inputs go."""
-    for dim, p in enumerate(padding, 2):
-        padded = padded.narrow(dim, p, inputs.shape[dim])
-    return padded
-
-
-def _copying(
-    inside: Tensor, copies: Sequence[tuple[Tensor, Tensor]], result: Tensor
-) -> Callable[[Tensor], Tensor]:
-    """Return a function that copies inputs to `inside`, runs `copies`, and returns `result`."""
-
-    def copy(inputs: Tensor) -> Tensor:
-        size = len(inputs)
-        inside[:size].copy_(inputs)
-        for target, source in copies:
-            target[:size].copy_(source[:size])
-        return result[:size]
-
-    return copy
-
-
-def _interleaved(first: Sequence[int], second: Sequence[int]) -> list[int]:
-    return [number for pair in zip(first, second, strict=True) for number in pair]
-
-
-def _summed(layer: _Convolution, padding: Sequence[int], inputs: Tensor, outputs: Tensor) -> Tensor:
-    rank = len(layer.kernel_size)
+    batch = len(inputs) if apart else 1
+    weight = layer.weight.detach().to(inputs.dtype)
+    if apart:
+        inputs, outputs = inputs.flatten(0, 1)[None], outputs.flatten(0, 1)[None]
+        weight = weight.new_empty(
+            batch * len(weight), *weight.shape[1:]
+        )  # of which no value counts
     _, gradient, _ = torch.ops.aten.convolution_backward(
         outputs,
         inputs,
-        layer.weight.detach().to(inputs.dtype),
+        weight,
         None,
         list(layer.stride),
         list(padding),
         list(layer.dilation),
         False,
-        [0] * rank,
-        layer.groups,
+        [0] * len(padding),
+        batch * layer.groups,
         [False, True, False],
     )
     result: Tensor = gradient
-    return result
+    return result.unflatten(0, (batch, -1)) if apart else result

@@ -5,6 +5,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from dpsgd.clipping.clipped_sums import Gradients, Piece
+from dpsgd.clipping.own import Own, function
 from dpsgd.clipping.taps import Call
 from dpsgd.gradients.persample import Rows
 from dpsgd.layers.registry import rule
@@ -13,30 +14,45 @@ from ldp import InvalidInput
 
 @rule(nn.Embedding)
 def embedding(layer: nn.Embedding, call: Call, input: Tensor) -> Tensor:  # noqa: A002
-    """Look rows up. Ids without a batch, (1, ...) or (T,), are repeated for each sample."""
+    """Look rows up. Rows of ids without a batch meet samples as a module's own parameters do."""
+    output: Tensor = _embedding(call, input, layer.weight, layer.padding_idx)
+    return output
+
+
+@function(F.embedding)
+def _embedding(
+    call: Call,
+    input: Tensor,  # noqa: A002
+    weight: Tensor,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Tensor:
+    if max_norm is not None or scale_grad_by_freq:
+        raise call.uncovered("an embedding with max_norm or scale_grad_by_freq")
     dim = call.find_batch(input)
-    if dim is None:
-        if input.ndim != 1 and input.shape[0] != 1:
-            raise InvalidInput(
-                f"{call.name}: its ids have shape {tuple(input.shape)}, which holds no batch of "
-                f"{call.batch} samples: expand them to one row for each sample"
-            )
-        row = input if input.ndim == 1 else input[0]
-        input, dim = row.expand(call.batch, *row.shape), 0  # noqa: A001
     # Flat, because the output of more dimensions would be a view.
-    flat = F.embedding(input.flatten(), layer.weight.detach(), layer.padding_idx)
+    flat = F.embedding(input.flatten(), weight.detach(), padding_idx)
+    shape = *input.shape, flat.shape[1]
 
     def gradients(grads: Tensor, ids: Tensor) -> Gradients:
-        grads = grads.reshape(*ids.shape, grads.shape[1]).movedim(dim, 0)
-        rows = ids.movedim(dim, 0).long()
-        rows = rows.reshape(rows.shape[0], rows.shape[1:].numel())
-        grads = grads.reshape(*rows.shape, grads.shape[-1])
-        if layer.padding_idx is not None:
-            grads = grads.masked_fill((rows == layer.padding_idx)[:, :, None], 0)
-        grads = grads.to(Piece(layer.weight).dtype)
-        yield Piece(layer.weight), Rows(rows, grads, layer.weight.shape)
+        grads = grads.reshape(shape).movedim(dim or 0, 0)
+        rows = ids.movedim(dim or 0, 0).long()
+        yield from of_rows(rows.reshape(len(rows), rows[:1].numel()), grads)
 
-    return call.tap(flat, gradients, input).view(*input.shape, flat.shape[1])
+    def of_rows(rows: Tensor, grads: Tensor) -> Gradients:
+        grads = grads.reshape(*rows.shape, grads.shape[-1])
+        if padding_idx is not None:
+            grads = grads.masked_fill((rows == padding_idx)[:, :, None], 0)
+        yield Piece(weight), Rows(rows, grads.to(Piece(weight).dtype), weight.shape)
+
+    if dim is not None:
+        return call.tap(flat, gradients, input).view(shape)
+    rows = input.flatten().long()
+    leaf = flat.view(shape).detach().requires_grad_()
+    return Own.of(leaf, call, {leaf: lambda grads: of_rows(rows.expand(len(grads), -1), grads)})
 
 
 @rule(nn.EmbeddingBag)

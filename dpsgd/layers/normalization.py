@@ -1,11 +1,13 @@
 """Normalisations within a sample, and the gradients of their scale and shift."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from dpsgd.clipping.clipped_sums import Gradients, Piece
+from dpsgd.clipping.own import function
 from dpsgd.clipping.taps import Call
 from dpsgd.gradients.persample import Dense
 from dpsgd.layers.registry import rule
@@ -20,6 +22,21 @@ def layer_norm(layer: nn.LayerNorm, call: Call, input: Tensor) -> Tensor:  # noq
     weight, bias = _detached(layer.weight), _detached(layer.bias)
     output = F.layer_norm(input, shape, weight, bias, eps)
     return _tapped_last(call, layer, output, input, lambda x: F.layer_norm(x, shape, eps=eps))
+
+
+@function(F.layer_norm)
+def _layer_norm(
+    call: Call,
+    input: Tensor,  # noqa: A002
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    shape = tuple(normalized_shape)
+    own = SimpleNamespace(normalized_shape=shape, weight=weight, bias=bias, eps=eps)
+    output: Tensor = layer_norm(own, call, input)
+    return output
 
 
 @rule(nn.RMSNorm)

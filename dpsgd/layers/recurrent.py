@@ -16,6 +16,7 @@ from torch.nn import functional as F  # noqa: N812
 
 from dpsgd.clipping.clipped_sums import Gradients, Piece
 from dpsgd.clipping.taps import Call
+from dpsgd.gradients.persample import Outer
 from dpsgd.gradients.precision import exact
 from dpsgd.layers.linear import linear_gradients
 from dpsgd.layers.registry import rule
@@ -95,11 +96,8 @@ def _unrolled(
     layer: _Layer, call: Call, suffix: str, steps: Tensor, state: _States, reverse: bool
 ) -> tuple[Tensor, _States]:
     """Return the outputs of steps (T, b, d), and the state after the last."""
-    pieces = [
-        None if value is None else Piece(value)
-        for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-        for value in (getattr(layer, kind + suffix, None),)
-    ]
+    kinds = ("weight_ih", "weight_hh", *(("bias_ih", "bias_hh") if layer.bias else ()))
+    pieces = [Piece(getattr(layer, kind + suffix)) for kind in kinds]
     dtype, device = steps.dtype, steps.device.type
     if torch.is_autocast_enabled(device) and dtype != torch.float64:
         dtype = torch.get_autocast_dtype(device)
@@ -119,189 +117,161 @@ class _Recurrence(torch.autograd.Function):
         anchor: Tensor,
         call: Call,
         cell: "_Cell",
-        pieces: Sequence[Piece | None],
+        pieces: Sequence[Piece],
         reverse: bool,
         steps: Tensor,
         *state: Tensor,
     ) -> _States:
-        weight, matrix, bias, shift = (
-            None if piece is None else piece.value.to(steps.dtype) for piece in pieces
-        )
-        assert weight is not None
-        assert matrix is not None
-        if bias is not None and shift is not None and not cell.apart:
-            bias = bias + shift
-        gates = F.linear(steps.flatten(0, 1), weight, bias).view(*steps.shape[:2], len(weight))
-        kept = cell.forward(gates, matrix, shift, state, reverse)
-        ctx.save_for_backward(weight, matrix, steps, *state, *kept)
+        weight, matrix, *biases = (piece.value.to(steps.dtype) for piece in pieces)
+        length, batch = steps.shape[:2]
+        apart = matrix.shape[1] if cell.apart else 0
+        matrix = matrix.roll(apart, 0)
+        gates = steps.new_empty(length, batch, len(weight) + apart)
+        bias = gates.new_zeros(gates.shape[2])
+        if biases:
+            bias[apart:] = biases[0]
+            bias[: len(matrix)] += biases[1].roll(apart)
+        gates[..., :apart] = bias[:apart]
+        flat = gates.flatten(0, 1)[:, apart:]
+        torch.addmm(bias[apart:], steps.flatten(0, 1), weight.T, out=flat)
+        states = [first.new_empty(length + 1, *first.shape) for first in state]
+        before, after = slice(length), slice(1, None)
+        if reverse:
+            before, after = after, before
+        for values, first in zip(states, state, strict=True):
+            values[-1 if reverse else 0] = first
+        views = [values[which] for values in states for which in (before, after)]
+        transposed = matrix.T.contiguous()
+        recalled = gates[..., : len(matrix)]
+        for gate, mapped, *parts in _in_time(reverse, gates, recalled, *views):
+            mapped.addmm_(parts[0], transposed)
+            cell.step(gate, *parts)
+        ctx.save_for_backward(steps, weight, matrix, gates, *views)
         ctx.call, ctx.cell, ctx.pieces, ctx.reverse = call, cell, pieces, reverse
-        return kept[0], *(values[0 if reverse else -1].clone() for values in kept[1 : len(state)])
+        return views[1].clone(), *(values[0 if reverse else -1].clone() for values in states[1:])
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        weight, matrix, steps, *others = ctx.saved_tensors
-        state, kept = others[: len(grads)], others[len(grads) :]
-        outputs, start = kept[0], state[0][None]
-        before = [outputs[1:], start] if ctx.reverse else [start, outputs[:-1]]
-        with exact(weight.device.type):
-            of_steps, of_states, first = ctx.cell.backward(kept, matrix, state, grads, ctx.reverse)
-            ctx.call.book(_gradients(ctx.pieces, steps, of_steps, torch.cat(before), of_states))
-            of_inputs = None
-            if ctx.needs_input_grad[5]:
-                of_inputs = (of_steps.flatten(0, 1) @ weight).view(steps.shape)
-        return None, None, None, None, None, of_inputs, *first
+        steps, weight, matrix, gates, *views = ctx.saved_tensors
+        apart = gates.shape[2] - len(weight)
+        of_steps, of_states = gates[..., apart:], gates[..., : len(matrix)]
+        dh, *others = torch.zeros_like(views[0][0]), *(grad.clone() for grad in grads[1:])
+        with exact(steps.device.type):
+            parts = grads[0], gates, of_states, *views
+            for grad, gate, mapped, *states in _in_time(not ctx.reverse, *parts):
+                through = ctx.cell.back(gate, *states, dh.add_(grad), *others)
+                torch.mm(mapped, matrix, out=dh)
+                if through is not None:
+                    dh += through
+            of_states = of_states.roll(-apart, 2) if apart else of_steps
+            ctx.call.book(_gradients(ctx.pieces, steps, of_steps, views[0], of_states))
+            flat = of_steps.flatten(0, 1)
+            of_inputs = (flat @ weight).view(steps.shape) if ctx.needs_input_grad[5] else None
+        return None, None, None, None, None, of_inputs, dh, *others
 
 
 def _gradients(
-    pieces: Sequence[Piece | None],
-    steps: Tensor,
-    of_steps: Tensor,
-    before: Tensor,
-    of_states: Tensor,
+    pieces: Sequence[Piece], steps: Tensor, of_steps: Tensor, states: Tensor, of_states: Tensor
 ) -> Gradients:
-    weight, matrix, bias, shift = pieces
-    assert weight is not None
-    assert matrix is not None
-    yield from linear_gradients(weight, bias, steps, of_steps, 1)
-    yield from linear_gradients(matrix, shift, before, of_states, 1)
+    weight, matrix, bias, shift = pieces if len(pieces) == 4 else (*pieces, None, None)
+    found = [
+        *linear_gradients(weight, bias, steps, of_steps, 1),
+        *linear_gradients(matrix, shift, states, of_states, 1),
+    ]
+    if of_steps is of_states:
+        first, *others = [form for _, form in found if isinstance(form, Outer)] or [None]
+        for other in others:
+            other.share_gram(first)
+    return found
 
 
 class _Cell(ABC):
-    """The steps of a kind of layer, as functions of a linear map of inputs and one of states."""
+    """One step, from gates (b, p): the sum of a linear map of the inputs and one of the outputs.
+
+    With `apart` the last of the outputs' map is not in that sum, and comes first instead.
+    """
 
     apart = False
-    """Whether the maps do more than add up."""
 
     @abstractmethod
-    def forward(
-        self, gates: Tensor, matrix: Tensor, shift: Tensor | None, state: _States, reverse: bool
-    ) -> _States:
-        """Take the maps of inputs (T, b, p), and overwrite them.
+    def step(self, gates: Tensor, *states: Tensor) -> None:
+        """Write each state after the step, from the one before; the gates may change."""
 
-        Return what the backward needs: all outputs first, then the others of the state.
+    @abstractmethod
+    def back(self, gates: Tensor, *states: Tensor) -> Tensor | None:
+        """Overwrite what `step` left of the gates with their gradients.
+
+        The gradients of the states after the step come last. That of the outputs may change, the
+        others are overwritten with those of the states before it. Return what the gradient of the
+        outputs before has apart from the gates'.
         """
-
-    @abstractmethod
-    def backward(
-        self, kept: _States, matrix: Tensor, state: _States, grads: _States, reverse: bool
-    ) -> tuple[Tensor, Tensor, _States]:
-        """Return the gradients of the map of inputs, of that of states, and of the first state."""
 
 
 class _Rnn(_Cell):
     def __init__(self, relu: bool) -> None:
         self._relu = relu
 
-    def forward(
-        self, gates: Tensor, matrix: Tensor, shift: Tensor | None, state: _States, reverse: bool
-    ) -> _States:
-        (h,) = state
-        for (gate,) in _in_time(reverse, gates):
-            gate.addmm_(h, matrix.T)
-            h = gate.relu_() if self._relu else gate.tanh_()
-        return (gates,)
+    def step(self, gates: Tensor, *states: Tensor) -> None:
+        _, h = states
+        torch.clamp_min(gates, 0, out=h) if self._relu else torch.tanh(gates, out=h)
 
-    def backward(
-        self, kept: _States, matrix: Tensor, state: _States, grads: _States, reverse: bool
-    ) -> tuple[Tensor, Tensor, _States]:
-        (outputs,) = kept
-        found = (outputs > 0).to(outputs.dtype) if self._relu else _slope_of_tanh(outputs)
-        dh = torch.zeros_like(state[0])
-        for gate, grad in _in_time(not reverse, found, grads[0]):
-            torch.mm(gate.mul_(dh.add_(grad)), matrix, out=dh)
-        return found, found, (dh,)
+    def back(self, gates: Tensor, *states: Tensor) -> None:
+        _, h, dh = states
+        if self._relu:
+            torch.mul(h > 0, dh, out=gates)
+        else:
+            torch.addcmul(dh, dh * h, h, value=-1, out=gates)
 
 
 class _Lstm(_Cell):
-    def forward(
-        self, gates: Tensor, matrix: Tensor, shift: Tensor | None, state: _States, reverse: bool
-    ) -> _States:
-        h, c = state
-        outputs, cells = (gates.new_empty(*gates.shape[:2], h.shape[1]) for _ in range(2))
-        views = gates, gates[..., : 2 * h.shape[1]], *gates.chunk(4, 2), outputs, cells
-        for gate, both, i, f, g, o, output, cell in _in_time(reverse, *views):
-            gate.addmm_(h, matrix.T)
-            both.sigmoid_()
-            g.tanh_()
-            o.sigmoid_()
-            torch.mul(f, c, out=cell).addcmul_(i, g)
-            torch.tanh(cell, out=output).mul_(o)
-            h, c = output, cell
-        return outputs, cells, gates
+    def step(self, gates: Tensor, *states: Tensor) -> None:
+        _, h, before, c = states
+        i, f, g, o = gates.chunk(4, 1)
+        gates[:, : 2 * h.shape[1]].sigmoid_()
+        g.tanh_()
+        o.sigmoid_()
+        torch.mul(f, before, out=c).addcmul_(i, g)
+        torch.tanh(c, out=h).mul_(o)
 
-    def backward(
-        self, kept: _States, matrix: Tensor, state: _States, grads: _States, reverse: bool
-    ) -> tuple[Tensor, Tensor, _States]:
-        _, cells, gates = kept
-        dh, dc = torch.zeros_like(state[0]), grads[1].clone()
-        found = torch.empty_like(gates)
-        *by_c, by_h = found.chunk(4, 2)
-        together = found[..., : -dh.shape[1]].unflatten(2, (3, -1))
-        views = gates, *gates.chunk(4, 2), found, *by_c, by_h, together, cells, grads[0]
-        steps = _in_time(not reverse, *views)
-        before = [*(step[-2] for step in steps[1:]), state[1]]
-        one = torch.ones_like(dc)
-        for (gate, i, f, g, o, d, di, df, dg, do, difg, cell, grad), c in zip(steps, before, strict=True):
-            torch.addcmul(gate, gate, gate, value=-1, out=d)
-            torch.addcmul(one, g, g, value=-1, out=dg)
-            squashed = cell.tanh()
-            dh.add_(grad)
-            do.mul_(squashed).mul_(dh)
-            dc.addcmul_(dh.mul_(o), torch.addcmul(one, squashed, squashed, value=-1))
-            di.mul_(g)
-            df.mul_(c)
-            dg.mul_(i)
-            difg.mul_(dc[:, None])
-            dc.mul_(f)
-            torch.mm(d, matrix, out=dh)
-        return found, found, (dh, dc)
+    def back(self, gates: Tensor, *states: Tensor) -> None:
+        _, h, before, c, dh, dc = states
+        i, f, g, o = gates.chunk(4, 1)
+        # Products with 1 - i, 1 - f and 1 - o are the slopes of sigmoids, 1 - g g that of tanh.
+        dc.addcmul_(dh, torch.addcmul(o, h, c.tanh(), value=-1))
+        torch.addcmul(h, h, o, value=-1, out=o).mul_(dh)
+        new, old = i * g, f * before
+        torch.addcmul(i, new, g, value=-1, out=g).mul_(dc)
+        torch.addcmul(new, new, i, value=-1, out=i).mul_(dc)
+        torch.addcmul(old, old, f, value=-1, out=old).mul_(dc)
+        dc.mul_(f)
+        f.copy_(old)
 
 
 class _Gru(_Cell):
+    """Gates in the order: n of the outputs, r, z, and n of the inputs."""
+
     apart = True
 
-    def forward(
-        self, gates: Tensor, matrix: Tensor, shift: Tensor | None, state: _States, reverse: bool
-    ) -> _States:
-        (h,) = state
-        size = h.shape[1]
-        shift = gates.new_zeros(()) if shift is None else shift
-        outputs, recalled = torch.empty_like(gates[..., :size]), torch.empty_like(gates[..., :size])
-        views = gates[..., : 2 * size], *gates.chunk(3, 2), recalled, outputs
-        for both, r, z, n, memory, output in _in_time(reverse, *views):
-            mapped = torch.addmm(shift, h, matrix.T)
-            both.add_(mapped[:, : 2 * size]).sigmoid_()
-            memory.copy_(mapped[:, 2 * size :])
-            n.addcmul_(r, memory).tanh_()
-            h = torch.lerp(n, h, z, out=output)
-        return outputs, recalled, gates
+    def step(self, gates: Tensor, *states: Tensor) -> None:
+        before, h = states
+        recalled, r, z, n = gates.chunk(4, 1)
+        gates[:, h.shape[1] : -h.shape[1]].sigmoid_()
+        n.addcmul_(r, recalled).tanh_()
+        torch.lerp(n, before, z, out=h)
 
-    def backward(
-        self, kept: _States, matrix: Tensor, state: _States, grads: _States, reverse: bool
-    ) -> tuple[Tensor, Tensor, _States]:
-        outputs, recalled, gates = kept
-        size = outputs.shape[2]
-        dh = torch.zeros_like(state[0])
-        # The map of states first: n, r, z; and that of inputs last: r, z, n.
-        found = gates.new_empty(*gates.shape[:2], 4 * size)
-        rolled = matrix.roll(size, 0)
-        both = gates[..., : 2 * size]
-        views = both, *gates.chunk(3, 2), recalled, outputs, found[..., : 3 * size]
-        views += found[..., size : 3 * size], *found.chunk(4, 2), grads[0]
-        steps = _in_time(not reverse, *views)
-        before = [*(step[5] for step in steps[1:]), state[0]]
-        one = torch.ones_like(dh)
-        for (rz, r, z, n, memory, _, d, drz, dm, dr, dz, dn, grad), h in zip(steps, before, strict=True):
-            dh.add_(grad)
-            through = dh * z
-            torch.addcmul(rz, rz, rz, value=-1, out=drz)
-            dz.mul_(h - n).mul_(dh)
-            torch.addcmul(one, n, n, value=-1, out=dn).mul_(dh.sub_(through))
-            torch.mul(dn, r, out=dm)
-            dr.mul_(memory).mul_(dn)
-            torch.addmm(through, d, rolled, out=dh)
-        return found[..., size:], found[..., : 3 * size].roll(-size, 2), (dh,)
+    def back(self, gates: Tensor, *states: Tensor) -> Tensor:
+        before, _, dh = states
+        recalled, r, z, n = gates.chunk(4, 1)
+        through = dh * z
+        torch.addcmul(through, through, z, value=-1, out=z).mul_(before - n)
+        dh -= through
+        torch.addcmul(dh, dh * n, n, value=-1, out=n)
+        reset = recalled * r
+        reset *= n
+        torch.mul(n, r, out=recalled)
+        torch.addcmul(reset, reset, r, value=-1, out=r)
+        return through
 
 
 def _cell(layer: _Layer) -> _Cell:
@@ -316,7 +286,3 @@ def _in_time(reverse: bool, *values: Tensor) -> list[_States]:
     """Return the parts of values for each step, in the order of time or against it."""
     together = list(zip(*(value.unbind(0) for value in values), strict=True))
     return together[::-1] if reverse else together
-
-
-def _slope_of_tanh(values: Tensor) -> Tensor:
-    return torch.addcmul(torch.ones_like(values), values, values, value=-1)

@@ -6,14 +6,19 @@ from collections.abc import Callable
 from torch import nn
 from torch.nn.utils import parametrize
 
+from dpsgd.clipping.own import run_own
 from dpsgd.clipping.taps import Rule
+from dpsgd.layers.fallback import by_sample
 from ldp import InvalidInput
 
-_RULES: dict[type[nn.Module], Rule] = {}
+_RULES: dict[type[nn.Module] | str, Rule] = {}
 
 
-def rule(*layers: type[nn.Module]) -> Callable[[Rule], Rule]:
-    """Make a function the rule of these layer types; subclasses need rules of their own."""
+def rule(*layers: type[nn.Module] | str) -> Callable[[Rule], Rule]:
+    """Make a function the rule of these layer types, which other libraries' names may stand for.
+
+    Subclasses need rules of their own, or functions of weights that have one.
+    """
 
     def register(function: Rule) -> Rule:
         for layer in layers:
@@ -23,49 +28,75 @@ def rule(*layers: type[nn.Module]) -> Callable[[Rule], Rule]:
     return register
 
 
-def rules_for(module: nn.Module, fallback: Rule) -> dict[nn.Module, Rule]:
-    """Return a rule for each outermost layer that has parameters to train.
+def rules_for(module: nn.Module) -> dict[nn.Module, Rule]:
+    """Return a rule for each layer that has parameters to train.
 
-    A layer without a rule of its own gets the fallback, which also runs all layers inside it;
-    one warning names such layers. Raises `InvalidInput` where it cannot: for a recurrent layer
-    inside, and for a layer that is also used outside.
+    A layer without a rule of its own is run with its parameters as `dpsgd.clipping.own` does it,
+    and the layers inside by their rules; one with parametrisations by `fallback`.
     """
     found: dict[nn.Module, Rule] = {}
-    others: list[str] = []
-    inside: dict[nn.Module, str] = {}
 
-    def visit(layer: nn.Module, name: str) -> None:
+    def visit(layer: nn.Module) -> None:
         if layer in found or not any(p.requires_grad for p in layer.parameters()):
             return
-        own = any(p.requires_grad for p in layer.parameters(recurse=False))
+        own = any(
+            p.requires_grad
+            for part in (layer, *layer.children())
+            if part is layer or isinstance(part, nn.ParameterList | nn.ParameterDict)
+            for p in part.parameters(recurse=False)
+        )
+        name = f"{type(layer).__module__}.{type(layer).__qualname__}"
         special = parametrize.is_parametrized(layer)
-        if type(layer) in _RULES and not special:
-            found[layer] = _RULES[type(layer)]
-        elif own or special:
-            found[layer] = fallback
-            named = f"{name or 'the module itself'} ({type(layer).__name__})"
-            others.append(named)
-            if any(isinstance(part, nn.RNNBase | nn.RNNCellBase) for part in layer.modules()):
-                raise InvalidInput(
-                    f"{named} is or has a recurrent layer, which runs only by a rule of its own: "
-                    "give its other parameters a module of their own"
-                )
-            inside.update(dict.fromkeys(layer.modules(), named))
-            del inside[layer]
+        known = _RULES.get(type(layer)) or _RULES.get(name)
+        if known and not special:
+            found[layer] = known
+        elif special or isinstance(layer, nn.RNNBase):
+            found[layer] = fallback(module, layer)
         else:
-            for child_name, child in layer.named_children():
-                visit(child, f"{name}.{child_name}".lstrip("."))
+            if own:
+                found[layer] = run_own
+            for child in layer.children():
+                visit(child)
 
-    visit(module, "")
-    if both := [name for layer, name in inside.items() if layer in found]:
+    visit(module)
+    return found
+
+
+def fallback(module: nn.Module, layer: nn.Module) -> Rule:
+    """Return the rule that runs a layer, with all inside it, for each sample; warn that it does.
+
+    Raises `InvalidInput` where it cannot: for rows of an embedding, which would have another shape;
+    for a recurrent layer inside, and for a layer that is also used outside.
+    """
+    names = {part: name for name, part in module.named_modules()}
+    named = f"{names[layer] or 'the module itself'} ({type(layer).__name__})"
+    if type(layer) is nn.Embedding:
         raise InvalidInput(
-            f"{both[0]} has a layer inside that is also used outside of it: give its own "
+            f"{named}: its ids hold no batch, and its rows are used where samples cannot be "
+            "told apart: expand the ids to one row for each sample"
+        )
+    if any(isinstance(part, nn.RNNBase | nn.RNNCellBase) for part in layer.modules()):
+        raise InvalidInput(
+            f"{named} is or has a recurrent layer, which runs only by a rule of its own: "
+            "give its other parameters a module of their own"
+        )
+    outside: set[nn.Module] = set()
+
+    def visit(part: nn.Module) -> None:
+        if part not in outside and part is not layer:
+            outside.add(part)
+            for child in part.children():
+                visit(child)
+
+    visit(module)
+    if any(part in outside and any(True for _ in part.parameters()) for part in layer.modules()):
+        raise InvalidInput(
+            f"{named} has a layer inside that is also used outside of it: give its own "
             "parameters a module of their own"
         )
-    if others:
-        warnings.warn(
-            f"no rule for {', '.join(others)}: forming the gradient of every sample, which takes "
-            "more time and memory",
-            stacklevel=4,
-        )
-    return found
+    warnings.warn(
+        f"no rule for {named}: forming the gradient of every sample, which takes more time and "
+        "memory",
+        stacklevel=2,
+    )
+    return by_sample

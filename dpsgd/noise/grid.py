@@ -47,7 +47,8 @@ class Grid:
         """Add noise of a deviation to a flat sum and divide, in place; normals serve only once."""
         deviation *= _WIDENING
         if isinstance(summed, Tensor):
-            noise = self.rounded(tensor_of(normal) * deviation)
-            summed.copy_(noise.add_(self.rounded(summed)).div_(divisor))
+            noise = tensor_of(normal).mul_(deviation / self.spacing).round_()
+            total = noise.add_(summed.to(torch.float64, copy=True).div_(self.spacing).round_())
+            summed.copy_(total.mul_(self.spacing / divisor))
         else:
             add_rounded(summed, normal, deviation, self.spacing, divisor)

@@ -6,11 +6,10 @@ from collections.abc import Iterable
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from dpsgd.noise.grid import Grid
-from dpsgd.noise.shared import bare, tensor_of
+from dpsgd.noise.shared import Values, bare, tensor_of
 from dpsgd.noise.ziggurat import fill_normal, words_for
 from ldp import Coins
 
@@ -27,8 +26,8 @@ class NoiseSource(ABC):
     """
 
     @abstractmethod
-    def normal(self, like: Tensor) -> Tensor:
-        """Return float64 values of the shape and on the device of a flat tensor."""
+    def fill(self, out: Values) -> None:
+        """Fill a flat tensor or array in float64."""
 
     def add_to(
         self, sums: Iterable[Tensor], grid: Grid, deviation: float, divisor: float = 1.0
@@ -38,9 +37,14 @@ class NoiseSource(ABC):
         Raises `RuntimeError` for sums that are not contiguous.
         """
         for summed in sums:
-            flat = summed.view(-1)
-            for part in torch.split(flat, _PART) if flat.is_cpu else [flat]:
-                grid.release(bare(part), bare(self.normal(part)), deviation, divisor)
+            flat = bare(summed.view(-1))
+            most = _PART if summed.is_cpu else max(len(flat), 1)
+            room = torch.empty(min(len(flat), most), dtype=torch.float64, device=summed.device)
+            for start in range(0, len(flat), most):
+                part = flat[start : start + most]
+                normal = bare(room)[: len(part)]
+                self.fill(normal)
+                grid.release(part, normal, deviation, divisor)
 
 
 class GeneratorNoise(NoiseSource):
@@ -55,9 +59,8 @@ class GeneratorNoise(NoiseSource):
         self._generator = torch.Generator(device)
         self._generator.manual_seed(int.from_bytes(os.urandom(8), "little") >> 1)
 
-    def normal(self, like: Tensor) -> Tensor:
-        values = torch.empty_like(like, dtype=torch.float64)
-        return values.normal_(generator=self._generator)
+    def fill(self, out: Values) -> None:
+        tensor_of(out).normal_(generator=self._generator)
 
 
 class KeystreamNoise(NoiseSource):
@@ -71,9 +74,10 @@ class KeystreamNoise(NoiseSource):
     def __init__(self, coins: Coins) -> None:
         self._coins = coins
 
-    def normal(self, like: Tensor) -> Tensor:
-        values: NDArray[np.float64] = np.empty(like.numel())
-        for start in range(0, values.size, _PART):
+    def fill(self, out: Values) -> None:
+        values = np.empty(len(out)) if isinstance(out, Tensor) else out
+        for start in range(0, len(values), _PART):
             part = values[start : start + _PART]
-            fill_normal(part, self._coins.words(words_for(part.size)))
-        return tensor_of(values).to(like.device)
+            fill_normal(part, self._coins.words(words_for(len(part))))
+        if isinstance(out, Tensor):
+            out.copy_(tensor_of(values))

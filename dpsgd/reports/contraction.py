@@ -51,23 +51,33 @@ def hockey_stick(record: Sequence[Mechanism], g: float) -> float:
     max over x, x' of sum_y max(0, Q(y|x) - g Q(y|x')), exact (but for rounding) for one
     mechanism whose channel is known in closed form or small. Otherwise the record's epsilon
     alone bounds it, by (e**epsilon - g) / (e**epsilon + 1), and so do the total variations.
-    Raises `InvalidInput` unless g >= 1 and there is a mechanism, and for a mechanism whose epsilon
-    does not cover every pair of inputs at delta = 0 (policies, the Gaussian), or is that of one
-    report of many (memoised ones).
+    Raises `InvalidInput` unless g >= 1 and there is a mechanism, and as `local_epsilon` does.
     Source: for the bound by epsilon, Kairouz, Oh and Viswanath, JMLR 17, 2016: every
     epsilon-LDP pair is a randomisation of the binary randomised response's.
     """
     if not record or not g >= 1:
         raise InvalidInput(f"g must be >= 1 and a record has reports, got {g}, {len(record)}")
-    for mechanism in record:
-        if mechanism.guarantee != "pure":
-            raise InvalidInput(
-                f"{mechanism.name} does not keep one epsilon for every pair of answers in all it "
-                "reports, so nothing is stated here"
-            )
-    ratio = math.exp(min(sum(m.realised_epsilon for m in record), _LARGEST))
+    ratio = math.exp(min(local_epsilon(record), _LARGEST))
     alone = 1 - math.prod(1 - _of_one(m, g if len(record) == 1 else 1.0) for m in record)
     return max(0.0, min(alone, (ratio - g) / (ratio + 1)))
+
+
+def local_epsilon(record: Sequence[Mechanism]) -> float:
+    """Return the epsilon of one record's reports for every pair of answers.
+
+    inf where a policy lets a report tell two answers apart for certain. Raises `InvalidInput` for a
+    mechanism whose guarantee needs a delta (the Gaussian), or is that of many reports (memoised).
+    """
+    for mechanism in record:
+        if mechanism.guarantee not in ("pure", "policy"):
+            raise InvalidInput(
+                f"{mechanism.name} does not keep one epsilon in all it reports, so nothing is "
+                "stated here"
+            )
+    covered = [m.protected_pairs() for m in record]
+    if not all(pairs is None or pairs.all() for pairs in covered):
+        return math.inf
+    return sum(m.realised_epsilon for m in record)
 
 
 def contracted_epsilon(record: Sequence[Mechanism], spent: Spent, delta: float) -> float:
@@ -82,7 +92,7 @@ def contracted_epsilon(record: Sequence[Mechanism], spent: Spent, delta: float) 
     if not 0 < delta < 1:
         raise InvalidInput(f"delta must lie strictly between 0 and 1, got {delta}")
     hockey_stick(record, 1.0)  # checks the record
-    low, high = 0.0, min(spent(delta), sum(m.realised_epsilon for m in record))
+    low, high = 0.0, min(spent(delta), local_epsilon(record))
     if high > _LARGEST:
         return high
     for _ in range(_STEPS):  # the condition holds at `high` all the time

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from dpsgd.accounting import Accountant, Relation
 from dpsgd.accounting.accountant import check_guarantee
-from dpsgd.reports.contraction import contracted_epsilon, replacement_epsilon
+from dpsgd.reports.contraction import contracted_epsilon, local_epsilon, replacement_epsilon
 from ldp import InvalidInput, Mechanism
 
 
@@ -14,7 +14,8 @@ from ldp import InvalidInput, Mechanism
 class LevelGuarantee:
     """The epsilons for a record that reported at one level, for replacing its answers.
 
-    `local` holds against an observer of the reports (delta 0). Against an observer of the model
+    `local` holds against an observer of the reports (delta 0); inf where the survey lets a report
+    tell some answers apart. Against an observer of the model
     alone `central` (the training's) and `contracted` (both together) hold too, at its delta.
     """
 
@@ -56,10 +57,12 @@ class Account:
         training = "without noise"
         if self.relation is not None:
             training = f"({self.spent:.4g}, {self.delta:g})-DP in rows, {self.relation.value}"
+        if not self.levels:
+            return f"training: {training}"
         width = max(len("level"), *(len(level.level) for level in self.levels))
         lines = [
             f"training: {training}",
-            "for a record's randomised answers being any others (what else was trained on: public)",
+            "for a record's randomised answers being any others (else all is public)",
             f"  {'level':{width}} {'local':>9} {'central':>9} {'contraction':>12}  smallest",
         ]
         for level in self.levels:
@@ -68,6 +71,8 @@ class Account:
                 f"{level.contracted:12.4g}  {level.model:.4g}, {level.why}"
             )
         lines.append("  local, at delta 0: against whoever sees the reports")
+        if any(math.isinf(level.local) for level in self.levels):
+            lines.append("  local inf: the survey lets a report reveal some answers for certain")
         if self.relation is not None:
             lines.append(f"  the others, at delta {self.delta:g}: against who sees the model alone")
         return "\n".join(lines)
@@ -89,7 +94,7 @@ def account(
     (`replacement_epsilon`); local reports promise nothing under that relation, since whether
     somebody reported is not hidden.
     Raises `InvalidInput` unless 0 < delta < 1, there are records, the accountant's figures are
-    guarantees, and those of the mechanisms hold for every pair of answers (see `hockey_stick`).
+    guarantees, and those of the mechanisms can be stated (see `local_epsilon`).
     Source: the theorem of `dpsgd.reports.contraction`.
     """
     if not records or not 0 < delta < 1:
@@ -110,7 +115,7 @@ def account(
     levels = tuple(
         LevelGuarantee(
             level=level,
-            local=sum(mechanism.realised_epsilon for mechanism in record),
+            local=local_epsilon(record),
             central=central,
             contracted=contracted_epsilon(record, replaced, delta),
         )

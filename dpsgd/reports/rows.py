@@ -159,12 +159,7 @@ class Rows:
         no row has a label and a feature: a survey that samples its attributes collects no pairs.
         """
         reports = self.reports(label)
-        told = self._column(label).levels >= 0
-        if features and not any((told & (self._column(f).levels >= 0)).any() for f in features):
-            raise InvalidInput(
-                f"no row has both {label!r} and one of {', '.join(features)}: what goes together "
-                'must be reported together, with budget = "split" in the survey'
-            )
+        self.check_together(label, features)
         answers = reports.indicators() if unbiased else reports.likelihoods()
         parts = [np.empty((self.n, 0))]
         for name in features:
@@ -173,6 +168,15 @@ class Rows:
             parts.append(feature.numbers()[:, np.newaxis] if numeric else feature.indicators())
         tensors = (np.concatenate(parts, axis=1), answers)
         return TensorDataset(*(torch.as_tensor(t, dtype=torch.float32) for t in tensors))
+
+    def check_together(self, label: str, features: Sequence[str]) -> None:
+        """Raise `InvalidInput` where no row has a label and a feature, or there is no attribute."""
+        told = self._column(label).levels >= 0
+        if features and not any((told & (self._column(f).levels >= 0)).any() for f in features):
+            raise InvalidInput(
+                f"no row has both {label!r} and one of {', '.join(features)}: what goes together "
+                'must be reported together, with budget = "split" in the survey'
+            )
 
     def records(self, attributes: Sequence[str]) -> Mapping[str, list[Mechanism]]:
         """Return, by level, a record's mechanisms for `dpsgd.reports.guarantees.account`.

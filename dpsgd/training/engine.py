@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from torch import nn
@@ -11,9 +12,11 @@ from torch.utils.data import DataLoader
 from dpsgd.accounting import Accountant, Event, RDPAccountant, Relation
 from dpsgd.accounting.accountant import check_guarantee
 from dpsgd.accounting.calibration import calibrate_noise_multiplier
+from dpsgd.clipping.adaptive import QuantileClipping
 from dpsgd.clipping.current_policy import CurrentPolicy
 from dpsgd.clipping.policies import ClippingPolicy, FlatClipping, PerLayerClipping, check_norm
 from dpsgd.clipping.schedules import Schedule
+from dpsgd.training import checkpoint
 from dpsgd.training.distributed import unwrapped
 from dpsgd.training.run import Remaining, Run
 from dpsgd.training.sampling import PrivateDataLoader, sampler_for
@@ -123,7 +126,7 @@ class PrivacyEngine:
         sampler = sampler_for(data_loader, sampling, ranks)
         clipping = CurrentPolicy(policy, sampler.batch)
         _check_groups(clipping.policy, inner)
-        clipping.gradient_noise(first)
+        clipping.deviations(first)
         accountant = self._make_accountant(sampler.relation)
         check_guarantee(accountant)
         if budget is not None:
@@ -245,11 +248,59 @@ class PrivacyEngine:
         """Restore a checkpoint. Raises `InvalidInput`, and changes nothing, if it is not one."""
         self._started.load_state_dict(state)
 
+    def save_checkpoint(self, path: str | Path, **others: Any) -> None:
+        """Save engine, module, optimizer and `others` into one file, whole or not at all.
+
+        Others that have a state_dict, such as a scheduler, are restored by `load_checkpoint`,
+        which returns the rest: plain values, such as the number of the epoch. What was released
+        after the last checkpoint is not in its account. Of several processes the first writes.
+
+        Raises `InvalidInput`, and leaves the file as it was, between the parts of a logical batch
+        and for what would need code to be restored.
+        """
+        everything = self._started.parts | others
+        parts = {k: v.state_dict() for k, v in everything.items() if hasattr(v, "state_dict")}
+        values = {k: v for k, v in everything.items() if k not in parts}
+        state = {"engine": self.state_dict(), "parts": parts, "values": values}
+        if self._started.is_first:
+            checkpoint.write(Path(path), state)
+
+    def load_checkpoint(self, path: str | Path, **others: Any) -> dict[str, Any]:
+        """Restore what `save_checkpoint` saved, after `make_private`; return the plain values.
+
+        `others` are those with a state, by the same names. The account is restored first. Raises
+        `InvalidInput`, and changes nothing, for another run's file or a damaged one.
+        """
+        run, state = self._started, checkpoint.read(Path(path))
+        if not all(isinstance(state.get(key), dict) for key in ("engine", "parts", "values")):
+            raise InvalidInput(f"{path}: is not a file of save_checkpoint")
+        parts = run.parts | others
+        if set(state["parts"]) != set(parts):
+            raise InvalidInput(
+                f"{path} has the states of {', '.join(sorted(state['parts']))}; "
+                f"expected {', '.join(sorted(parts))}"
+            )
+        for name, part in run.parts.items():
+            if _outline(state["parts"][name]) != _outline(part.state_dict()):
+                raise InvalidInput(f"{path}: its {name} has other parameters than this run's")
+        self.load_state_dict(state["engine"])
+        for name, part in parts.items():
+            part.load_state_dict(state["parts"][name])
+        values: dict[str, Any] = state["values"]
+        return values
+
     @property
     def _started(self) -> Run:
         if self._run is None:
             raise InvalidInput("nothing is private yet: call make_private first")
         return self._run
+
+
+def _outline(state: dict[str, Any]) -> object:
+    """Return the sizes of an optimizer's groups, or the shapes of a module's tensors by name."""
+    if "param_groups" in state:
+        return [len(group["params"]) for group in state["param_groups"]]
+    return {name: getattr(value, "shape", None) for name, value in state.items()}
 
 
 def _warn_of(delta: float, rows: int) -> None:
@@ -264,8 +315,9 @@ def _warn_of(delta: float, rows: int) -> None:
 def _check_groups(policy: ClippingPolicy, module: nn.Module) -> None:
     """Raise `InvalidInput` unless each group of the policy has a parameter that is trained."""
     used = {policy.group(name) for name, p in module.named_parameters() if p.requires_grad}
-    if len(used) < policy.groups and isinstance(policy, PerLayerClipping):
-        unused = [name for i, name in enumerate(policy.max_grad_norms) if i not in used]
+    named = policy.now if isinstance(policy, QuantileClipping) else policy
+    if len(used) < policy.groups and isinstance(named, PerLayerClipping):
+        unused = [name for i, name in enumerate(named.max_grad_norms) if i not in used]
         raise InvalidInput(
             "max_grad_norms gives a norm, and so noise, to what is not trained: "
             f"{', '.join(unused)}"

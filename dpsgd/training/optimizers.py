@@ -1,7 +1,8 @@
 """Adam with bias correction for the noise in the gradients."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ class AdamBC(Optimizer):
     down to `gamma`: a step is lr * m / sqrt(max(v - noise variance, gamma)). Nothing of this
     costs privacy: the variance is public.
 
-    The engine sets `noise_deviation`, that of one coordinate of the gradient, before each step.
+    The engine sets `noise_deviations`, those of one coordinate of each gradient, before each step.
     `gamma` should be near the square of a typical gradient coordinate: it bounds a step by
     lr * |m| / sqrt(gamma).
 
@@ -27,7 +28,7 @@ class AdamBC(Optimizer):
     Raises `InvalidInput` unless lr and gamma are finite and > 0 and both betas lie in [0, 1).
     """
 
-    noise_deviation = math.nan
+    noise_deviations: Mapping[Tensor, float] = MappingProxyType({})
 
     def __init__(
         self,
@@ -53,7 +54,7 @@ class AdamBC(Optimizer):
         return None if closure is None else closure()
 
     def _move(self, parameter: Tensor, lr: float, betas: tuple[float, float], gamma: float) -> None:
-        if math.isnan(self.noise_deviation):
+        if parameter not in self.noise_deviations:
             raise InvalidInput("AdamBC must know the noise: give it to PrivacyEngine.make_private")
         assert parameter.grad is not None
         gradient = parameter.grad.to(torch.promote_types(parameter.dtype, torch.float32))
@@ -65,9 +66,10 @@ class AdamBC(Optimizer):
         for name in ("mean", "square"):  # a checkpoint comes back in the parameter's type
             state[name] = state[name].to(gradient.dtype)
         first, second = betas
+        deviation = self.noise_deviations[parameter]
         state["mean"].lerp_(gradient, 1 - first)
         state["square"].mul_(second).addcmul_(gradient, gradient, value=1 - second)
-        state["variance"] = second * state["variance"] + (1 - second) * self.noise_deviation**2
+        state["variance"] = second * state["variance"] + (1 - second) * deviation**2
         bias = 1 - second ** state["step"]
         square = ((state["square"] - state["variance"]) / bias).clamp_min_(gamma)
         size = lr / (1 - first ** state["step"])

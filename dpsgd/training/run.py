@@ -13,7 +13,7 @@ from dpsgd.clipping.current_policy import CurrentPolicy
 from dpsgd.clipping.policies import check_norm
 from dpsgd.clipping.schedules import Schedule
 from dpsgd.clipping.taps import tap_layers
-from dpsgd.layers import by_sample, rules_for
+from dpsgd.layers import fallback, rules_for
 from dpsgd.layers.embedding import padding_rows
 from dpsgd.noise.grid import Grid
 from dpsgd.noise.sources import GeneratorNoise, KeystreamNoise, NoiseSource
@@ -72,6 +72,7 @@ class Run:
         self._used: dict[int, int] = {}  # batches since the last step, with their rounds
         self._exhausted = False  # the budget refused the last step
         self._least_noise = math.inf  # with which this round was accounted for
+        self.parts: dict[str, Any] = {"module": module, "optimizer": optimizer}
         self._keeper = Bookkeeper(
             module,
             clipping,
@@ -79,11 +80,16 @@ class Run:
             batch_dim=batch_dim,
             expect=self._expect,
         )
-        tap_layers(self._keeper, rules_for(module, by_sample))
+        tap_layers(self._keeper, rules_for(module), fallback)
         self._parameters = self._keeper.parameters
         self._padding = padding_rows(module)
         self._managed = {id(p) for p in self._parameters}
-        self._dimensions = sum(p.numel() for p in self._parameters)
+        self._groups = [
+            clipping.group(name) for name, p in module.named_parameters() if p.requires_grad
+        ]
+        self._dimensions = [0] * clipping.groups
+        for group, parameter in zip(self._groups, self._parameters, strict=True):
+            self._dimensions[group] += parameter.numel()
         self._noise: NoiseSource | None = None
         self._count_noise: NoiseSource | None = None
         if ranks.rank == 0:  # noise is there once
@@ -97,6 +103,11 @@ class Run:
     def noise_multiplier(self) -> float:
         """The noise multiplier of the next step."""
         return self.noise(self._steps) if callable(self.noise) else self.noise
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this is the first of the processes that train together."""
+        return self._ranks.rank == 0
 
     def drawn(self, part: Physical) -> None:
         """Record that the loader hands out a part of a batch."""
@@ -209,21 +220,25 @@ class Run:
         self._used[self._draw] = self._round
         multiplier, batches = self.noise_multiplier, len(self._used)
         check_norm("noise_multiplier", multiplier)
-        deviation = self.clipping.gradient_noise(multiplier) * self.clipping.sensitivity
-        count = self._ranks.total(
-            self.clipping.count(self._count_noise),
-            noise_multiplier=multiplier,
-            max_grad_norm=self.clipping.sensitivity,
-            batches=batches,
-        )
+        deviations = self.clipping.deviations(multiplier)
+        counts = [
+            self._ranks.total(
+                count,
+                noise_multiplier=multiplier,
+                max_grad_norm=self.clipping.sensitivity,
+                batches=batches,
+            )
+            for count in self.clipping.counts(self._count_noise)
+        ]
         # From here on the release may have been seen, even if a later line fails. A budget that
         # refuses it changes nothing: the batch waits for a step with more noise, which may fit.
         self._account(multiplier)
-        self._release(deviation)
-        self.clipping.end(count, batches)
+        self._release(deviations)
+        self.clipping.end(counts, batches)
         self._steps += 1
         if isinstance(optimizer, AdamBC):
-            optimizer.noise_deviation = deviation / self._divisor
+            own = (deviations[group] / self._divisor for group in self._groups)
+            optimizer.noise_deviations = dict(zip(self._parameters, own, strict=True))
         return changed
 
     def _account(self, multiplier: float) -> None:
@@ -237,13 +252,15 @@ class Run:
         self._used = {}
         self._part = None
 
-    def _release(self, deviation: float) -> None:
+    def _release(self, deviations: list[float]) -> None:
         sums, alone = self._keeper.take_sums(), self._ranks.size == 1
-        grid = Grid.for_sums(self.clipping.sensitivity, self._dimensions, deviation)
+        grids = list(map(Grid.for_sums, self.clipping.limits, self._dimensions, deviations))
         if not alone:
-            sums = [grid.rounded(summed) for summed in sums]
+            sums = [grids[group].rounded(s) for group, s in zip(self._groups, sums, strict=True)]
         if self._noise is not None:
-            self._noise.add_to(sums, grid, deviation, self._divisor if alone else 1.0)
+            for group, summed in zip(self._groups, sums, strict=True):
+                divisor = self._divisor if alone else 1.0
+                self._noise.add_to([summed], grids[group], deviations[group], divisor)
         if not alone:
             self._ranks.add_up(sums)
             sums = [total.div_(self._divisor) for total in sums]

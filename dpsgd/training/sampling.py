@@ -261,7 +261,10 @@ def sampler_for(loader: DataLoader[Any], sampling: str, ranks: Ranks | None = No
     if isinstance(loader, PrivateDataLoader):
         raise InvalidInput("the data loader is private already")
     if loader.batch_size is None:
-        raise InvalidInput("the data loader must have a batch_size, not a batch_sampler or None")
+        raise InvalidInput(
+            "the data loader must have a batch_size, not a batch_sampler or None, and be as it was "
+            "before accelerate prepared it"
+        )
     own = loader.sampler
     ranks = ranks or Ranks()
     if ranks.size > 1 and sampling != "poisson":

@@ -130,6 +130,11 @@ def check_optimizer(optimizer: Optimizer, module: nn.Module) -> None:
     """Raise `InvalidInput` unless the optimizer has the parameters that the module trains."""
     if isinstance(optimizer, torch.optim.LBFGS | torch.optim.SparseAdam):
         raise InvalidInput(f"{type(optimizer).__name__} cannot step on noisy gradients")
+    if "_optimizer_step_pre_hooks" not in vars(optimizer):
+        raise InvalidInput(
+            f"{type(optimizer).__name__} is around another optimizer: make that one private, and "
+            "let accelerate prepare it after"
+        )
     theirs = {id(p) for group in optimizer.param_groups for p in group["params"]}
     named = {id(p): name for name, p in module.named_parameters() if p.requires_grad}
     if missing := [name for key, name in named.items() if key not in theirs]:

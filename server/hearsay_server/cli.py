@@ -45,6 +45,10 @@ COMMANDS = {
         "query:export",
         "Write the randomised rows as Parquet, each period in files of its own.",
     ),
+    "train": (
+        "train:train",
+        "Train a model on the randomised records, by their channels; save it with its account.",
+    ),
     "plan": (
         "tools:plan",
         "Work out the number of reports, the epsilon or the error of a survey before it is run.",

@@ -3,9 +3,10 @@
 from collections.abc import Callable
 
 import torch
-from models import Adapted, Attending, Language, Made, Mine, Overlapping, Own, Steps, twice
+from models import Adapted, Attending, Language, Made, Mine, Overlapping, Own, Steps, With, twice
 from oracle import Case
 from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
 
 BATCH = 5
 MIXED_BATCH = 4
@@ -104,14 +105,106 @@ LAYERS: dict[str, Case] = {
 }
 """Layers with a rule."""
 
+OWN: dict[str, Case] = {
+    "class token": (Own, (2, 4)),
+    "subclass": (lambda: Mine(4, 3), (4,)),
+    "repeated token": (
+        lambda: With(lambda self, x: torch.cat([x, self.p.repeat(len(x), 1, 1)], dim=1), (1, 1, 4)),
+        (3, 4),
+    ),
+    "token of rank 1": (
+        lambda: With(lambda self, x: torch.cat((self.p.expand(len(x), 1, 4), x), -2), (4,)),
+        (3, 4),
+    ),
+    "positions, as many as samples": (lambda: With(lambda self, x: x + self.p, (BATCH, 4)), (5, 4)),
+    "cut positions": (
+        lambda: With(lambda self, x: x + self.p[:, : x.shape[1]].to(x.dtype), (1, 9, 4)),
+        (3, 4),
+    ),
+    "scale in place": (
+        lambda: With(lambda self, x: (2 * x).mul_(self.p).sub_(self.p), (4,)),
+        (3, 4),
+    ),
+    "scale of channels": (lambda: With(lambda self, x: x * self.p[:, None, None], (3,)), (3, 2, 2)),
+    "function of two": (
+        lambda: With(lambda self, x: x * (1 + self.p.exp() * self.q), (4,), (2, 1, 4)),
+        (2, 3, 4),
+    ),
+    "scalar, used twice": (
+        lambda: With(lambda self, x: torch.where(x > 0, x * self.p, x**2 - self.p), ()),
+        (3,),
+    ),
+    "masked token": (
+        lambda: With(lambda self, x: x + self.p.expand(*x.shape) * (x[:, :, :1] > 0), (1, 1, 4)),
+        (3, 4),
+    ),
+    "weight as a whole": (lambda: With(lambda self, x: torch.tanh(x) @ self.p, (4, 3)), (6, 4)),
+    "weight times two": (lambda: With(lambda self, x: x @ (2 * self.p), (4, 3)), (6, 4)),
+    "weight of rows": (
+        lambda: With(lambda self, x: F.linear(x, self.p, self.q), (3, 4), (3,)),
+        (4,),
+    ),
+    "mixing of positions": (lambda: With(lambda self, x: self.p @ x, (6, 6)), (6, 4)),
+    "bias of attention": (
+        lambda: With(lambda self, x: F.scaled_dot_product_attention(x, x, x, self.p), (3, 3)),
+        (2, 3, 4),
+    ),
+    "norm": (
+        lambda: With(lambda self, x: F.layer_norm(x, (4,), self.p, self.q), (4,), (4,)),
+        (3, 4),
+    ),
+    "mean over what was expanded": (
+        lambda: With(lambda self, x: x + self.p.expand(len(x), 5, 4).mean(0), (1, 5, 4)),
+        (5, 4),
+    ),
+    "queries": (
+        lambda: With(
+            lambda self, x: self.layer(self.p.expand(len(x), -1, -1)) + x[:, None],
+            (1, 2, 4),
+            layer=nn.Linear(4, 4),
+        ),
+        (4,),
+    ),
+    "list": (
+        lambda: With(
+            lambda self, x: x * self.layer[0] - self.layer[1],
+            layer=nn.ParameterList([torch.randn(4), torch.randn(4)]),
+        ),
+        (3, 4),
+    ),
+    "mean of embedded positions": (
+        lambda: With(
+            lambda self, x: x + self.layer(torch.arange(5, device=x.device)).mean(0),
+            layer=nn.Embedding(7, 4),
+        ),
+        (5, 4),
+    ),
+    "subclass of an embedding": (
+        lambda: type("Scaled", (nn.Embedding,), {"forward": _scaled})(11, 3, padding_idx=0),
+        lambda: ids(BATCH, 6),
+    ),
+}
+"""Modules with parameters of their own that meet samples in known ways."""
+
 OTHERS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
-    "bare parameter": (Own, (2, 4)),
+    "unknown function": (
+        lambda: With(lambda self, x: torch.einsum("btd,d->bt", x, self.p), (4,)),
+        (2, 4),
+    ),
+    "rows that are not a copy for each sample": (
+        lambda: With(lambda self, x: x + self.p.expand(len(x), -1, -1).clone(), (1, 3, 4)),
+        (3, 4),
+    ),
     "PReLU": (lambda: nn.Sequential(nn.Linear(4, 3), nn.PReLU(3)), (4,)),
     "transposed convolution": (lambda: nn.ConvTranspose2d(2, 3, 2), (2, 4, 4)),
     "weight norm": (lambda: nn.utils.parametrizations.weight_norm(nn.Linear(4, 3)), (4,)),
-    "subclass": (lambda: Mine(4, 3), (4,)),
 }
 """Layers without a rule."""
+
+
+def _scaled(self: nn.Embedding, given: Tensor) -> Tensor:
+    return 3 * nn.Embedding.forward(self, given)
+
 
 MIXED: dict[str, Case] = {
     "linear": (lambda: nn.Linear(8, 6), (8,)),
@@ -141,6 +234,7 @@ MIXED: dict[str, Case] = {
     ),
     "reused": (lambda: twice(nn.Linear(5, 5)), (5,)),
     "adapted": (lambda: Adapted(nn.Linear(6, 4), 2), (3, 6)),
-    "no rule": (Own, (2, 4)),
+    "own": (Own, (2, 4)),
+    "no rule": OTHERS["unknown function"],
 }
 """Layers for autocast."""

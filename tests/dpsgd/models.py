@@ -122,6 +122,24 @@ class Own(nn.Module):
         return self.layer(torch.cat([self.token.expand(len(x), 1, 4), x], 1))
 
 
+class With(nn.Module):
+    """Has parameters p and q of these shapes, and what the forward makes of them and its input."""
+
+    def __init__(
+        self,
+        run: Callable[[Any, Tensor], Any],
+        *shapes: tuple[int, ...],
+        layer: nn.Module | None = None,
+    ) -> None:
+        super().__init__()
+        self.run, self.layer = run, layer
+        for name, shape in zip("pq", shapes, strict=False):
+            self.register_parameter(name, nn.Parameter(torch.randn(shape)))
+
+    def forward(self, x: Tensor) -> Any:
+        return self.run(self, x)
+
+
 class Mine(nn.Linear):
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(2 * x)
@@ -133,7 +151,7 @@ class Dropping(nn.Module):
         self.scale = nn.Parameter(torch.ones(50))
 
     def forward(self, x: Tensor) -> Tensor:
-        return nn.functional.dropout(self.scale * x, 0.5)
+        return nn.functional.dropout(torch.einsum("i,bi->bi", self.scale, x), 0.5)
 
 
 class Overlapping(nn.Module):

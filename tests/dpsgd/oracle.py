@@ -14,7 +14,7 @@ from dpsgd.clipping.policies import ClippingPolicy, FlatClipping
 from dpsgd.clipping.taps import tap_layers
 from dpsgd.gradients import persample
 from dpsgd.gradients.persample import PerSample
-from dpsgd.layers import by_sample, rules_for
+from dpsgd.layers import fallback, rules_for
 
 Inputs = Sequence[Tensor]
 Loss = Callable[[object], Tensor]
@@ -30,18 +30,13 @@ def batch_of(size: int, inputs: tuple[int, ...] | Callable[[], Tensor]) -> Tenso
 class Recording(ClippingPolicy):
     """Clip to a norm, and remember the norms."""
 
-    groups = 1
-
     def __init__(self, max_grad_norm: float) -> None:
         self._flat = FlatClipping(max_grad_norm)
         self.norms = torch.empty(0)
 
     @property
-    def sensitivity(self) -> float:
-        return self._flat.sensitivity
-
-    def group(self, parameter: str) -> int:
-        return 0
+    def limits(self) -> tuple[float, ...]:
+        return self._flat.limits
 
     def factors(self, norms: Tensor) -> Tensor:
         self.norms = norms[0].clone()
@@ -74,7 +69,7 @@ def keep(
         batch_dim=batch_dim,
         expect=lambda batch: True,
     )
-    tap_layers(keeper, rules_for(module, by_sample))
+    tap_layers(keeper, rules_for(module), fallback)
     return keeper
 
 

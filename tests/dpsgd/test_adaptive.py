@@ -1,5 +1,6 @@
 """Quantile clipping: where the norm goes, what the count costs, and which norm gets the noise."""
 
+import copy
 import math
 from typing import Any
 
@@ -9,7 +10,7 @@ from private import make
 from torch import nn
 from torch.utils.data import TensorDataset
 
-from dpsgd import PrivacyEngine, QuantileClipping
+from dpsgd import PerLayerClipping, PrivacyEngine, QuantileClipping
 from dpsgd.accounting import combined_noise_multiplier
 from dpsgd.clipping.current_policy import CurrentPolicy
 from dpsgd.noise.sources import KeystreamNoise
@@ -61,12 +62,58 @@ def test_gradients_and_count_together_are_one_release_of_what_was_asked_for() ->
     assert combined_noise_multiplier([gradients, count]) == pytest.approx(1.3, rel=1e-12)
 
 
+def test_gradients_and_the_counts_of_all_groups_are_one_release() -> None:
+    policy = QuantileClipping(PerLayerClipping({"a": 1.0, "b": 0.1, "c": 5.0}))
+    norms = torch.tensor([[0.5, 2.0], [0.5, 0.01], [9.0, 1.0]])
+    assert policy.centred_counts(norms).tolist() == [0, 0, 0]
+    one = policy.centred_counts(norms[:, :1])
+    assert one.tolist() == [0.5, -0.5, -0.5]
+    counts = policy.deviation(200) / float(one.norm())  # over what a record moves them by
+    gradients = policy.gradient_noise(1.3, batch=200)
+    assert combined_noise_multiplier([gradients, counts]) == pytest.approx(1.3, rel=1e-12)
+    with pytest.raises(InvalidInput, match="below twice the count's noise"):
+        policy.gradient_noise(1.3, batch=22)
+    policy.gradient_noise(1.3, batch=23)
+
+
+@pytest.mark.parametrize("most", [None, 16])
+def test_each_groups_norm_follows_its_own_gradients(most: int | None) -> None:
+    policy = QuantileClipping(
+        PerLayerClipping({"0": 1.0, "1": 1.0}), quantile=0.5, count_noise=1e-6, rate=1.0
+    )
+    engine, module, optimizer, loader = make(
+        module=nn.Sequential(nn.Linear(1, 1, bias=False), nn.Linear(1, 1, bias=False)),
+        dataset=TensorDataset(torch.full((40, 1), 3.0)),
+        norm=policy,
+        batch=40,
+        sampling="fixed",
+        max_physical_batch_size=most,
+        noise=1e-9,
+    )
+    with torch.no_grad():
+        module[0].weight.fill_(0.1)  # whose gradient is 15
+        module[1].weight.fill_(5.0)  # whose gradient is 0.3
+    for (x,) in loader:
+        step(module, optimizer, x)
+    clipping = engine.state_dict()["clipping"]
+    up, down = math.exp(0.5), math.exp(-0.5)
+    assert clipping["max_grad_norm"] == pytest.approx([up, down], rel=1e-5)
+    again, *_ = make(module=copy.deepcopy(module), norm=policy, noise=1e-9)
+    again.load_state_dict(engine.state_dict() | {"accountant": again.state_dict()["accountant"]})
+    assert again.state_dict()["clipping"] == clipping
+    with pytest.raises(InvalidInput, match="no single max_grad_norm"):
+        again.max_grad_norm = 1.0
+    clipping["max_grad_norm"].append(1.0)
+    with pytest.raises(InvalidInput, match="the state has 3 norms, this run 2 groups"):
+        again.load_state_dict(again.state_dict() | {"clipping": clipping})
+
+
 @pytest.mark.parametrize("norm", [0.0, 0.5, 1.0, 1.5, 1e9])
 def test_a_record_moves_the_count_by_a_half(norm: float) -> None:
     policy = QuantileClipping(1.0)
     others = torch.tensor([[0.2, 0.7, 3.0]])
     with_it = torch.cat([others, torch.tensor([[norm]])], 1)
-    moved = policy.centred_count(with_it) - policy.centred_count(others)
+    moved = policy.centred_counts(with_it) - policy.centred_counts(others)
     assert abs(float(moved)) == 0.5
 
 
@@ -74,7 +121,7 @@ def test_the_count_has_its_own_noise() -> None:
     clipping = CurrentPolicy(QuantileClipping(1.0), batch=300)
     clipping.factors(torch.tensor([[0.5, 0.6, 0.7, 2.0]]))
     source = KeystreamNoise(SeededCoins(8))
-    counts = torch.tensor([clipping.count(source) for _ in range(4000)])
+    counts = torch.tensor([clipping.counts(source) for _ in range(4000)])
     assert abs(float(counts.mean()) - 1.0) < 4 * 15 / math.sqrt(4000)  # 3 halves less one
     assert abs(float(counts.std()) / 15 - 1) < 4 / math.sqrt(2 * 4000)
 
@@ -82,7 +129,7 @@ def test_the_count_has_its_own_noise() -> None:
 def test_a_default_device_is_not_where_the_count_gets_its_noise() -> None:
     clipping = CurrentPolicy(QuantileClipping(1.0), batch=300)
     with torch.device("meta"):
-        assert clipping.count(KeystreamNoise(SeededCoins(8))) != 0
+        assert clipping.counts(KeystreamNoise(SeededCoins(8))) != [0]
 
 
 def test_the_accountant_is_told_of_what_was_asked_for() -> None:
@@ -148,5 +195,5 @@ def test_bad_options_are_refused(options: dict[str, float]) -> None:
 
 def test_coins_of_the_system_never_repeat_the_noise_of_a_count() -> None:
     clipping = CurrentPolicy(QuantileClipping(1.0), batch=300)
-    counts = [clipping.count(KeystreamNoise(Coins())) for _ in range(50)]
+    counts = [clipping.counts(KeystreamNoise(Coins()))[0] for _ in range(50)]
     assert len(set(counts)) == 50

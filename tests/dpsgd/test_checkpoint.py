@@ -2,14 +2,20 @@
 
 import copy
 import io
+import itertools
 import json
+import os
 import pickle
+import signal
 import subprocess
 import sys
+import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from private import backward, data, make, model, train
@@ -18,6 +24,7 @@ from torch.utils.data import TensorDataset
 
 from dpsgd import AdamBC, AutomaticClipping, PrivacyEngine, QuantileClipping
 from dpsgd.clipping.schedules import Exponential
+from dpsgd.training.checkpoint import read, write
 from ldp import InvalidInput
 
 
@@ -269,3 +276,81 @@ def test_a_new_engine_is_not_needed_to_count_on() -> None:
     engine, *_ = make()
     with pytest.raises(InvalidInput, match="use another"):
         make(engine)
+
+
+def scheduled(**options: Any) -> tuple[Any, ...]:
+    engine, module, optimizer, loader = make(optimizer=torch.optim.Adam, **options)
+    return engine, module, optimizer, loader, torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
+
+
+def test_one_call_saves_a_whole_run_and_one_resumes_it(tmp_path: Path) -> None:
+    engine, module, optimizer, loader, scheduler = scheduled()
+    train(module, optimizer, loader)
+    scheduler.step()
+    for epoch in range(2):
+        engine.save_checkpoint(tmp_path / "run.pt", scheduler=scheduler, epoch=epoch)
+    assert [file.name for file in tmp_path.iterdir()] == ["run.pt"]
+    again, other, stepper, batches, steps = scheduled(noise=9.0)
+    assert again.load_checkpoint(str(tmp_path / "run.pt"), scheduler=steps) == {"epoch": 1}
+    assert again.state_dict() == engine.state_dict()
+    assert steps.state_dict() == scheduler.state_dict()
+    assert all(torch.equal(v, other.state_dict()[k]) for k, v in module.state_dict().items())
+    moments = [s["exp_avg"] for o in (optimizer, stepper) for s in o.state_dict()["state"].values()]
+    assert all(torch.equal(a, b) for a, b in zip(moments[:4], moments[4:], strict=True))
+    train(other, stepper, batches, 1)
+
+
+@pytest.mark.parametrize("value", [print, Path("x"), [{1: object()}]], ids=["code", "path", "deep"])
+def test_what_would_need_code_to_be_restored_is_not_saved(tmp_path: Path, value: Any) -> None:
+    engine, *_ = make()
+    engine.save_checkpoint(tmp_path / "run.pt", epoch=1)
+    with pytest.raises(InvalidInput, match=r"run\.pt.*: expected tensors and plain values alone"):
+        engine.save_checkpoint(tmp_path / "run.pt", epoch=value)
+    assert engine.load_checkpoint(tmp_path / "run.pt") == {"epoch": 1}
+    assert [file.name for file in tmp_path.iterdir()] == ["run.pt"]
+
+
+def test_a_file_of_another_run_changes_nothing(tmp_path: Path) -> None:
+    engine, module, optimizer, loader = make()
+    file = tmp_path / "run.pt"
+    train(module, optimizer, loader, 1)
+    engine.save_checkpoint(file)
+    spoilt, alien = tmp_path / "spoilt.pt", tmp_path / "alien.pt"
+    spoilt.write_bytes(file.read_bytes()[:-100])
+    torch.save({"engine": engine.state_dict()}, alien)
+    attempts: list[tuple[Any, Path, str]] = [
+        ({}, spoilt, "in a file that is whole"),
+        ({}, alien, "is not a file of save_checkpoint"),
+        ({"module": torch.nn.Linear(4, 2)}, file, "its module has other parameters"),
+        ({"norm": AutomaticClipping()}, file, "this run's 'AutomaticClipping'"),
+    ]
+    for options, path, message in attempts:
+        other, loaded, *_ = make(**options)
+        before = copy.deepcopy((other.state_dict(), loaded.state_dict()))
+        with pytest.raises(InvalidInput, match=message):
+            other.load_checkpoint(path)
+        assert other.state_dict() == before[0]
+        assert all(torch.equal(v, before[1][k]) for k, v in loaded.state_dict().items())
+    with pytest.raises(InvalidInput, match="has the states of module, optimizer; expected module"):
+        make()[0].load_checkpoint(file, scheduler=None)
+
+
+def test_a_process_killed_while_it_saves_leaves_a_whole_file(tmp_path: Path) -> None:
+    file = tmp_path / "run.pt"
+    for delay in (0.0, 0.003, 0.01, 0.02):
+        file.unlink(missing_ok=True)
+        with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
+            child = os.fork()
+        if child == 0:
+            try:
+                for number in itertools.count():
+                    write(file, {"number": number, "values": np.full(300_000, number).tobytes()})
+            finally:
+                os._exit(1)
+        while not file.exists():
+            time.sleep(0.001)
+        time.sleep(delay)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        state = read(file)
+        assert state["values"] == np.full(300_000, state["number"]).tobytes()

@@ -12,7 +12,14 @@ from torch import nn
 from torch.nn import functional as F  # noqa: N812
 from torch.utils.data import TensorDataset
 
-from dpsgd import AutomaticClipping, FlatClipping, PerLayerClipping, QuantileClipping
+from dpsgd import (
+    AutomaticClipping,
+    FlatClipping,
+    PerLayerClipping,
+    PrivacyEngine,
+    QuantileClipping,
+)
+from dpsgd.accounting import combined_noise_multiplier
 from dpsgd.clipping.policies import ClippingPolicy
 from ldp import InvalidInput
 
@@ -28,6 +35,8 @@ def clipped(policy: ClippingPolicy, sample: list[torch.Tensor]) -> list[torch.Te
     """What the policy's definition makes of one sample's gradients of `small`."""
     whole = math.sqrt(sum(float(g.norm()) ** 2 for g in sample))
     match policy:
+        case QuantileClipping():
+            return clipped(policy.now, sample)
         case AutomaticClipping(gamma):
             return [g / (whole + gamma) for g in sample]
         case FlatClipping(most):
@@ -43,6 +52,7 @@ POLICIES = {
     "automatic": AutomaticClipping(),
     "by layer and parameter": PerLayerClipping(LAYERS),
     "quantile": QuantileClipping(0.4),
+    "quantile by layer and parameter": QuantileClipping(PerLayerClipping(LAYERS)),
 }
 
 
@@ -67,8 +77,69 @@ def test_a_policy_sums_what_a_loop_over_samples_does(name: str) -> None:
 def test_no_gradient_counts_for_more_than_the_sensitivity(name: str, length: float) -> None:
     policy = POLICIES[name]
     norms = torch.rand(policy.groups, 1000) * length
-    counted = (policy.factors(norms).double() * norms.double()).square().sum(0).sqrt()
-    assert (counted <= policy.sensitivity).all()
+    counted = policy.factors(norms).double() * norms.double()
+    assert (counted <= torch.tensor(policy.limits, dtype=torch.float64)[:, None]).all()
+    assert (counted.square().sum(0).sqrt() <= policy.sensitivity).all()
+
+
+NOISES = {"0": 0.7, "2.weight": 2.0, "2.bias": 1.0}
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [*POLICIES.values(), noisy := PerLayerClipping(LAYERS, noise=NOISES), QuantileClipping(noisy)],
+    ids=repr,
+)
+def test_the_groups_noises_are_together_what_was_asked_for(policy: ClippingPolicy) -> None:
+    """A record moves group m by its norm, so that its noise multiplier is deviation / norm."""
+    found = policy.deviations(1.3)
+    own = [deviation / norm for deviation, norm in zip(found, policy.limits, strict=True)]
+    assert combined_noise_multiplier(own) == pytest.approx(1.3, rel=1e-12)
+    if policy.group("0.weight") == 0 and policy.groups == 3 and "noise={" in repr(policy):
+        assert [mine / own[0] for mine in own] == pytest.approx([1, 2 / 0.7, 1 / 0.7])
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_each_group_gets_its_own_noise(secure: bool) -> None:
+    norms, noise = {"0": 10.0, "1": 0.1}, {"0": 1.0, "1": 3.0}
+    multiplier = combined_noise_multiplier(list(noise.values()))
+    engine, module, optimizer, loader = make(
+        PrivacyEngine(secure_mode=secure),
+        module=nn.Sequential(nn.Linear(300, 100, bias=False), nn.Linear(100, 300, bias=False)),
+        dataset=TensorDataset(torch.zeros(16, 300)),
+        noise=multiplier,
+        norm=PerLayerClipping(norms, noise=noise),
+        batch=4,
+    )
+    (x,) = next(iter(loader))
+    module(x).sum().backward()
+    optimizer.step()
+    for name, parameter in module.named_parameters():
+        deviation = 4 * float(parameter.grad.std()) / (norms[name[0]] * noise[name[0]])
+        assert abs(deviation - 1) < 4 / math.sqrt(2 * 30_000)
+    (event,) = engine.accountant.history
+    assert event.noise_multiplier == multiplier == pytest.approx(1 / math.hypot(1, 1 / 3))
+
+
+def test_short_gradients_gain_from_noise_of_their_own_beside_long_ones() -> None:
+    """Norms that differ a hundredfold, with one account: the error of the short gradient."""
+    errors = []
+    norms = {"0": 100.0, "1": 1.0}
+    for noise in (None, {"0": 1.0, "1": 1.0}):
+        _, module, optimizer, loader = make(
+            module=nn.Sequential(nn.Linear(50, 100, bias=False), nn.Linear(100, 50, bias=False)),
+            dataset=TensorDataset(torch.zeros(16, 50)),
+            noise=1.0,
+            norm=PerLayerClipping(norms, noise=noise),
+            batch=4,
+        )
+        (x,) = next(iter(loader))
+        module(x).sum().backward()
+        optimizer.step()
+        errors.append([float(p.grad.std()) for p in module.parameters()])
+    (long, short), (long_alone, short_alone) = errors
+    assert short > 60 * short_alone  # 100 / sqrt(2) times the noise
+    assert long_alone < 1.5 * long  # for sqrt(2) times that of the long one
 
 
 def test_automatic_clipping_adds_noise_for_norm_one() -> None:
@@ -122,3 +193,11 @@ def test_bad_norms_of_policies_are_refused(value: Any) -> None:
             build(value)
     with pytest.raises(InvalidInput, match="the max_grad_norm of a must be finite"):
         PerLayerClipping({"a": value})
+    with pytest.raises(InvalidInput, match="the noise of a must be finite"):
+        PerLayerClipping({"a": 1.0}, noise={"a": value})
+
+
+def test_noise_must_have_the_names_of_the_norms() -> None:
+    for noise in ({}, {"a": 1.0}, {"a": 1.0, "b": 1.0, "c": 1.0}):
+        with pytest.raises(InvalidInput, match="noise must have the names of max_grad_norms"):
+            PerLayerClipping({"a": 1.0, "b": 1.0}, noise=noise)

@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 import pytest
 import torch
-from cases import BATCH, LAYERS, OTHERS, ids
+from cases import BATCH, LAYERS, OTHERS, OWN, ids
 from models import (
     Adapted,
     Attending,
@@ -15,6 +15,7 @@ from models import (
     Dropping,
     Language,
     Made,
+    With,
     branches,
     twice,
 )
@@ -23,6 +24,7 @@ from torch import Tensor, nn
 
 from dpsgd.clipping.policies import FlatClipping
 from dpsgd.gradients.persample import Outer
+from ldp import InvalidInput
 
 
 @pytest.fixture(autouse=True)
@@ -205,6 +207,81 @@ def test_a_frozen_part_of_a_layer_has_no_part_in_the_norm(
     check(module, torch.randn(BATCH, *shape))
 
 
+@pytest.mark.parametrize("name", OWN)
+def test_own_parameters_of_a_module_are_as_in_a_loop(name: str) -> None:
+    layer, inputs = OWN[name]
+    check(layer(), batch_of(BATCH, inputs))
+
+
+def test_a_row_of_each_sample_is_its_own() -> None:
+    """A parameter that every sample uses moves the sum by no more than the norm for each."""
+    layer, _ = OWN["mean over what was expanded"]
+    keeper = keep(layer(), FlatClipping(0.01))
+    x = torch.randn(BATCH, 5, 4)
+    sums = []
+    for scale in (1, 1e6):  # of one sample's gradient
+        weights = torch.ones(BATCH, 1, 1)
+        weights[0] = scale
+        (keeper.module(x) * weights).sum().backward()
+        sums.append(keeper.take_sums()[0])
+    assert float((sums[0] - sums[1]).norm()) <= 0.02 * (1 + 1e-6)
+
+
+def test_parameters_used_otherwise_than_in_the_first_batch_are_refused() -> None:
+    def run(self: Any, x: Tensor) -> Tensor:
+        return x * self.p if x[0, 0] < 1e6 else torch.einsum("bd,d->bd", x, self.p)
+
+    keeper = keep(With(run, (4,)), Recording(1.0))
+    x = torch.ones(BATCH, 4)
+    keeper.module(x)
+    with pytest.raises(InvalidInput, match="used in einsum, other than"):
+        keeper.module(1e7 * x)
+
+
+@pytest.mark.slow
+def test_models_of_transformers_need_no_fallback() -> None:
+    transformers = pytest.importorskip("transformers")
+    sizes = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2}
+    text = {"vocab_size": 32, "intermediate_size": 12, **sizes}
+    images = {"image_size": 8, "patch_size": 4, **sizes}
+    tokens, pictures = ids(BATCH, 6, below=32), torch.randn(BATCH, 3, 8, 8)
+    configs: dict[str, tuple[dict[str, Any], Tensor]] = {
+        "BertForMaskedLM": (text, tokens),
+        "GPT2LMHeadModel": (
+            {"vocab_size": 32, "n_positions": 8, "n_embd": 8, "n_layer": 2, "n_head": 2},
+            tokens,
+        ),
+        "LlamaForCausalLM": (text, tokens),
+        "T5EncoderModel": (
+            {
+                "vocab_size": 32,
+                "d_model": 8,
+                "d_kv": 4,
+                "d_ff": 12,
+                "num_layers": 2,
+                "num_heads": 2,
+            },
+            tokens,
+        ),
+        "ViTModel": ({**images, "intermediate_size": 12}, pictures),
+        "Dinov2Model": ({**images, "mlp_ratio": 2}, pictures),
+    }
+    for name, (options, batch) in configs.items():
+        try:
+            kind = getattr(transformers, name)
+        except ImportError as error:  # of what transformers loads with it
+            pytest.skip(str(error))
+        model = kind(kind.config_class(**options)).eval().double()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter += 0.1 * torch.randn_like(parameter)
+        check(
+            Made(lambda self, x: next(iter(self.model(x).values())), model=model),
+            batch,
+            tolerance=1e-6,
+        )
+
+
 @pytest.mark.filterwarnings("ignore:There is a performance drop")
 @pytest.mark.parametrize("name", OTHERS)
 def test_any_other_layer_is_run_by_sample_and_named(name: str) -> None:
@@ -241,9 +318,9 @@ def test_factors_are_rounded_down_in_the_narrowest_type_of_parameters() -> None:
 
 def test_dropout_in_a_layer_without_a_rule_is_the_same_forward_and_backward() -> None:
     module = Dropping()
+    keeper = keep(module, Recording(1e9))
     with warnings.catch_warnings(action="ignore"):
-        keeper = keep(module, Recording(1e9))
-    output = module(torch.ones(BATCH, 50))
+        output = module(torch.ones(BATCH, 50))
     assert not torch.equal(output[0], output[1])
     output.sum().backward()
     torch.testing.assert_close(keeper.take_sums()[0], output.detach().sum(0))

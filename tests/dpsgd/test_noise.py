@@ -1,10 +1,12 @@
 """Noise: its distribution, that it never repeats, and the grid on which it is added."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from private import BATCH, make
 from scipy import stats
 from torch import Tensor
 
@@ -66,16 +68,43 @@ def test_sums_of_several_processes_add_up_to_one_release() -> None:
     assert torch.equal(first + second, sum((2 * term).round() for term in terms) / 2)
 
 
+@pytest.mark.parametrize("rank", [0, 1])
+def test_each_process_adds_a_sum_on_the_grid_and_the_first_has_the_noise(
+    rank: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Two:
+        size = 2
+
+        def add_up(self, totals: list[Tensor]) -> None:
+            given.extend(total.clone() for total in totals)
+
+    given: list[Tensor] = []
+    engine, module, *_ = make(module=torch.nn.Linear(20, 20, bias=False))
+    run: Any = engine._run
+    summed = torch.rand(20, 20)
+    monkeypatch.setattr(run, "_ranks", Two())
+    monkeypatch.setattr(run._keeper, "take_sums", lambda: [summed])
+    if rank > 0:
+        monkeypatch.setattr(run, "_noise", None)
+    run._release([0.4])
+    (total,) = given
+    grid = Grid.for_sums(1.0, 400, 0.4)
+    assert torch.equal(total, grid.rounded(total))
+    noise = total - grid.rounded(summed)
+    expected = 0.4 if rank == 0 else 0.0
+    assert abs(float(noise.std()) - expected) <= 4 * expected / math.sqrt(2 * 400)
+    assert torch.equal(module.weight.grad, (total / BATCH).float())
+
+
 @pytest.mark.parametrize("divisor", [8.0, 100.0])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_what_is_compiled_releases_what_torch_does(dtype: torch.dtype, divisor: float) -> None:
     grid, summed = Grid(2.0**-20), torch.randn(10_000, dtype=dtype)
     normal = torch.randn(10_000, dtype=torch.float64)
     expected = summed.clone()
-    grid.release(expected, normal, 0.7, divisor)  # as on other devices
+    grid.release(expected, normal.clone(), 0.7, divisor)  # as on other devices
     grid.release(summed.numpy(), normal.numpy(), 0.7, divisor)
-    last = 0.0 if divisor == 8.0 else torch.finfo(dtype).eps  # the quotient is rounded once more
-    torch.testing.assert_close(summed, expected, rtol=last, atol=0.0)
+    assert torch.equal(summed, expected)
 
 
 SOURCES = {

@@ -39,7 +39,7 @@ def test_steps_are_those_of_the_paper() -> None:
     optimizer = AdamBC([parameter], lr=0.03, betas=(0.8, 0.95), gamma=1e-2)
     gradients, deviations = torch.randn(6, 5).double(), [0.5, 0.4, 0.9, 0.1, 0.7, 0.2]
     for gradient, deviation in zip(gradients, deviations, strict=True):
-        parameter.grad, optimizer.noise_deviation = gradient.clone(), deviation
+        parameter.grad, optimizer.noise_deviations = gradient.clone(), {parameter: deviation}
         optimizer.step()
     for i, value in enumerate(start):
         expected = naive(value, gradients[:, i].tolist(), deviations, 0.03, (0.8, 0.95), 1e-2)
@@ -57,7 +57,8 @@ def test_the_noise_that_is_taken_out_is_the_noise_that_was_added() -> None:
         optimizer.zero_grad()
         (0 * module(x)).sum().backward()
         optimizer.step()
-        assert optimizer.noise_deviation == pytest.approx(noises(step) * 0.3 / BATCH)
+        found = optimizer.noise_deviations[module.weight]
+        assert found == pytest.approx(noises(step) * 0.3 / BATCH)
         weights.append(optimizer.state[module.weight])
     state = weights[-1]
     assert float(state["square"].mean()) == pytest.approx(state["variance"], rel=0.02)
@@ -67,7 +68,7 @@ def test_the_noise_that_is_taken_out_is_the_noise_that_was_added() -> None:
 def test_its_state_goes_on_from_a_checkpoint(dtype: torch.dtype) -> None:
     parameter = nn.Parameter(torch.ones(3, dtype=dtype))
     optimizer = AdamBC([parameter], lr=0.1)
-    optimizer.noise_deviation = 0.1
+    optimizer.noise_deviations = {parameter: 0.1}
 
     def step(p: nn.Parameter, o: AdamBC) -> None:
         p.grad = torch.tensor([0.5, -1.0, 2.0], dtype=dtype)
@@ -77,7 +78,7 @@ def test_its_state_goes_on_from_a_checkpoint(dtype: torch.dtype) -> None:
     again = nn.Parameter(parameter.detach().clone())
     other = AdamBC([again], lr=0.7)
     other.load_state_dict(copy.deepcopy(optimizer.state_dict()))
-    other.noise_deviation = 0.1
+    other.noise_deviations = {again: 0.1}
     step(parameter, optimizer)
     step(again, other)
     torch.testing.assert_close(parameter, again)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from models import Made
-from private import BATCH, N, backward, data, make, model, train
+from private import BATCH, N, backward, data, make, model, sized, train
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 from torch.nn.utils import prune
@@ -105,6 +105,35 @@ def test_a_forward_that_mixes_samples_is_refused(name: str) -> None:
     with pytest.raises(InvalidInput, match=r"normalise within a sample \(GroupNorm, LayerNorm\)"):
         module(x)
     assert engine.accountant.history == ()
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+@pytest.mark.parametrize("first", [2, 5], ids=["batch of 2", "batch of 5"])
+def test_a_loss_within_the_module_must_be_the_mean_or_the_sum_of_the_samples_own(
+    dropout: float, first: int
+) -> None:
+    def tokens(self: Any, x: Tensor, reduction: str) -> Any:
+        out = self.layer(F.dropout(x, dropout))[:, None].expand(-1, 3, -1)
+        targets = torch.where(torch.arange(3) <= (x[:, :1] > 0), 1, -100)  # one or two of them
+        losses = F.cross_entropy(out.mT, targets, reduction="none")
+        own = losses.sum(1) / (targets >= 0).sum(1)
+        means = {"tokens": losses.sum() / (targets >= 0).sum(), "samples": own.mean()}
+        return {"loss": means.get(reduction, own.sum()), "logits": out}
+
+    def run(reduction: str) -> None:
+        module = Made(lambda self, x: tokens(self, x, reduction), layer=nn.Linear(4, 2))
+        x = torch.randn(10, 4)
+        x[:, 0] = torch.tensor([1.0, -1.0] * 5)
+        dataset = torch.utils.data.TensorDataset(x, x)
+        _, module, optimizer, loader = make(sized(first), module=module, dataset=dataset)
+        for x, _ in loader:
+            module(x)["loss"].backward()
+            optimizer.step()
+
+    run("samples")
+    run("sum")
+    with pytest.raises(InvalidInput, match="neither the mean nor the sum of their own"):
+        run("tokens")
 
 
 def test_a_module_is_tried_once() -> None:
@@ -438,7 +467,7 @@ class Around(nn.Module):
         self.layer = layer
 
     def forward(self, x: Tensor) -> Any:
-        return self.layer(x + self.shift)
+        return self.layer(F.prelu(x, self.shift))
 
 
 class Subclassed(nn.LSTM):
@@ -450,14 +479,16 @@ class Subclassed(nn.LSTM):
 )
 def test_a_recurrent_layer_that_no_rule_would_run_is_refused(layer: nn.Module) -> None:
     with pytest.raises(InvalidInput, match=r"^1 \((Around|Subclassed)\) is or has a recurrent"):
-        make(module=nn.Sequential(nn.Linear(4, 4), layer))
+        _, module, _, loader = make(module=nn.Sequential(nn.Linear(4, 4), layer))
+        module(next(iter(loader))[0])
 
 
 def test_a_layer_used_within_a_module_without_a_rule_and_outside_of_it_is_refused() -> None:
     shared = nn.Linear(4, 4)
     for layers in ([shared, Around(shared)], [Around(shared), shared]):
         with pytest.raises(InvalidInput, match=r"\(Around\) has a layer inside that is also used"):
-            make(module=nn.Sequential(*layers))
+            _, module, _, loader = make(module=nn.Sequential(*layers))
+            module(next(iter(loader))[0])
 
 
 def test_a_parameter_that_was_replaced_is_refused() -> None:

@@ -2,8 +2,10 @@
 
 import itertools
 import math
+import re
 from collections.abc import Callable
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -204,6 +206,17 @@ def test_errors_are_those_that_are_stated() -> None:
     scores = np.array(found)
     assert np.abs(scores.mean(0)).max() < 0.2
     assert np.abs(scores.std(0) - 1).max() < 0.15
+
+
+def test_the_guides_releases_run_as_they_stand(capsys: pytest.CaptureFixture[str]) -> None:
+    guide = (Path(__file__).resolve().parents[2] / "docs" / "accounting.md").read_text("utf-8")
+    (code,) = re.findall(r"<!-- releases -->\n```python\n(.*?)```", guide, re.S)
+    names: dict[str, Any] = {}
+    exec(compile(code, "releases", "exec"), names)
+    assert capsys.readouterr().out.endswith(", 0.65\n")
+    assert names["best"].value in range(3)
+    truth, released = names["people"].mean(0), names["mean"]
+    assert (np.abs(released.value - truth) < 6 * released.std_error).all()
 
 
 def test_bounds_hold_what_is_there_and_no_more() -> None:

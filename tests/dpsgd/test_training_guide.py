@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 GUIDE = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
 PRIVATE = GUIDE.split("## Training privately\n")[1].split("### How it works\n")[0]
 CODE = re.findall(r"^```python\n(.*?)^```", PRIVATE, re.S | re.M)
-FIRST, LARGER, PROCESSES = CODE
+FIRST, LARGER, PROCESSES, *LOOPS = CODE
 
 
 def test_ten_lines_give_a_private_model(capsys: pytest.CaptureFixture[str]) -> None:

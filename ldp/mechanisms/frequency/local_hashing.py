@@ -33,7 +33,8 @@ _FEW = 1024
 """Four times the reports up to which `_count_few` is quicker, whatever the number of categories."""
 
 _COMPILE = 1 << 24
-"""Hash evaluations from which a compiled tally repays its compilation, about a second."""
+"""Hash evaluations from which a compiled tally repays its compilation: about a second, where no
+process has compiled it before."""
 
 
 @dataclass(frozen=True)

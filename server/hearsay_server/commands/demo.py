@@ -24,6 +24,13 @@ def demo(
     data: Annotated[
         Path | None, typer.Option(help="Keep the server's data here instead of discarding it.")
     ] = None,
+    budget: Annotated[
+        str,
+        typer.Option(
+            help="Instead of the survey's: split, so that a record answers all and a model can "
+            "be trained on it; or sample."
+        ),
+    ] = "",
     seed: Annotated[
         int | None, typer.Option(help="Replay the same levels and coins: a simulation.")
     ] = None,
@@ -35,4 +42,6 @@ def demo(
         source = playing.from_csv(csv_file, surveys.from_file(survey))
     else:
         source = playing.redbook()
+    if budget:
+        source.survey.budget = budget
     playing.play(source, plot=plot, data=data, seed=seed, console=Console())

@@ -52,6 +52,30 @@ def test_noise_is_the_least_that_keeps_the_target(kind: type[Accountant], known:
     assert spends(kind, noise * (1 - 2e-6), MNIST, 14_062) > 1.0
 
 
+def test_an_answer_takes_few_questions(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    ask = RDPAccountant.get_epsilon
+
+    def counted(accountant: RDPAccountant, delta: float) -> float:
+        asked.append(delta)
+        return ask(accountant, delta)
+
+    monkeypatch.setattr(RDPAccountant, "get_epsilon", counted)
+    for epsilon in (0.01, 1.0, 1e4):
+        asked.clear()
+        calibrate_noise_multiplier(fresh(), epsilon, DELTA, sampling=MNIST, steps=10**4)
+        assert len(asked) <= 25
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("epsilon", [50.0, 400.0])
+def test_a_large_epsilon_has_the_noise_of_the_exact_curve(epsilon: float) -> None:
+    how: dict[str, Any] = {"sampling": NoSampling(), "steps": 100}
+    exact = calibrate_noise_multiplier(fresh(GDPAccountant), epsilon, DELTA, **how)
+    found = calibrate_noise_multiplier(fresh(PLDAccountant), epsilon, DELTA, **how)
+    assert exact * (1 - 2e-6) < found < exact * (1 + 1e-5)
+
+
 def test_unsampled_noise_is_the_analytic_one() -> None:
     found = calibrate_noise_multiplier(
         fresh(GDPAccountant), 1.0, DELTA, sampling=NoSampling(), steps=16
@@ -120,7 +144,7 @@ def test_a_target_that_is_already_missed_is_refused(name: str) -> None:
 
 @every
 def test_nothing_is_calibrated_to_an_approximation(name: str) -> None:
-    with pytest.raises(InvalidInput, match="no guarantee"):
+    with pytest.raises(InvalidInput, match="only approximates"):
         QUESTIONS[name](fresh(CentralLimitApproximation), 1.0, DELTA)
 
 

@@ -7,12 +7,11 @@ import pytest
 
 from dpsgd.accounting import (
     analytic_noise,
-    classic_noise,
     combined_noise_multiplier,
     gaussian_delta,
     gaussian_epsilon,
 )
-from dpsgd.accounting.composition import Guarantee, advanced, amplified, optimal
+from dpsgd.accounting.composition import Guarantee, advanced, amplified, optimal, unequal
 from ldp import InvalidInput
 from ldp.planning import composition as local
 
@@ -44,14 +43,6 @@ def test_analytic_noise_is_the_least(epsilon: float) -> None:
     assert gaussian_delta(noise, epsilon) <= 1e-6 < gaussian_delta(noise * (1 - 1e-7), epsilon)
 
 
-def test_classic_noise_is_more_than_needed_below_one_and_refused_above() -> None:
-    assert classic_noise(0.5, 1e-5) == pytest.approx(math.sqrt(2 * math.log(1.25e5)) / 0.5)
-    assert classic_noise(0.999, 1e-5) > analytic_noise(0.999, 1e-5)
-    for epsilon in (0.0, 1.0, 3.0):
-        with pytest.raises(InvalidInput, match="0 < epsilon < 1"):
-            classic_noise(epsilon, 1e-5)
-
-
 def test_groups_are_as_private_as_one_release() -> None:
     assert combined_noise_multiplier([3.0, 4.0]) == pytest.approx(2.4)
     assert combined_noise_multiplier([2.0] * 4) == pytest.approx(1.0)
@@ -74,9 +65,35 @@ def test_sampling_amplifies_by_the_known_formula() -> None:
 
 def test_advanced_composition_is_its_formula() -> None:
     whole = advanced(Guarantee(0.1, 1e-8), 100, 1e-6)
-    expected = math.sqrt(200 * math.log(1e6)) * 0.1 + 10 * math.expm1(0.1)
+    expected = math.sqrt(200 * math.log(1e6)) * 0.1 + 10 * math.tanh(0.05)
     assert whole.epsilon == pytest.approx(expected)
     assert whole.delta == pytest.approx(2e-6)
+    assert advanced(Guarantee(0.1), 1000, 1e-5).epsilon == pytest.approx(20.17, abs=0.005)
+    assert advanced(Guarantee(2.0), 3, 1e-5).epsilon == pytest.approx(6.0)
+
+
+def test_unequal_guarantees_compose_by_randomised_response() -> None:
+    """The worst guarantees of their epsilons: their exact delta is within the slack."""
+    parts = [(Guarantee(0.2), 30), (Guarantee(0.3, 1e-3), 3), (Guarantee(1.0), 1)]
+    whole = unequal(parts, 0.05)
+    losses = {0.0: 1.0}
+    for guarantee, times in parts:
+        for _ in range(times):
+            likely = 1 / (1 + math.exp(-guarantee.epsilon))
+            losses = _added(losses, guarantee.epsilon, likely)
+    exact = sum(p * max(0.0, -math.expm1(whole.epsilon - loss)) for loss, p in losses.items())
+    assert exact + 3e-3 <= whole.delta == pytest.approx(0.053)
+    assert whole.epsilon < 0.8 * (6.0 + 0.9 + 1.0)
+    assert unequal([], 0.1) == Guarantee(0.0, 0.1 * (1 + 1e-9))
+
+
+def _added(losses: dict[float, float], epsilon: float, likely: float) -> dict[float, float]:
+    found: dict[float, float] = {}
+    for loss, p in losses.items():
+        for moved, share in ((loss + epsilon, likely), (loss - epsilon, 1 - likely)):
+            key = round(moved, 9)
+            found[key] = found.get(key, 0.0) + p * share
+    return found
 
 
 def test_optimal_composition_is_the_local_one_plus_the_deltas() -> None:

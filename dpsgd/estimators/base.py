@@ -1,0 +1,275 @@
+"""What the private classifier and the private regressor share: parameters, checks and training."""
+
+import contextlib
+import copy
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from dpsgd.accounting import (
+    Accountant,
+    PoissonSampling,
+    RDPAccountant,
+    Relation,
+    calibrate_noise_multiplier,
+    calibrate_steps,
+)
+from dpsgd.estimators.collected import is_number
+from dpsgd.estimators.features import Feature, encode, features_of
+from dpsgd.estimators.fitting import REPORTED, Loss, Progress, Table, train, usual_batch
+from dpsgd.reports.guarantees import Account, account
+from dpsgd.reports.rows import Rows
+from dpsgd.training.engine import PrivacyEngine
+from ldp import Coins, InvalidInput, Mechanism
+
+_OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {
+    "adam": torch.optim.Adam,
+    "sgd": torch.optim.SGD,
+}
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
+    """The parameters and methods that private estimators share.
+
+    `epsilon` and `delta` are what the training keeps, under adding or removing a row; None trains
+    on `Rows` without noise, where the reports alone protect. `steps` noisy steps are made on
+    Poisson batches of about `batch_size` rows (None: a quarter of the rows, 64 to 4,096), each
+    row's gradient shortened to `max_grad_norm`. The noise is calibrated to (epsilon, delta);
+    where a `noise_multiplier` is given instead, the training ends at the last step within it.
+    `optimizer` is "adam", "sgd" or a function of parameters and lr; `hidden` are the widths of a
+    tanh network (none: a linear model), and `module` another model in its place: a torch module,
+    of which a copy is trained, or a function of the numbers of inputs and outputs.
+
+    `feature_bounds` are the features' public (low, high), by name or position, or of all: features
+    between them are mapped to [-1, 1], and others clipped. Features without bounds are taken as
+    they are. `categories` has the public values of features that are no numbers. Nothing is
+    scaled by what the data are. `random_state` seeds the first weights alone, never noise or
+    batches; `coins` is for tests. `on_progress` is called with a `Progress` some 20 times, and ends
+    the training where it returns true: let it look at no private data.
+    """
+
+    epsilon: float | None = 1.0
+    delta: float = 1e-5
+    steps: int = 100
+    batch_size: int | None = None
+    max_grad_norm: float = 1.0
+    noise_multiplier: float | None = None
+    learning_rate: float = 0.05
+    optimizer: str | Callable[..., Optimizer] = "adam"
+    hidden: tuple[int, ...] = ()
+    module: nn.Module | Callable[[int, int], nn.Module] | None = None
+    feature_bounds: Any = None
+    categories: Mapping[Any, Sequence[Any]] | None = None
+    max_physical_batch_size: int | None = None
+    accountant: Callable[[Relation], Accountant] = RDPAccountant
+    random_state: Any = None
+    on_progress: Callable[[Progress], Any] | None = None
+    coins: Coins | None = None
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = True  # the noise of a training is drawn afresh
+        return tags
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "module_")
+
+    def _train(
+        self,
+        table: Table,
+        loss: Loss,
+        module: nn.Module,
+        model: nn.Module,
+        score: Callable[[], float] | None,
+        records: Mapping[str, Sequence[Mechanism]] | None = None,
+    ) -> None:
+        """Train a module, of which the model is a part; set all that a fitted estimator has."""
+        rows = len(table)
+        batch = usual_batch(rows) if self.batch_size is None else min(self.batch_size, rows)
+        engine, private, steps = self._engine(batch, rows)
+        optimizer = self._optimizer(module)
+        self.module_ = copy.deepcopy(model)  # the engine's hooks stay with the other
+        self.history_: list[Progress] = []
+        every = max(1, steps // REPORTED)
+
+        def after(done: int) -> bool:
+            if done % every and done != steps:
+                return False
+            self.module_.load_state_dict(model.state_dict())
+            spent = engine.get_epsilon(self.delta) if engine else math.inf
+            found = None if score is None else score()
+            self.history_.append(Progress(done, steps, spent, found))
+            return bool(self.on_progress and self.on_progress(self.history_[-1]))
+
+        train(
+            module,
+            optimizer,
+            table,
+            loss,
+            batch_size=batch,
+            steps=steps,
+            engine=engine,
+            after=after,
+            **private,
+        )
+        self.module_.load_state_dict(model.state_dict())
+        self._finish(engine.accountant if engine else None, records)
+
+    def _finish(
+        self, accountant: Accountant | None, records: Mapping[str, Sequence[Mechanism]] | None
+    ) -> None:
+        """Set the account of all that was released."""
+        self.epsilon_ = math.inf if accountant is None else accountant.get_epsilon(self.delta)
+        if records is not None:
+            self.account_ = account(records, delta=self.delta, accountant=accountant)
+        else:
+            assert accountant is not None
+            self.account_ = Account(self.delta, accountant.relation, self.epsilon_, ())
+
+    def _engine(self, batch: int, rows: int) -> tuple[PrivacyEngine | None, dict[str, Any], int]:
+        """Return the engine, what it is to be given, and the number of steps."""
+        for name, value in (("steps", self.steps), ("batch_size", batch)):
+            if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+                raise InvalidInput(f"{name} must be an integer >= 1, got {value!r}")
+        if self.epsilon is None and self.noise_multiplier is None:
+            return None, {}, self.steps
+        accountant, sampling = self.accountant(Relation.ADD_REMOVE), PoissonSampling(batch / rows)
+        noise, steps = self.noise_multiplier, self.steps
+        if noise is None:
+            assert self.epsilon is not None
+            noise = calibrate_noise_multiplier(
+                accountant, self.epsilon, self.delta, sampling=sampling, steps=steps
+            )
+        elif self.epsilon is not None:
+            most = calibrate_steps(
+                accountant, self.epsilon, self.delta, noise_multiplier=noise, sampling=sampling
+            )
+            if not most:
+                raise InvalidInput(
+                    f"one step with noise_multiplier {noise:g} exceeds epsilon {self.epsilon:g} at "
+                    f"delta {self.delta:g}"
+                )
+            steps = min(steps, most)
+        self.noise_multiplier_ = noise
+        private = {
+            "noise_multiplier": noise,
+            "max_grad_norm": self.max_grad_norm,
+            "max_physical_batch_size": self.max_physical_batch_size,
+        }
+        return PrivacyEngine(accountant=self.accountant, coins=self.coins), private, steps
+
+    def _optimizer(self, module: nn.Module) -> Optimizer:
+        made = self.optimizer
+        if isinstance(made, str):
+            if made not in _OPTIMIZERS:
+                raise InvalidInput(f"optimizer must be adam, sgd or a function, got {made!r}")
+            made = _OPTIMIZERS[made]
+        return made(module.parameters(), lr=self.learning_rate)
+
+    def built(self, inputs: int, outputs: int) -> nn.Module:
+        """Return a new module; a linear one begins at zero."""
+        seed = int(check_random_state(self.random_state).randint(2**31))
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            if isinstance(self.module, nn.Module):
+                return copy.deepcopy(self.module)
+            if self.module is not None:
+                return self.module(inputs, outputs)
+            widths = [inputs, *self.hidden]
+            layers: list[nn.Module] = []
+            for wide, narrow in pairwise(widths):
+                layers += [nn.Linear(wide, narrow), nn.Tanh()]
+            last = nn.Linear(widths[-1], outputs)
+        if not layers:
+            nn.init.zeros_(last.weight)
+        nn.init.zeros_(last.bias)
+        return nn.Sequential(*layers, last)
+
+    def _checked(self, X: Any, y: Any, **options: Any) -> tuple[NDArray[Any], NDArray[Any]]:  # noqa: N803
+        """Return arrays to train on, as scikit-learn checks them, and set what it keeps of them."""
+        if self.epsilon is None and self.noise_multiplier is None:
+            raise InvalidInput("epsilon=None is for Rows: nothing else protects rows as they are")
+        with as_ours():
+            if y is None:
+                raise InvalidInput(
+                    f"{type(self).__name__} requires y to be passed, but the target y is None"
+                )
+            X, y = validate_data(self, X, y, dtype=self._dtype, **options)  # noqa: N806
+        self.features_ = features_of(self._names(), self.feature_bounds, self.categories)
+        return X, y
+
+    @property
+    def _dtype(self) -> type[np.float64] | None:
+        return None if self.categories else np.float64
+
+    def _take_rows(
+        self, rows: Rows, label: Any, features: Sequence[str] | None
+    ) -> Mapping[str, Sequence[Mechanism]]:
+        """Set the features of rows, and return the mechanisms of records for the account.
+
+        Raises `InvalidInput` where the rows cannot be learned from, or have no account.
+        """
+        names = [name for name in rows.columns if name != label] if features is None else features
+        rows.check_together(label, names)
+        found = features_of(names, self.feature_bounds, self.categories)
+        for i, feature in enumerate(found):
+            if is_number(rows, feature.name):
+                found[i] = Feature(feature.name, feature.bounds or (-1.0, 1.0))
+                continue
+            count = rows.reports(feature.name).mechanisms[0].parameters
+            values = feature.values or tuple(range(count))
+            if len(values) != count:
+                raise InvalidInput(f"{feature.name!r} has {count} values, got {len(values)}")
+            found[i] = Feature(feature.name, values=values)
+        self.features_, self.n_features_in_ = found, len(names)
+        self.feature_names_in_ = np.array(names, dtype=object)
+        records = rows.records([label, *names])
+        account(records, delta=self.delta)
+        return records
+
+    def _names(self) -> list[str]:
+        found = getattr(self, "feature_names_in_", range(self.n_features_in_))
+        return [str(name) for name in found]
+
+    def _inputs(self, X: Any) -> Tensor:  # noqa: N803
+        """Return the module's inputs for true features, checked."""
+        check_is_fitted(self)
+        with as_ours():
+            X = validate_data(self, X, reset=False, dtype=self._dtype)  # noqa: N806
+        return as_tensor(encode(self.features_, X))
+
+    @torch.no_grad()
+    def _outputs(self, X: Any) -> NDArray[np.float64]:  # noqa: N803
+        inputs = self._inputs(X)
+        parts = [self.module_(part) for part in torch.split(inputs, 1 << 16)]
+        found: NDArray[np.float64] = torch.cat(parts).double().numpy()
+        return found
+
+
+def as_tensor(array: NDArray[Any]) -> Tensor:
+    """Return an array as a tensor of float32."""
+    return torch.as_tensor(np.ascontiguousarray(array, dtype=np.float32))
+
+
+@contextlib.contextmanager
+def as_ours() -> Iterator[None]:
+    """Raise scikit-learn's `ValueError`s as `InvalidInput`."""
+    try:
+        yield
+    except InvalidInput:
+        raise
+    except ValueError as error:
+        raise InvalidInput(str(error)) from None

@@ -1,0 +1,423 @@
+"""Private estimators: scikit-learn's interface, what they learn, and what they promise."""
+
+import math
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import nn
+
+pytest.importorskip("sklearn")
+
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, load_digits
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from dpsgd import Rows
+from dpsgd.accounting import PoissonSampling, RDPAccountant, Relation
+from dpsgd.estimators import PrivateClassifier, PrivateRegressor, Progress, load, save
+from dpsgd.reports.rows import Column
+from ldp import KRR, InvalidInput, Mechanism, OneBitMean, PiecewiseMechanism
+from ldp.errors import NotReady, StorageFailed
+from ldp.estimating.regression import Indicator, Number, Records, linear
+from ldp.testing import SeededCoins
+
+TWICE = "two trainings on the same data are compared, and each has noise of its own"
+FORBIDDEN = {
+    "check_fit_idempotent": TWICE,
+    "check_supervised_y_2d": TWICE,
+    "check_classifier_data_not_an_array": TWICE,
+    "check_regressor_data_not_an_array": TWICE,
+    "check_regressors_int": TWICE,
+}
+"""The checks of scikit-learn that no private estimator can pass, and why."""
+
+TAKEN = "ignore:the classes are taken from y"
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings(TAKEN)
+@parametrize_with_checks(
+    [PrivateClassifier(steps=50), PrivateRegressor(steps=50)],
+    expected_failed_checks=lambda _: FORBIDDEN,
+    xfail_strict=False,
+)
+def test_the_checks_of_scikit_learn_pass(estimator: Any, check: Any) -> None:
+    check(estimator)
+
+
+# --- what is learned ---------------------------------------------------------------------------
+
+
+def split(X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Half a quarter of the rows to test with, and the others."""
+    order = np.random.default_rng(0).permutation(len(y))
+    train, test = order[len(y) // 4 :], order[: len(y) // 4]
+    return X[train], y[train], X[test], y[test]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("epsilon", "least"), [(1.0, 0.84), (3.0, 0.91)])
+def test_digits_are_read_at_small_epsilons(epsilon: float, least: float) -> None:
+    """1,347 of them; without privacy 95%. The mean of three trainings."""
+    X, y, others, truth = split(*load_digits(return_X_y=True))
+    exact = LogisticRegression(max_iter=500).fit(X / 8 - 1, y).score(others / 8 - 1, truth)
+    assert exact > 0.94
+    model = PrivateClassifier(epsilon=epsilon, feature_bounds=(0, 16), classes=range(10))
+    scores = [clone(model).fit(X, y).score(others, truth) for _ in range(3)]
+    assert least < np.mean(scores) < exact
+
+
+@pytest.mark.slow
+def test_tumours_are_told_apart_by_measures_in_public_bounds() -> None:
+    data = load_breast_cancer()
+    high = 10.0 ** np.ceil(np.log10(data.data.max(0))) / 2  # round numbers, as a doctor would give
+    X, y, others, truth = split(data.data, data.target)
+    model = PrivateClassifier(epsilon=3.0, feature_bounds=(0, high), classes=(0, 1))
+    assert np.mean([clone(model).fit(X, y).score(others, truth) for _ in range(3)]) > 0.87
+
+
+@pytest.mark.slow
+def test_a_small_network_learns_what_no_line_separates(coins: SeededCoins) -> None:
+    rng = np.random.default_rng(1)
+    X = rng.uniform(-1, 1, (4000, 2))
+    y = (X[:, 0] * X[:, 1] > 0).astype(int)
+    model = PrivateClassifier(epsilon=3.0, hidden=(16,), steps=200, classes=(0, 1), random_state=0)
+    assert model.fit(X, y).score(X, y) > 0.9
+
+
+@pytest.mark.slow
+def test_a_regression_finds_the_slope_of_numbers_in_bounds() -> None:
+    rng = np.random.default_rng(1)
+    age = rng.uniform(20, 60, 3000)
+    pay = 1000 + 50 * age + rng.normal(0, 200, 3000)
+    model = PrivateRegressor(
+        epsilon=1.0, feature_bounds=(20, 60), target_bounds=(1000, 5000), learning_rate=0.1
+    ).fit(age[:, np.newaxis], pay)
+    low, high = model.predict([[25], [55]])
+    assert (high - low) / 30 == pytest.approx(50, rel=0.15)
+    assert model.score(age[:, np.newaxis], pay) > 0.8
+
+
+# --- scikit-learn's tools ----------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def table() -> pd.DataFrame:
+    """Two features: one of values, and one in years."""
+    rng = np.random.default_rng(2)
+    colour = rng.choice(["red", "green", "blue"], 600)
+    return pd.DataFrame({"colour": colour, "age": rng.uniform(20, 60, 600)})
+
+
+@pytest.fixture(scope="module")
+def bought(table: pd.DataFrame) -> np.ndarray:
+    """Whether somebody bought: the red ones, and the older ones."""
+    return np.where((table["colour"] == "red") | (table["age"] > 50), "yes", "no")
+
+
+KNOWN: dict[str, Any] = {
+    "feature_bounds": {"age": (20, 60)},
+    "categories": {"colour": ["red", "green", "blue"]},
+    "classes": ["no", "yes"],
+    "steps": 40,
+}
+
+
+def test_a_data_frame_of_values_and_numbers_is_learned(
+    table: pd.DataFrame, bought: np.ndarray
+) -> None:
+    model = PrivateClassifier(epsilon=10.0, **KNOWN).fit(table, bought)
+    assert model.score(table, bought) > 0.8
+    assert model.feature_names_in_.tolist() == ["colour", "age"]
+    assert model.n_features_in_ == 2
+    assert model.module_[0].weight.shape == (2, 4)  # a column for each colour
+    assert model.predict_proba(table).sum(axis=1) == pytest.approx(np.ones(600))
+    with pytest.raises(InvalidInput, match="a value of feature 'colour' is none of 'red'"):
+        model.predict(pd.DataFrame({"colour": ["pink"], "age": [30]}))
+    with pytest.raises(InvalidInput, match="feature names"):
+        model.predict(table[["age", "colour"]])
+
+
+def test_searches_pipelines_and_clones_work(table: pd.DataFrame, bought: np.ndarray) -> None:
+    model = PrivateClassifier(epsilon=10.0, classes=["no", "yes"], feature_bounds=(20, 60), steps=5)
+    ages = table[["age"]]
+    assert clone(model).get_params() == model.get_params()
+    assert len(cross_val_score(model, ages, bought, cv=2)) == 2
+    search = GridSearchCV(model, {"hidden": [(), (4,)]}, cv=2).fit(ages, bought)
+    assert search.best_params_["hidden"] in [(), (4,)]
+    whole = make_pipeline(FunctionTransformer(lambda x: x), model).fit(ages, bought)
+    assert set(whole.predict(ages)) <= {"no", "yes"}
+    with pytest.raises(NotFittedError):
+        clone(model).predict(ages)
+
+
+# --- what is promised --------------------------------------------------------------------------
+
+
+def test_every_step_is_accounted_for_and_the_target_is_kept() -> None:
+    X = np.random.default_rng(0).normal(size=(500, 3))
+    y = (X[:, 0] > 0).astype(int)
+    model = PrivateClassifier(
+        epsilon=2.0,
+        delta=1e-6,
+        steps=30,
+        batch_size=100,
+        max_physical_batch_size=40,
+        classes=(0, 1),
+    ).fit(X, y)
+    noise = model.noise_multiplier_
+    by_hand = RDPAccountant(Relation.ADD_REMOVE)
+    by_hand.step(noise_multiplier=noise, sampling=PoissonSampling(0.2), steps=30)
+    assert model.epsilon_ == by_hand.get_epsilon(1e-6)
+    assert 1.99 < model.epsilon_ <= 2.0
+    assert str(model.account_) == f"training: ({model.epsilon_:.4g}, 1e-06)-DP in rows, add_remove"
+    spent = [each.epsilon for each in model.history_]
+    assert spent == sorted(spent)
+    assert model.history_[-1] == Progress(30, 30, model.epsilon_, None)
+
+
+def test_a_training_with_its_own_noise_ends_at_the_last_step_within_the_budget() -> None:
+    X = np.random.default_rng(0).normal(size=(200, 2))
+    y = X[:, 0]
+    model = PrivateRegressor(epsilon=1.0, noise_multiplier=8.0, steps=1000).fit(X, y)
+    steps = model.history_[-1].step
+    assert 1 < steps < 1000
+    assert 0.9 < model.epsilon_ <= 1.0
+    by_hand = RDPAccountant(Relation.ADD_REMOVE)
+    by_hand.step(noise_multiplier=8.0, sampling=PoissonSampling(64 / 200), steps=steps + 1)
+    assert by_hand.get_epsilon(1e-5) > 1
+    with pytest.raises(
+        InvalidInput, match=r"one step with noise_multiplier 0\.1 exceeds epsilon 1"
+    ):
+        PrivateRegressor(epsilon=1.0, noise_multiplier=0.1).fit(X, y)
+
+
+def test_progress_is_told_with_the_score_of_public_data_and_may_end_a_training() -> None:
+    X = np.random.default_rng(0).normal(size=(300, 2))
+    y = (X[:, 0] > 0).astype(int)
+    seen: list[Progress] = []
+
+    def enough(at: Progress) -> bool:
+        seen.append(at)
+        return len(seen) == 3
+
+    model = PrivateClassifier(epsilon=5.0, classes=(0, 1), steps=40, on_progress=enough)
+    model.fit(X, y, validation_data=(X[:50], y[:50]))
+    assert model.history_ == seen
+    assert [at.step for at in seen] == [2, 4, 6]
+    assert seen[-1].score == model.score(X[:50], y[:50])
+    assert model.epsilon_ == seen[-1].epsilon < 5
+
+
+def test_the_data_set_no_scale_and_the_seed_no_noise() -> None:
+    X = np.random.default_rng(0).normal(size=(100, 2))
+    model = PrivateClassifier(classes=(0, 1), steps=2, random_state=0)
+    first = model.fit(X, X[:, 0] > 0).module_.state_dict()
+    again = model.fit(X, X[:, 0] > 0).module_.state_dict()
+    assert not torch.equal(first["0.weight"], again["0.weight"])
+    assert [feature.bounds for feature in model.features_] == [None, None]
+
+
+def test_classes_that_are_taken_from_the_labels_are_told_of() -> None:
+    X, y = np.zeros((10, 1)), np.arange(10) % 2
+    with pytest.warns(UserWarning, match="the classes are taken from y, and the model tells them"):
+        PrivateClassifier(steps=1).fit(X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        PrivateClassifier(steps=1, classes=(0, 1, 2)).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"epsilon": None}, "epsilon=None is for Rows"),
+        ({"epsilon": -1.0}, "epsilon must be finite and >= 0"),
+        ({"delta": 2.0}, "delta must lie strictly between"),
+        ({"steps": 0}, "steps must be an integer >= 1, got 0"),
+        ({"batch_size": 2.5}, "batch_size must be an integer >= 1, got 2.5"),
+        ({"optimizer": "lbfgs"}, "optimizer must be adam, sgd or a function"),
+        ({"feature_bounds": (1, 1)}, "low < high"),
+        ({"feature_bounds": {"x": (0, 1)}}, "there is no feature 'x'; the features are 0, 1"),
+        ({"feature_bounds": 3}, "feature_bounds must be"),
+        ({"categories": {0: [1]}}, "two different values at least"),
+        ({"classes": (0, 2)}, "y has a label that is none of the 2 classes"),
+        ({"classes": (0,)}, "two classes at least"),
+    ],
+)
+def test_bad_parameters_are_refused_before_anything_is_trained(
+    options: dict[str, Any], reason: str
+) -> None:
+    model = PrivateClassifier(**{"classes": (0, 1), **options})
+    with pytest.raises(InvalidInput, match=reason):
+        model.fit(np.zeros((10, 2)), np.arange(10) % 2)
+    assert not hasattr(model, "module_")
+
+
+# --- in a file ---------------------------------------------------------------------------------
+
+
+def test_a_saved_model_predicts_alike_and_has_its_account(
+    table: pd.DataFrame, bought: np.ndarray, tmp_path: Path
+) -> None:
+    model = PrivateClassifier(epsilon=10.0, hidden=(4,), **KNOWN).fit(table, bought)
+    save(model, tmp_path / "model.pt")
+    assert [file.name for file in tmp_path.iterdir()] == ["model.pt"]
+    again = load(tmp_path / "model.pt")
+    assert (again.predict_proba(table) == model.predict_proba(table)).all()
+    assert (again.predict(table) == model.predict(table)).all()
+    assert again.account_ == model.account_
+    assert again.history_ == model.history_
+    assert again.epsilon_ == model.epsilon_
+    assert again.get_params()["hidden"] == (4,)
+
+
+def test_a_saved_module_of_ones_own_is_built_again(tmp_path: Path) -> None:
+    def wide(inputs: int, outputs: int) -> nn.Module:
+        return nn.Sequential(nn.Linear(inputs, 3), nn.ReLU(), nn.Linear(3, outputs))
+
+    X = np.random.default_rng(0).normal(size=(100, 2))
+    model = PrivateRegressor(module=wide, steps=2, target_bounds=(-4, 4)).fit(X, X[:, 0])
+    save(model, tmp_path / "model.pt")
+    assert (load(tmp_path / "model.pt", module=wide).predict(X) == model.predict(X)).all()
+    with pytest.raises(InvalidInput, match="cannot read"):
+        load(tmp_path / "model.pt")
+
+
+def test_what_is_no_saved_model_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="cannot read"):
+        load(tmp_path / "none.pt")
+    (tmp_path / "text").write_text("hello")
+    with pytest.raises(InvalidInput, match=r"cannot read|is no saved model"):
+        load(tmp_path / "text")
+    torch.save({"version": 1, "kind": "PrivateClassifier"}, tmp_path / "half")
+    with pytest.raises(InvalidInput, match="is no saved model: KeyError"):
+        load(tmp_path / "half")
+    torch.save(nn.Linear(1, 1), tmp_path / "code")  # reading it would run code
+    with pytest.raises(InvalidInput, match="cannot read"):
+        load(tmp_path / "code")
+    model = PrivateRegressor(steps=1).fit(np.zeros((10, 1)), np.arange(10.0))
+    with pytest.raises(StorageFailed, match="cannot write"):
+        save(model, tmp_path / "no folder" / "model.pt")
+    with pytest.raises(NotFittedError):
+        save(PrivateRegressor(), tmp_path / "model.pt")
+
+
+# --- collected rows ----------------------------------------------------------------------------
+
+SLOPES = np.array([1.5, -1.0, 2.0])  # of x being 1, x being 2, and a
+
+
+def collected(n: int, epsilon: float) -> tuple[Rows, np.ndarray, np.ndarray]:
+    """Rows of x in three values, a number a, a label y and a number t; and true x and a."""
+    rng, coins = np.random.default_rng(0), SeededCoins(3)
+    x = rng.integers(3, size=n)
+    a = np.clip(rng.normal(size=n) * 0.4 + 0.3 * (x - 1), -1, 1)  # features go together
+    design = np.stack([x == 1, x == 2, a], axis=1)
+    y = (rng.random(n) < 1 / (1 + np.exp(0.5 - design @ SLOPES))).astype(int)
+    t = np.clip(design @ [0.2, -0.3, 0.5] + rng.uniform(-0.2, 0.2, n), -1, 1)
+    given: dict[str, tuple[np.ndarray, Mechanism]] = {
+        "x": (x, KRR(3, epsilon)),
+        "a": (a, PiecewiseMechanism(epsilon)),
+        "y": (y, KRR(2, epsilon)),
+        "t": (t, PiecewiseMechanism(epsilon)),
+    }
+    levels = np.zeros(n, dtype=np.int16)
+    columns = {
+        name: Column(
+            mechanism.randomize_many(values, coins), levels, ("only",), {"only": mechanism}
+        )
+        for name, (values, mechanism) in given.items()
+    }
+    return Rows(n, columns), x, a
+
+
+def slopes(model: PrivateClassifier) -> np.ndarray:
+    """The log odds ratios of the features, as `SLOPES`."""
+    weight = model.module_[0].weight.detach().numpy()
+    both = weight[1] - weight[0]
+    return np.array([both[1] - both[0], both[2] - both[0], both[3]])
+
+
+@pytest.mark.slow
+def test_a_classifier_finds_the_odds_of_true_answers_in_randomised_features_and_labels() -> None:
+    """Where the reports as they are would halve the slopes."""
+    rows, _, _ = collected(20_000, 3.0)
+    exact = PrivateClassifier(epsilon=None, steps=200).fit(rows, "y", features=["x", "a"])
+    assert slopes(exact) == pytest.approx(SLOPES, abs=0.35)
+    assert exact.epsilon_ == math.inf
+    private = PrivateClassifier(epsilon=3.0).fit(rows, "y", features=["x", "a"])
+    assert slopes(private) == pytest.approx(SLOPES, abs=0.7)
+    (level,) = private.account_.levels
+    assert level.local == pytest.approx(9.0)
+    assert level.model < level.local
+    assert private.account_.spent == private.epsilon_ <= 3
+
+
+def test_rows_name_their_features_and_bounds_scale_true_ones() -> None:
+    rows, _, _ = collected(300, 2.0)
+    known = {"feature_bounds": {"a": (0, 10)}, "categories": {"x": ["p", "q", "r"]}}
+    model = PrivateClassifier(epsilon=None, steps=3, classes=["no", "yes"], **known)
+    model.fit(rows, "y", features=["x", "a"])
+    assert model.feature_names_in_.tolist() == ["x", "a"]
+    assert model.classes_.tolist() == ["no", "yes"]
+    assert model.predict(pd.DataFrame({"x": ["p", "r"], "a": [0.5, 9]})).shape == (2,)
+    everything = PrivateClassifier(epsilon=None, steps=1).fit(rows, "y")
+    assert everything.feature_names_in_.tolist() == ["x", "a", "t"]
+    with pytest.raises(InvalidInput, match="'x' has 3 values, got 2"):
+        PrivateClassifier(epsilon=None, categories={"x": [1, 2]}).fit(rows, "y", features=["x"])
+    with pytest.raises(InvalidInput, match="'y' has 2 values, got 3 classes"):
+        PrivateClassifier(epsilon=None, classes=(0, 1, 2)).fit(rows, "y", features=["x"])
+    with pytest.raises(InvalidInput, match="there is no attribute 'z'"):
+        PrivateClassifier(epsilon=None).fit(rows, "y", features=["z"])
+
+
+def test_too_many_combinations_of_answers_are_refused() -> None:
+    rows, _, _ = collected(10, 2.0)
+    more = Rows(10, rows.columns | {f"a{i}": rows.columns["a"] for i in range(4)})
+    with pytest.raises(InvalidInput, match="19,683 combinations of answers, of 9 for each number"):
+        PrivateClassifier(epsilon=None).fit(more, "y", features=["x", "a", "a0", "a1", "a2"])
+
+
+def test_a_regression_on_rows_is_that_of_ordinary_statistics() -> None:
+    """Of `hearsay fit`, to the last digits that a model keeps, and near that of the truth."""
+    rows, x, a = collected(20_000, 2.0)
+    model = PrivateRegressor(epsilon=None).fit(rows, "t", features=["x", "a"])
+    found = np.append(model.module_[0].bias.detach(), model.module_[0].weight.detach()[0, 1:])
+    asked = [rows.columns[name] for name in ("x", "a", "t")]
+    records = Records([c.channels["only"] for c in asked], [c.codes for c in asked])
+    columns = [(), (Indicator(0, 1),), (Indicator(0, 2),), (Number(1),)]
+    fit = linear([records], Number(2), columns)
+    assert found == pytest.approx(fit.value, rel=1e-4)
+    design = np.stack([np.ones(len(x)), x == 1, x == 2, a], axis=1)
+    truth = np.array([0, 0.2, -0.3, 0.5])
+    assert (np.abs(found - truth) < 4 * fit.standard_error).all()
+    expected = design[:5] @ found
+    assert model.predict(pd.DataFrame({"x": x[:5], "a": a[:5]})) == pytest.approx(
+        expected, abs=1e-5
+    )
+
+
+def test_regressions_that_rows_do_not_allow_are_refused() -> None:
+    rows, _, _ = collected(50, 2.0)
+    model = PrivateRegressor(epsilon=None)
+    with pytest.raises(InvalidInput, match="'y' is no number: take PrivateClassifier"):
+        model.fit(rows, "y")
+    with pytest.raises(InvalidInput, match="a regression on Rows is linear"):
+        PrivateRegressor(epsilon=None, hidden=(4,)).fit(rows, "t")
+    bit = OneBitMean(1.0)
+    codes, levels = bit.randomize_many(np.zeros(50), SeededCoins(1)), np.zeros(50, dtype=np.int16)
+    coarse = Column(codes, levels, ("only",), {"only": bit})
+    with pytest.raises(InvalidInput, match="tell nothing of a number's square"):
+        model.fit(Rows(50, rows.columns | {"bit": coarse}), "t", features=["bit"])
+    with pytest.raises(NotReady, match="too few to tell the features apart"):
+        model.fit(collected(2, 2.0)[0], "t", features=["x", "a"])
