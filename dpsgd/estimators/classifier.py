@@ -95,7 +95,7 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
                 warnings.warn(
                     "the classes are taken from y, and the model tells them for certain: give "
                     "classes= where it is private which labels occur",
-                    stacklevel=3,
+                    stacklevel=4,
                 )
         else:
             classes = np.unique(list(self.classes))

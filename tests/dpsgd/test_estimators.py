@@ -466,7 +466,7 @@ def test_a_regression_on_rows_is_released_once_with_noise_for_all_that_a_record_
     exact = PrivateRegressor(epsilon=None).fit(rows, "t", features=["x", "a"])
     model = PrivateRegressor(epsilon=1.0).fit(rows, "t", features=["x", "a"])
     weights = [each.module_[0].weight.detach().numpy() for each in (exact, model)]
-    assert weights[1] == pytest.approx(weights[0], abs=0.1)
+    assert weights[1] == pytest.approx(weights[0], abs=0.2)
     assert (weights[1] != weights[0]).sum() == 3
     assert 0.999 < model.epsilon_ <= 1
     assert model.account_.levels[0].model < model.account_.levels[0].local
