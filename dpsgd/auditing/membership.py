@@ -57,8 +57,8 @@ class Membership:
                 points[-1] += (
                     f", ({self.epsilon:.4g}, {self.delta:g})-DP allows {100 * p.limit:.1f}%"
                 )
-        known = f"{self.members} members and {self.others} others"
-        return f"AUC {self.auc:.3f} of {known}; {'; '.join(points)}"
+        sizes = f"{self.members} members and {self.others} others"
+        return "; ".join([f"AUC {self.auc:.3f} of {sizes}", *points])
 
 
 def membership(
