@@ -25,7 +25,7 @@ _CACHED = 1 << 19
 """Values formed or unfolded at once on a CPU: as many as stay in the cache."""
 _TOGETHER = 1 << 27
 """Values formed or unfolded at once on other devices."""
-_KEPT = 2.5
+_KEPT = 2
 """Values of a gradient that are kept for each one of an input and output, which are not then.
 
 More would cost more memory than a second convolution costs time.
