@@ -6,17 +6,15 @@ dimension that is another then is the batch. Later calls are held to that. On th
 is tried whether the module mixes them.
 """
 
-import copy
 import itertools
 from collections import Counter
-from collections.abc import Callable, MutableMapping, Sequence
-from dataclasses import is_dataclass
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from dpsgd.gradients.mixing import check_unmixed, tensors
+from dpsgd.gradients.mixing import check_unmixed, mapped, tensors
 from ldp import InvalidInput
 
 Site = tuple[nn.Module, int, int]
@@ -126,7 +124,7 @@ class BatchDims:
             return
         if self._batch is not None:
             raise InvalidInput("the private module was called inside its own forward")
-        dim, inputs = self._batch_dim, list(tensors((args, kwargs)))
+        dim, inputs = self._batch_dim, tensors((args, kwargs))
         ranked = [t for t in inputs if t.ndim > dim]
         if not ranked:
             raise InvalidInput(f"the module got no tensor with a batch in dimension {dim}")
@@ -158,7 +156,7 @@ class BatchDims:
     def _probe(
         self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], batch: int
     ) -> None:
-        inputs = list(tensors((args, kwargs)))
+        inputs = tensors((args, kwargs))
         sizes = {batch, *(size for value in inputs for size in value.shape)}
         few = self._few = next(n for n in itertools.count(2) if n not in sizes)
         first, bags = inputs[0], _bags(module, inputs, batch)
@@ -182,7 +180,7 @@ class BatchDims:
             self._batch = len(order)
             self._calls.clear()
             with torch.no_grad(), torch.random.fork_rng([first.device] if first.is_cuda else []):
-                output = module.forward(*_mapped(pick, args), **_mapped(pick, kwargs))
+                output = module.forward(*mapped(pick, args), **mapped(pick, kwargs))
             if len(order) != few:
                 self._probed = probed
             return output
@@ -214,25 +212,6 @@ class BatchDims:
 def in_backward() -> bool:
     """Tell whether a backward pass is under way."""
     return torch._C._current_graph_task_id() != -1
-
-
-def _mapped(change: Callable[[Tensor], Tensor], value: Any) -> Any:
-    """Return nested lists, tuples, mappings and dataclasses with each tensor changed."""
-    if isinstance(value, Tensor):
-        return change(value)
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(_mapped(change, v) for v in value))
-    if type(value) in (list, tuple):
-        return type(value)(_mapped(change, v) for v in value)
-    if isinstance(value, MutableMapping):
-        entries: Any = copy.copy(value)
-        entries.update({k: _mapped(change, v) for k, v in value.items()})
-        return entries
-    if is_dataclass(value) and not isinstance(value, type):
-        fields: Any = copy.copy(value)
-        vars(fields).update({k: _mapped(change, v) for k, v in vars(value).items()})
-        return fields
-    return value
 
 
 def _bags(module: nn.Module, values: Sequence[Tensor], batch: int) -> tuple[Tensor, Tensor] | None:

@@ -62,7 +62,7 @@ class Run:
         self.clipping = clipping
         self.noise = noise
         self._steps = 0  # steps that the optimizer has made
-        self._ranks = ranks
+        self.ranks = ranks
         self._sampling = sampler.sampling
         self._divisor = float(sampler.batch) if loss_reduction == "mean" else 1.0
         self._part: Physical | None = None
@@ -104,11 +104,6 @@ class Run:
         """The noise multiplier of the next step."""
         return self.noise(self._steps) if callable(self.noise) else self.noise
 
-    @property
-    def is_first(self) -> bool:
-        """Whether this is the first of the processes that train together."""
-        return self._ranks.rank == 0
-
     def drawn(self, part: Physical) -> None:
         """Record that the loader hands out a part of a batch."""
         if part.is_first:
@@ -119,7 +114,7 @@ class Run:
                 self._round += 1
                 self._least_noise = math.inf
         self._part, self._passed = part, False
-        if self._ranks.size > 1:  # all processes must count alike
+        if self.ranks.size > 1:  # all processes must count alike
             self._used[self._draw] = self._round
         self._keeper.begin(part.size or 1)
 
@@ -140,7 +135,9 @@ class Run:
     def state_dict(self) -> dict[str, Any]:
         """Return the state for a checkpoint; raises `InvalidInput` within a step."""
         if self._used and not self._exhausted:
-            raise InvalidInput("a batch was used and not stepped on: save after optimizer.step()")
+            raise InvalidInput(
+                "a batch was used and not stepped on: save after optimizer.step() for its last part"
+            )
         return {
             "version": 1,
             "accountant": self.accountant.state_dict(),
@@ -170,9 +167,9 @@ class Run:
         for key in ("clipping", "accountant"):
             if not isinstance(state.get(key), dict):
                 raise InvalidInput(f"the state's {key} must be a dict, got {state.get(key)!r}")
-        self.clipping.check_state(state["clipping"])
+        policy = self.clipping.restored(state["clipping"])
         self.accountant.load_state_dict(state["accountant"])
-        self.clipping.load_state_dict(state["clipping"])
+        self.clipping.policy = policy
         self.noise = self.noise if noise is None else noise
         self._steps = steps
 
@@ -222,7 +219,7 @@ class Run:
         check_norm("noise_multiplier", multiplier)
         deviations = self.clipping.deviations(multiplier)
         counts = [
-            self._ranks.total(
+            self.ranks.total(
                 count,
                 noise_multiplier=multiplier,
                 max_grad_norm=self.clipping.sensitivity,
@@ -253,7 +250,7 @@ class Run:
         self._part = None
 
     def _release(self, deviations: list[float]) -> None:
-        sums, alone = self._keeper.take_sums(), self._ranks.size == 1
+        sums, alone = self._keeper.take_sums(), self.ranks.size == 1
         grids = list(map(Grid.for_sums, self.clipping.limits, self._dimensions, deviations))
         if not alone:
             sums = [grids[group].rounded(s) for group, s in zip(self._groups, sums, strict=True)]
@@ -262,7 +259,7 @@ class Run:
                 divisor = self._divisor if alone else 1.0
                 self._noise.add_to([summed], grids[group], deviations[group], divisor)
         if not alone:
-            self._ranks.add_up(sums)
+            self.ranks.add_up(sums)
             sums = [total.div_(self._divisor) for total in sums]
         for parameter, noisy in zip(self._parameters, sums, strict=True):
             if not parameter.requires_grad:  # it was frozen since

@@ -82,7 +82,7 @@ def test_each_process_adds_a_sum_on_the_grid_and_the_first_has_the_noise(
     engine, module, *_ = make(module=torch.nn.Linear(20, 20, bias=False))
     run: Any = engine._run
     summed = torch.rand(20, 20)
-    monkeypatch.setattr(run, "_ranks", Two())
+    monkeypatch.setattr(run, "ranks", Two())
     monkeypatch.setattr(run._keeper, "take_sums", lambda: [summed])
     if rank > 0:
         monkeypatch.setattr(run, "_noise", None)
