@@ -1,11 +1,12 @@
 """Detection of the batch dimension in each layer's input.
 
 A size may equal the batch's by chance, and a layer that took one for the other would clip the
-wrong thing. So two or three samples of the first batch run before it, without gradients: the
+wrong thing. So a few samples of the first batch run before it, without gradients: the
 dimension that is another then is the batch. Later calls are held to that. On the same samples it
 is tried whether the module mixes them.
 """
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -20,27 +21,20 @@ Site = tuple[nn.Module, int, int]
 """A layer, the number of its call in a forward, and the number of the input in the call."""
 
 
-class Uncovered(InvalidInput):
-    """Raised where a layer must be run by sample: it uses its parameters in an unknown way."""
-
-    def __init__(self, layer: nn.Module, message: str) -> None:
-        super().__init__(message)
-        self.layer = layer
-
-
 class BatchDims:
     """Track the batch's size, and its dimension in layers' inputs, while a module runs.
 
     `batch_dim` is the batch's dimension in the module's own inputs, or of some of them: others may
     have it first. `drawn` is the size of the batch that the loader handed out, by which a flat
     input is told from one that has the batch. `by_sample(layer)` is called for layers that turn
-    out to be `Uncovered` as samples of the first batch run; then they run anew.
+    out to be `uncovered` as samples of the first batch run; then those run anew.
     """
 
     drawn: int | None = None
 
     def __init__(self, module: nn.Module, batch_dim: int) -> None:
         self.by_sample: Callable[[nn.Module], None] = lambda _: None
+        self.uncovered: nn.Module | None = None  # the layer of the last error for such a use
         self._batch_dim = batch_dim
         self._batch: int | None = None
         self._last: int | None = None  # of the last forward, for what runs again in backward
@@ -49,7 +43,8 @@ class BatchDims:
         self.probing = False
         # The largest batch size tried, up to 2, in evaluation (False) and in training (True).
         self._tried = {False: 0, True: 0}
-        self._probed: dict[Site, torch.Size] = {}
+        self._few = 2  # samples that are tried, as many as no input has values in a dimension
+        self._probed: dict[Site, tuple[torch.Size, int]] = {}
         self._dims: dict[Site, int | None] = {}
         self._calls: Counter[nn.Module] = Counter()
         module.register_forward_pre_hook(self._enter, with_kwargs=True, prepend=True)
@@ -85,12 +80,12 @@ class BatchDims:
         """
         batch = self._now
         if self.probing:
-            self._probed[site] = shape
+            self._probed[site] = shape, self._few
             return next((i for i, size in enumerate(shape) if size == batch), None)
         if site in self._dims:
             dim = self._dims[site]
         elif site in self._probed:
-            dim = self._dims[site] = self._compared(shape, self._probed[site], name)
+            dim = self._dims[site] = self._compared(shape, *self._probed[site], name)
         else:
             dim = self._as_other_calls(site, name)
         if dim is not None and (dim >= len(shape) or shape[dim] != batch):
@@ -100,9 +95,9 @@ class BatchDims:
             )
         return dim
 
-    def _compared(self, shape: torch.Size, probed: torch.Size, name: str) -> int | None:
-        sizes = self._now, _fewer(self._now or 0)
-        if len(shape) == len(probed):
+    def _compared(self, shape: torch.Size, probed: torch.Size, few: int, name: str) -> int | None:
+        sizes = self._now, few
+        if len(shape) == len(probed) and self._now != few:
             pairs = list(enumerate(zip(shape, probed, strict=True)))
             different = [i for i, (size, other) in pairs if size != other]
             if not different:
@@ -161,7 +156,9 @@ class BatchDims:
     def _probe(
         self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], batch: int
     ) -> None:
-        few, inputs = _fewer(batch), tensors((args, kwargs))
+        inputs = tensors((args, kwargs))
+        sizes = {batch, *(size for value in inputs for size in value.shape)}
+        few = self._few = next(n for n in itertools.count(2) if n not in sizes)
         first, bags = inputs[0], _bags(module, inputs, batch)
 
         def run(order: Sequence[int]) -> Any:
@@ -188,15 +185,18 @@ class BatchDims:
                 self._probed = probed
             return output
 
-        self.probing = True
+        self.probing, self.uncovered = True, None
         done = False
         try:
             while not done:
                 try:
                     check_unmixed(module, run, few, self._batch_dim)
                     done = True
-                except Uncovered as found:
-                    self.by_sample(found.layer)
+                except InvalidInput:
+                    if self.uncovered is None:
+                        raise
+                    self.by_sample(self.uncovered)
+                    self.uncovered = None
             self._tried[module.training] = min(batch, 2)
         except (RuntimeError, IndexError) as error:
             raise InvalidInput(
@@ -212,11 +212,6 @@ class BatchDims:
 def in_backward() -> bool:
     """Tell whether a backward pass is under way."""
     return torch._C._current_graph_task_id() != -1
-
-
-def _fewer(batch: int) -> int:
-    """Return a number of samples other than `batch`, not 1: models squeeze such dimensions."""
-    return 3 if batch == 2 else 2
 
 
 def _bags(module: nn.Module, values: Sequence[Tensor], batch: int) -> tuple[Tensor, Tensor] | None:

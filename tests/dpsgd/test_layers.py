@@ -169,7 +169,7 @@ def test_a_layer_used_twice_adds_its_gradients_before_the_norm(
 
 
 @pytest.mark.parametrize("positions", ["flat", "rows of one", "expanded"])
-@pytest.mark.parametrize("length", [3, BATCH, BATCH + 1, 30])
+@pytest.mark.parametrize("length", [2, 3, BATCH, BATCH + 1, 30])
 def test_tied_embedding_and_head_with_positions_of_no_batch(positions: str, length: int) -> None:
     check(Language(positions), ids(BATCH, length, below=17))
 
