@@ -3,12 +3,11 @@
     released = mean(ages, bounds=(0, 100), noise_multiplier=5.0, accountant=accountant)
     released.value, released.std_error
 
-Guarantee: everything released with one accountant, trainings included, is (epsilon, delta)-DP
-under its relation with what `get_epsilon` says. Only `value` and `std_error` may be seen: neither
-the time that a draw takes nor an error is hidden. The number of rows and of columns is public
-under every relation, as in `PrivacyEngine`: a row that is added or removed is one of NaN, a blank,
-which adds nothing. Values are rounded to integers before they are added up, and noise is drawn in
-integers, by comparisons of uniform integers, so that no floating-point number tells more.
+Guarantee: everything released with one accountant, trainings included, is (epsilon, delta)-DP under
+its relation with what `get_epsilon` says. The time that a draw takes is not hidden. The number of
+rows is public under every relation, as in `PrivacyEngine`: an added row was one of NaN before, a
+blank, which adds nothing. Values are rounded to integers, and noise is drawn in integers, by
+comparisons of uniform integers, so that no floating-point number tells more.
 Source of the samplers: Canonne, Kamath and Steinke, "The discrete Gaussian for differential
 privacy", NeurIPS 2020, algorithms 1 to 3.
 """
@@ -22,8 +21,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpsgd.accounting import Accountant, NoSampling, Pure, Relation
+from dpsgd.accounting import Accountant, Event, NoSampling, Pure, Relation
 from dpsgd.accounting.accountant import check_guarantee
+from dpsgd.accounting.events import Unsampled
 from ldp import Coins, InvalidInput
 
 Floats = NDArray[np.float64]
@@ -175,12 +175,8 @@ def select(
     Source: McKenna and Sheldon, "Permute-and-flip", NeurIPS 2020.
     """
     array = _numbers(scores)
-    if array.ndim != 1 or not (
-        array.size and np.isfinite(array).all() and 0 < sensitivity < math.inf
-    ):
-        raise InvalidInput(
-            "scores and their sensitivity must be finite, sensitivity > 0, some scores"
-        )
+    if array.ndim != 1 or not (np.isfinite(array).all() and 0 < sensitivity < math.inf):
+        raise InvalidInput("scores must be finite, of shape (n,), and 0 < sensitivity < inf")
     event = Pure(epsilon)
     exact = [Fraction(score) for score in array.tolist()]
     best, rate = max(exact), Fraction(event.epsilon) / 2 / Fraction(float(sensitivity))
@@ -190,24 +186,19 @@ def select(
     return Release(next(k for k in order if _survives(rate * (best - exact[k]), coins)), None)
 
 
-def _enter(accountant: Accountant, event: Pure | None, noise_multiplier: float = 0.0) -> None:
+def _enter(accountant: Accountant, event: Event | Unsampled) -> None:
     """Record a release, which may follow from here on."""
     if not isinstance(accountant, Accountant):
         raise InvalidInput(f"an accountant of dpsgd.accounting is expected, got {accountant!r}")
     check_guarantee(accountant)
-    if event is not None:
-        accountant.record(event)
-    else:
-        accountant.step(noise_multiplier=noise_multiplier, sampling=NoSampling())
+    accountant.record(event)
 
 
 def _numbers(values: Any) -> Floats:
     try:
         array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
-        raise InvalidInput(
-            f"an array of numbers is expected, got {type(values).__name__}"
-        ) from None
+        raise InvalidInput(f"expected an array of numbers, got {type(values).__name__}") from None
     if array.ndim not in (1, 2) or not array.size:
         raise InvalidInput(f"an array of shape (n,) or (n, d) is expected, got {array.shape}")
     return array
@@ -219,13 +210,9 @@ def _scaled(values: Any, bounds: tuple[Any, Any]) -> tuple[Floats, Floats, Float
     array = _numbers(values)
     array = array.reshape(len(array), -1)
     try:
-        lower, upper = (
-            np.broadcast_to(_numbers(np.atleast_1d(b)), array.shape[1:]) for b in bounds
-        )
-    except ValueError:
-        raise InvalidInput(
-            f"bounds must be two numbers for each of {array.shape[1]} columns"
-        ) from None
+        lower, upper = (np.full(array.shape[1], b, dtype=np.float64) for b in bounds)
+    except (TypeError, ValueError):
+        raise InvalidInput(f"expected two bounds for each of {array.shape[1]} columns") from None
     middle, half = lower / 2 + upper / 2, upper / 2 - lower / 2
     if not (np.isfinite(half).all() and (half > 0).all()):
         raise InvalidInput("bounds must be finite, each lower one below its upper one")
@@ -243,7 +230,7 @@ def _means(
     coins: Coins | None,
 ) -> tuple[Floats, float]:
     """Return the noisy mean of `width` features in [-1, 1] of each row, and its standard error."""
-    _enter(accountant, None, noise_multiplier)
+    _enter(accountant, Event(noise_multiplier, NoSampling(), 1))
     total = np.zeros(width, dtype=np.int64)
     rows = max(1, _CELLS // width)
     for start in range(0, len(unit), rows):

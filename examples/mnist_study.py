@@ -28,6 +28,7 @@ from dpsgd.accounting import (
     calibrate_noise_multiplier,
     calibrate_steps,
 )
+from dpsgd.noise.grid import Grid
 from dpsgd.noise.sources import KeystreamNoise
 from ldp import Coins
 
@@ -149,9 +150,11 @@ def private_basis(
     """
     noise_multiplier = analytic_noise(PCA_SHARE * epsilon, DELTA)
     accountant.step(noise_multiplier=noise_multiplier, sampling=NoSampling())
-    noise = noise_multiplier * KeystreamNoise(Coins()).normal(moments).view_as(moments)
-    moments = moments + noise.triu() + noise.triu(1).T
-    return torch.linalg.eigh(moments).eigenvectors[:, -components:].float()
+    noisy = moments.clone()
+    grid = Grid.for_sums(1.0, noisy.numel(), noise_multiplier)
+    KeystreamNoise(Coins()).add_to([noisy], grid, noise_multiplier)
+    noisy = noisy.triu() + noisy.triu(1).T
+    return torch.linalg.eigh(noisy).eigenvectors[:, -components:].float()
 
 
 def study(images: Images) -> dict[float, dict[str, list[list[float]]]]:

@@ -57,7 +57,8 @@ class Membership:
                 points[-1] += (
                     f", ({self.epsilon:.4g}, {self.delta:g})-DP allows {100 * p.limit:.1f}%"
                 )
-        return f"AUC {self.auc:.3f} of {self.members} members and {self.others} others; {'; '.join(points)}"
+        sizes = f"{self.members} members and {self.others} others"
+        return "; ".join([f"AUC {self.auc:.3f} of {sizes}", *points])
 
 
 def membership(

@@ -2,16 +2,16 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from torch import Tensor
 
-from dpsgd.clipping.policies import ClippingPolicy, FlatClipping, PerLayerClipping, check_norm
+from dpsgd.clipping.policies import FlatClipping, PerLayerClipping, check_norm
 from ldp import InvalidInput
 
 
 @dataclass(frozen=True)
-class QuantileClipping(ClippingPolicy):
+class QuantileClipping:
     """Clip to a norm C, and move C towards the `quantile` of the gradients' norms.
 
     Each step also releases how many gradients were no longer than C: each adds half if so and
@@ -35,37 +35,20 @@ class QuantileClipping(ClippingPolicy):
     count_noise: float | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.max_grad_norm, PerLayerClipping):
+            check_norm("max_grad_norm", self.max_grad_norm)
         check_norm("rate", self.rate)
         check_norm("quantile", self.quantile)
         if self.quantile >= 1:
             raise InvalidInput(f"quantile must lie between 0 and 1, got {self.quantile}")
         if self.count_noise is not None:
             check_norm("count_noise", self.count_noise)
-        if not isinstance(self.max_grad_norm, PerLayerClipping):
-            check_norm("max_grad_norm", self.max_grad_norm)
 
     @property
-    def now(self) -> FlatClipping | PerLayerClipping:
-        """The policy of this step."""
+    def first(self) -> FlatClipping | PerLayerClipping:
+        """The policy of the first step."""
         norm = self.max_grad_norm
         return norm if isinstance(norm, PerLayerClipping) else FlatClipping(norm)
-
-    @property
-    def limits(self) -> tuple[float, ...]:
-        return self.now.limits
-
-    def group(self, parameter: str) -> int:
-        return self.now.group(parameter)
-
-    def factors(self, norms: Tensor) -> Tensor:
-        return self.now.factors(norms)
-
-    def deviations(self, noise_multiplier: float) -> list[float]:
-        return self.now.deviations(noise_multiplier)
-
-    def centred_counts(self, norms: Tensor) -> Tensor:
-        """Return for each group a half for each norm that is at most C, less a half for others."""
-        return (norms <= norms.new_tensor(self.limits)[:, None]).double().sub_(0.5).sum(1)
 
     def deviation(self, batch: int) -> float:
         """Return the standard deviation of a count's noise, for batches of this size."""
@@ -77,7 +60,7 @@ class QuantileClipping(ClippingPolicy):
         A record moves m counts by sqrt(m) / 2 together. Raises `InvalidInput` where the counts
         alone cost as much as all may.
         """
-        most = 2 * self.deviation(batch) / math.sqrt(self.groups)
+        most = 2 * self.deviation(batch) / math.sqrt(self.first.groups)
         if noise_multiplier >= most:
             raise InvalidInput(
                 "noise_multiplier must be below twice the count's noise over the root of the "
@@ -86,16 +69,18 @@ class QuantileClipping(ClippingPolicy):
             )
         return 1 / math.sqrt(noise_multiplier**-2 - most**-2)
 
-    def moved(self, noisy_counts: Sequence[float], samples: int) -> "QuantileClipping":
-        """Return the next step's policy, from the noisy counts over `samples` expected samples."""
+    def moved(
+        self, limits: Sequence[float], noisy_counts: Sequence[float], samples: int
+    ) -> list[float]:
+        """Return the next step's norms, from noisy counts over `samples` expected samples."""
         shares = [0.5 + count / samples for count in noisy_counts]
         steps = [math.exp(-self.rate * (share - self.quantile)) for share in shares]
-        return self.at([norm * step for norm, step in zip(self.limits, steps, strict=True)])
+        return [limit * step for limit, step in zip(limits, steps, strict=True)]
 
-    def at(self, norms: Sequence[float]) -> "QuantileClipping":
-        """Return the policy with other norms C, one for each group."""
-        now = self.now
-        if isinstance(now, FlatClipping):
-            return replace(self, max_grad_norm=norms[0])
-        named = dict(zip(now.max_grad_norms, norms, strict=True))
-        return replace(self, max_grad_norm=replace(now, max_grad_norms=named))
+
+def centred_counts(norms: Tensor, limits: Sequence[float]) -> Tensor:
+    """Return for each group a half for each norm that is at most its limit, less a half for others.
+
+    `norms` has shape (groups, b).
+    """
+    return (norms <= norms.new_tensor(limits)[:, None]).double().sub_(0.5).sum(1)

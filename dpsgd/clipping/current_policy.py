@@ -1,33 +1,41 @@
 """The clipping policy of the current step, which changes only between steps."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from dpsgd.clipping.adaptive import QuantileClipping
-from dpsgd.clipping.policies import ClippingPolicy, FlatClipping, check_norm
+from dpsgd.clipping.adaptive import QuantileClipping, centred_counts
+from dpsgd.clipping.policies import ClippingPolicy, FlatClipping, PerLayerClipping
 from dpsgd.clipping.schedules import Schedule
 from dpsgd.noise.grid import Grid
 from dpsgd.noise.sources import NoiseSource
 from ldp import InvalidInput
 
+Clipping = float | Schedule | ClippingPolicy | QuantileClipping
+"""What a training clips by; a number is the norm of `FlatClipping`."""
+
 
 class CurrentPolicy(ClippingPolicy):
     """Clip by the current step's policy, and count norms for the next one if it is adaptive.
 
-    `batch` is the expected size of a logical batch.
+    `batch` is the expected size of a logical batch, `values` the number of values that are trained.
     """
 
-    def __init__(self, policy: ClippingPolicy | Schedule, batch: int) -> None:
+    def __init__(self, clipping: Clipping, batch: int, values: int) -> None:
         self._schedule: Schedule | None = None
-        if isinstance(policy, ClippingPolicy):
-            self.policy = policy
+        self._adaptive: QuantileClipping | None = None
+        self.policy: ClippingPolicy
+        if isinstance(clipping, ClippingPolicy):
+            self.policy = clipping
+        elif isinstance(clipping, QuantileClipping):
+            self._adaptive, self.policy = clipping, clipping.first
+        elif callable(clipping):
+            self._schedule, self.policy = clipping, FlatClipping(clipping(0))
         else:
-            self._schedule, self.policy = policy, FlatClipping(policy(0))
-        self._batch = batch
+            self.policy = FlatClipping(clipping)
+        self._batch, self._values = batch, values
         self._counts: Tensor | None = None
 
     @property
@@ -38,8 +46,8 @@ class CurrentPolicy(ClippingPolicy):
         return self.policy.group(parameter)
 
     def factors(self, norms: Tensor) -> Tensor:
-        if isinstance(self.policy, QuantileClipping):
-            counts = self.policy.centred_counts(norms)
+        if self._adaptive:
+            counts = centred_counts(norms, self.limits)
             self._counts = counts if self._counts is None else self._counts + counts
         return self.policy.factors(norms)
 
@@ -48,19 +56,26 @@ class CurrentPolicy(ClippingPolicy):
 
         Adaptive clipping releases noisy counts, too, which take a part of it.
         """
-        if isinstance(self.policy, QuantileClipping):
-            noise_multiplier = self.policy.gradient_noise(noise_multiplier, self._batch)
+        if self._adaptive:
+            noise_multiplier = self._adaptive.gradient_noise(noise_multiplier, self._batch)
         return self.policy.deviations(noise_multiplier)
+
+    def grids(self, deviations: list[float]) -> list[Grid]:
+        """Return the grids of the groups' sums with this noise; raises `InvalidInput` for none."""
+        return [
+            Grid.for_sums(limit, self._values, deviation)
+            for limit, deviation in zip(self.limits, deviations, strict=True)
+        ]
 
     def counts(self, source: NoiseSource | None) -> list[float]:
         """Return the groups' centred counts, noisy if a `source` is given; 0 unless adaptive."""
-        if not isinstance(self.policy, QuantileClipping):
+        if not self._adaptive:
             return [0.0]
         totals = torch.zeros(self.groups, dtype=torch.float64, device="cpu")
         if self._counts is not None:
             totals += self._counts.cpu()
         if source is not None:
-            deviation = self.policy.deviation(self._batch)
+            deviation = self._adaptive.deviation(self._batch)
             source.add_to([totals], Grid.for_sums(0.5, 1, deviation), deviation)
         return totals.tolist()
 
@@ -72,47 +87,39 @@ class CurrentPolicy(ClippingPolicy):
     def end(self, noisy_counts: Sequence[float], batches: int) -> None:
         """Move to the next policy, after a step of `batches` logical batches."""
         self._counts = None
-        if isinstance(self.policy, QuantileClipping):
-            self.policy = self.policy.moved(noisy_counts, batches * self._batch)
+        if self._adaptive and isinstance(self.policy, FlatClipping | PerLayerClipping):
+            samples = batches * self._batch
+            self.policy = self.policy.at(self._adaptive.moved(self.limits, noisy_counts, samples))
 
     def change(self, max_grad_norm: float) -> None:
         """Clip to another norm from now on. Raises `InvalidInput` without a single norm."""
-        check_norm("max_grad_norm", max_grad_norm)
-        if not isinstance(self.policy, FlatClipping | QuantileClipping) or self.groups > 1:
+        if not isinstance(self.policy, FlatClipping):
             raise InvalidInput(f"{type(self.policy).__name__} has no single max_grad_norm")
-        self._schedule = None
-        self.policy = replace(self.policy, max_grad_norm=max_grad_norm)
+        self.policy, self._schedule = FlatClipping(max_grad_norm), None
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the kind of policy, and its norm, or norms, where they may have changed."""
-        norms = None
-        if isinstance(self.policy, FlatClipping | QuantileClipping) and self._schedule is None:
+        """Return the kind of clipping, and its norm or norms where no schedule gives them."""
+        norms: float | list[float] | None = None
+        if self._schedule is None and isinstance(self.policy, FlatClipping | PerLayerClipping):
             norms = self.limits[0] if self.groups == 1 else list(self.limits)
         return {"kind": self._kind, "max_grad_norm": norms}
 
-    def check_state(self, state: dict[str, Any]) -> None:
-        """Raise `InvalidInput` for the state of another kind of policy."""
+    def restored(self, state: dict[str, Any]) -> ClippingPolicy:
+        """Return the policy of a checkpoint; raises `InvalidInput` for that of another kind."""
+        norms = state.get("max_grad_norm")
+        several: list[Any] = norms if isinstance(norms, list) else [norms]
         if state.get("kind") != self._kind:
             raise InvalidInput(
                 f"the state's clipping is {state.get('kind')!r}, this run's {self._kind!r}"
             )
-        norms = state.get("max_grad_norm")
-        if norms is None:
-            return
-        several = norms if isinstance(norms, list) else [norms]
+        if norms is None or not isinstance(self.policy, FlatClipping | PerLayerClipping):
+            return self.policy
         if len(several) != self.groups:
             raise InvalidInput(f"the state has {len(several)} norms, this run {self.groups} groups")
-        for norm in several:
-            check_norm("the state's max_grad_norm", norm)
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore the clip norms of a checkpoint; call `check_state` first."""
-        norms = state.get("max_grad_norm")
-        if isinstance(norms, list) and isinstance(self.policy, QuantileClipping):
-            self.policy = self.policy.at(norms)
-        elif norms is not None:
-            self.change(norms)
+        return self.policy.at(several)
 
     @property
     def _kind(self) -> str:
-        return "schedule" if self._schedule is not None else type(self.policy).__name__
+        if self._schedule is not None:
+            return "schedule"
+        return type(self._adaptive or self.policy).__name__

@@ -108,6 +108,8 @@ class Own(Tensor):
                 raise call.uncovered(f"{_name(func)} with what depends on other parameters")
             with torch.set_grad_enabled(torch.is_grad_enabled() or call.probing):
                 result = run(lambda own: own.plain)
+            if func not in _LENDING and any(v.requires_grad for v in others):
+                raise call.uncovered(f"{_name(func)}, which writes it to another tensor")
             before = first.plain if func in _EXPANDING else None
             return tree_map_only(
                 Tensor,
@@ -200,7 +202,7 @@ def run_own(layer: nn.Module, call: "Call", *args: Any, **kwargs: Any) -> Any:
     ]
     try:
         for holder, name, parameter in owned:
-            leaf = parameter.detach().requires_grad_()
+            leaf = leaf_of(parameter.detach(), call)
             leaves[leaf] = parameter
             holder.__dict__[name] = Own.of(leaf, call, leaves)  # found before the parameter
         output = type(layer).forward(layer, *args, **kwargs)
@@ -210,9 +212,20 @@ def run_own(layer: nn.Module, call: "Call", *args: Any, **kwargs: Any) -> Any:
             holder.__dict__.pop(name, None)
 
 
-def _beside(place: int, rank: int, dim: int = 0, **_: Any) -> bool:
+def leaf_of(values: Tensor, call: "Call") -> Tensor:
+    """Return values as a leaf, to which no backward pass of a loss may come: only `Own` asks it."""
+
+    def refuse(_: Tensor) -> None:
+        raise call.uncovered("a function in place")
+
+    leaf = values.detach().requires_grad_()
+    leaf.register_post_accumulate_grad_hook(refuse)  # type: ignore[no-untyped-call]
+    return leaf
+
+
+def _beside(place: int, rank: int, dim: int = 0, axis: int | None = None, **_: Any) -> bool:
     """Tell whether a dimension is another than the batch's."""
-    return dim % rank != rank - place
+    return (dim if axis is None else axis) % rank != rank - place
 
 
 def _name(func: Any) -> str:

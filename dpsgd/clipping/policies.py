@@ -2,8 +2,8 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -67,6 +67,10 @@ class FlatClipping(ClippingPolicy):
     @property
     def limits(self) -> tuple[float, ...]:
         return (self.max_grad_norm,)
+
+    def at(self, limits: Sequence[float]) -> "FlatClipping":
+        """Return the policy with another norm."""
+        return FlatClipping(*limits)
 
     def factors(self, norms: Tensor) -> Tensor:
         return _shortened(norms, self.max_grad_norm)
@@ -142,6 +146,10 @@ class PerLayerClipping(ClippingPolicy):
     @property
     def limits(self) -> tuple[float, ...]:
         return tuple(self.max_grad_norms.values())
+
+    def at(self, limits: Sequence[float]) -> "PerLayerClipping":
+        """Return the policy with other norms, one for each group."""
+        return replace(self, max_grad_norms=dict(zip(self.max_grad_norms, limits, strict=True)))
 
     def deviations(self, noise_multiplier: float) -> list[float]:
         if self.noise is None:

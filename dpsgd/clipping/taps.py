@@ -9,7 +9,7 @@ from torch.utils._pytree import tree_map_only
 
 from dpsgd.clipping.clipped_sums import Bookkeeper, Gradients
 from dpsgd.clipping.own import Own
-from dpsgd.gradients.batch_dims import Uncovered, in_backward
+from dpsgd.gradients.batch_dims import in_backward
 from dpsgd.gradients.precision import exact
 from ldp import InvalidInput
 
@@ -79,12 +79,15 @@ class Call:
             )
         return dim
 
-    def uncovered(self, use: str) -> Uncovered:
-        """Return the error for a use of the layer's own parameters that no rule covers."""
-        return Uncovered(
-            self._layer,
+    def uncovered(self, use: str) -> InvalidInput:
+        """Return the error for a use of the layer's own parameters that no rule covers.
+
+        As samples are tried it never reaches anybody: the layer is run by sample from then on.
+        """
+        self._keeper.dims.uncovered = self._layer
+        return InvalidInput(
             f"{self.name}: a parameter of its own is used in {use}, other than when it was tried "
-            "on samples of the first batch",
+            "on samples of the first batch"
         )
 
     def tap(self, output: Tensor, gradients: Callable[..., Gradients], *saved: Tensor) -> Tensor:

@@ -3,11 +3,12 @@
 import contextlib
 import copy
 import math
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from numbers import Integral
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -18,20 +19,23 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from dpsgd import release
 from dpsgd.accounting import (
     Accountant,
+    NoSampling,
     PoissonSampling,
     RDPAccountant,
     Relation,
+    Sampling,
     calibrate_noise_multiplier,
     calibrate_steps,
 )
 from dpsgd.estimators.collected import is_number
 from dpsgd.estimators.features import Feature, encode, features_of
-from dpsgd.estimators.fitting import REPORTED, Loss, Progress, Table, train, usual_batch
+from dpsgd.estimators.fitting import REPORTED, Loss, Progress, Score, Table, train, usual_batch
 from dpsgd.reports.guarantees import Account, account
 from dpsgd.reports.rows import Rows
-from dpsgd.training.engine import PrivacyEngine
+from dpsgd.training.engine import PrivacyEngine, warn_of
 from ldp import Coins, InvalidInput, Mechanism
 
 _OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {
@@ -55,10 +59,12 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
 
     `feature_bounds` are the features' public (low, high), by name or position, or of all: features
     between them are mapped to [-1, 1], and others clipped. Features without bounds are taken as
-    they are. `categories` has the public values of features that are no numbers. Nothing is
-    scaled by what the data are. `random_state` seeds the first weights alone, never noise or
-    batches; `coins` is for tests. `on_progress` is called with a `Progress` some 20 times, and ends
-    the training where it returns true: let it look at no private data.
+    they are. `categories` has the public values of features that are no numbers. This scaling is
+    public; with `standardize` features in bounds are then brought to mean 0 and deviation 1, by
+    private estimates of both (`dpsgd.release.mean`), which a part of epsilon pays for.
+    `random_state` seeds the first weights alone, never noise or batches; `coins` is for tests.
+    `on_progress` is called with a `Progress` some 20 times, and ends the training where it returns
+    true: let it look at no private data.
     """
 
     epsilon: float | None = 1.0
@@ -73,6 +79,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     module: nn.Module | Callable[[int, int], nn.Module] | None = None
     feature_bounds: Any = None
     categories: Mapping[Any, Sequence[Any]] | None = None
+    standardize: bool = False
     max_physical_batch_size: int | None = None
     accountant: Callable[[Relation], Accountant] = RDPAccountant
     random_state: Any = None
@@ -87,19 +94,68 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "module_")
 
+    def fit(
+        self,
+        X: Any,  # noqa: N803
+        y: Any = None,
+        *,
+        features: Sequence[str] | None = None,
+        validation_data: tuple[Any, Any] | None = None,
+    ) -> Self:
+        """Train on features, shape (n, d), and labels or targets, shape (n,); or on `Rows` and the
+        name of what is to be learned.
+
+        Of `Rows`, `features` are the attributes to learn from, by default all others.
+        `validation_data` are public features and labels, whose `score` stands in `history_`.
+        Raises `InvalidInput` where parameters or data do not fit; whatever ends a training, an
+        estimator is then not fitted, and has nothing that was released.
+        """
+        if features is not None and not isinstance(X, Rows):
+            raise InvalidInput("features names attributes of Rows: give the columns themselves")
+        score = None if validation_data is None else lambda: float(self.score(*validation_data))
+        self._forget()
+        try:
+            self._fit(X, y, features, score)
+        except BaseException:
+            self._forget()
+            raise
+        return self
+
+    @abstractmethod
+    def _fit(
+        self,
+        X: Any,  # noqa: N803
+        y: Any,
+        features: Sequence[str] | None,
+        score: Score | None,
+    ) -> None: ...
+
+    def _forget(self) -> None:
+        """Take away all that a training has set."""
+        for name in [name for name in vars(self) if name.endswith("_")]:
+            delattr(self, name)
+
     def _train(
         self,
         table: Table,
         loss: Loss,
         module: nn.Module,
         model: nn.Module,
-        score: Callable[[], float] | None,
+        score: Score | None,
+        accountant: Accountant | None,
         records: Mapping[str, Sequence[Mechanism]] | None = None,
     ) -> None:
-        """Train a module, of which the model is a part; set all that a fitted estimator has."""
-        rows = len(table)
-        batch = usual_batch(rows) if self.batch_size is None else min(self.batch_size, rows)
-        engine, private, steps = self._engine(batch, rows)
+        """Train a module, of which the model is a part; set all that a fitted estimator has.
+
+        The accountant may have a history, which counts towards epsilon; None trains without noise.
+        """
+        batch, steps = self._batch(len(table)), self.steps
+        engine: PrivacyEngine | None = None
+        private: dict[str, Any] = {}
+        if accountant is not None:
+            steps, private = self._spending(accountant, PoissonSampling(batch / len(table)))
+            warn_of(self.delta, len(table))
+            engine = PrivacyEngine(accountant=lambda _: accountant, coins=self.coins)
         optimizer = self._optimizer(module)
         self.module_ = copy.deepcopy(model)  # the engine's hooks stay with the other
         self.history_: list[Progress] = []
@@ -126,7 +182,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
             **private,
         )
         self.module_.load_state_dict(model.state_dict())
-        self._finish(engine.accountant if engine else None, records)
+        self._finish(accountant, records)
 
     def _finish(
         self, accountant: Accountant | None, records: Mapping[str, Sequence[Mechanism]] | None
@@ -139,20 +195,27 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
             assert accountant is not None
             self.account_ = Account(self.delta, accountant.relation, self.epsilon_, ())
 
-    def _engine(self, batch: int, rows: int) -> tuple[PrivacyEngine | None, dict[str, Any], int]:
-        """Return the engine, what it is to be given, and the number of steps."""
-        for name, value in (("steps", self.steps), ("batch_size", batch)):
-            if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-                raise InvalidInput(f"{name} must be an integer >= 1, got {value!r}")
+    def _accountant(self) -> Accountant | None:
+        """Return a new accountant, None for a training without noise; check steps and batches."""
+        self._batch(1)
         if self.epsilon is None and self.noise_multiplier is None:
-            return None, {}, self.steps
-        accountant, sampling = self.accountant(Relation.ADD_REMOVE), PoissonSampling(batch / rows)
+            return None
+        return self.accountant(Relation.ADD_REMOVE)
+
+    def _batch(self, rows: int) -> int:
+        for name, value in (("steps", self.steps), ("batch_size", self.batch_size)):
+            whole = isinstance(value, Integral) and not isinstance(value, bool) and value >= 1
+            if not whole and (value is not None or name == "steps"):
+                raise InvalidInput(f"{name} must be an integer >= 1, got {value!r}")
+        return usual_batch(rows) if self.batch_size is None else min(self.batch_size, rows)
+
+    def _spending(
+        self, accountant: Accountant, sampling: PoissonSampling
+    ) -> tuple[int, dict[str, Any]]:
+        """Return the number of steps that keep epsilon, and what `make_private` is to be given."""
         noise, steps = self.noise_multiplier, self.steps
         if noise is None:
-            assert self.epsilon is not None
-            noise = calibrate_noise_multiplier(
-                accountant, self.epsilon, self.delta, sampling=sampling, steps=steps
-            )
+            noise = self._noise(accountant, sampling, steps)
         elif self.epsilon is not None:
             most = calibrate_steps(
                 accountant, self.epsilon, self.delta, noise_multiplier=noise, sampling=sampling
@@ -164,12 +227,22 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
                 )
             steps = min(steps, most)
         self.noise_multiplier_ = noise
-        private = {
+        return steps, {
             "noise_multiplier": noise,
             "max_grad_norm": self.max_grad_norm,
             "max_physical_batch_size": self.max_physical_batch_size,
         }
-        return PrivacyEngine(accountant=self.accountant, coins=self.coins), private, steps
+
+    def _noise(
+        self, accountant: Accountant, sampling: Sampling, steps: int, share: float = 1.0
+    ) -> float:
+        """Return the noise multiplier with which `steps` more steps keep a share of epsilon."""
+        if self.noise_multiplier is not None:
+            return self.noise_multiplier
+        assert self.epsilon is not None
+        return calibrate_noise_multiplier(
+            accountant, share * self.epsilon, self.delta, sampling=sampling, steps=steps
+        )
 
     def _optimizer(self, module: nn.Module) -> Optimizer:
         made = self.optimizer
@@ -198,9 +271,15 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         nn.init.zeros_(last.bias)
         return nn.Sequential(*layers, last)
 
-    def _checked(self, X: Any, y: Any, **options: Any) -> tuple[NDArray[Any], NDArray[Any]]:  # noqa: N803
-        """Return arrays to train on, as scikit-learn checks them, and set what it keeps of them."""
-        if self.epsilon is None and self.noise_multiplier is None:
+    def _checked(
+        self,
+        X: Any,  # noqa: N803
+        y: Any,
+        **options: Any,
+    ) -> tuple[NDArray[Any], NDArray[Any], Accountant]:
+        """Return arrays to train on, as scikit-learn checks them, and an accountant."""
+        accountant = self._accountant()
+        if accountant is None:
             raise InvalidInput("epsilon=None is for Rows: nothing else protects rows as they are")
         with as_ours():
             if y is None:
@@ -209,7 +288,41 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
                 )
             X, y = validate_data(self, X, y, dtype=self._dtype, **options)  # noqa: N806
         self.features_ = features_of(self._names(), self.feature_bounds, self.categories)
-        return X, y
+        return X, y, accountant
+
+    def _encoded(self, X: NDArray[Any], accountant: Accountant) -> Tensor:  # noqa: N803
+        """Return the module's inputs; find how to standardise them, if that is asked for."""
+        if self.standardize:
+            self.features_ = self._standardised(X, accountant)
+        return as_tensor(encode(self.features_, X))
+
+    def _standardised(self, X: NDArray[Any], accountant: Accountant) -> list[Feature]:  # noqa: N803
+        """Return the features with private estimates of their means and deviations.
+
+        One release has both moments of all of them, for a quarter of epsilon alone; together with
+        it the training keeps nearly what it would without.
+        """
+        numbers = [i for i, feature in enumerate(self.features_) if feature.values is None]
+        found = list(self.features_)
+        if unbounded := [found[i].name for i in numbers if found[i].bounds is None]:
+            raise InvalidInput(f"standardize needs feature_bounds of {', '.join(unbounded)}")
+        if not numbers:
+            return found
+        unit = np.concatenate([found[i].encoded(X[:, i]) for i in numbers], axis=1)
+        lower = np.repeat([-1.0, 0.0], len(numbers))
+        released = release.mean(
+            np.concatenate([unit, unit**2], axis=1),
+            bounds=(lower, np.ones_like(lower)),
+            noise_multiplier=self._noise(accountant, NoSampling(), 1, share=0.25),
+            accountant=accountant,
+            coins=self.coins,
+        )
+        means, squares = np.split(released.value, 2)
+        least = released.std_error[len(numbers) :]
+        spreads = np.sqrt(np.maximum(squares - means**2, np.maximum(least, 1e-6)))
+        for i, center, spread in zip(numbers, means.tolist(), spreads.tolist(), strict=True):
+            found[i] = replace(found[i], center=center, spread=spread)
+        return found
 
     @property
     def _dtype(self) -> type[np.float64] | None:
@@ -222,6 +335,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
 
         Raises `InvalidInput` where the rows cannot be learned from, or have no account.
         """
+        if self.standardize:
+            raise InvalidInput("Rows need no standardize: their numbers lie in [-1, 1]")
         names = [name for name in rows.columns if name != label] if features is None else features
         rows.check_together(label, names)
         found = features_of(names, self.feature_bounds, self.categories)

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,8 +15,7 @@ from torch.nn.functional import cross_entropy
 
 from dpsgd.estimators.base import PrivateEstimator, as_ours, as_tensor
 from dpsgd.estimators.collected import Joint, candidates, surprise
-from dpsgd.estimators.features import encode
-from dpsgd.estimators.fitting import Loss, Table
+from dpsgd.estimators.fitting import Loss, Score, Table
 from dpsgd.reports.rows import Rows
 from ldp import InvalidInput, Mechanism
 
@@ -47,23 +46,17 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
 
     classes: Sequence[Any] | None = None
 
-    def fit(
+    def _fit(
         self,
         X: Any,  # noqa: N803
-        y: Any = None,
-        *,
-        features: Sequence[str] | None = None,
-        validation_data: tuple[Any, Any] | None = None,
-    ) -> Self:
-        """Train on features, shape (n, d), and labels, shape (n,); or on `Rows` and a label's name.
-
-        Of `Rows`, `features` are the attributes to learn from, by default all others.
-        `validation_data` are public features and labels, whose accuracy stands in `history_`.
-        Raises `InvalidInput`, and trains nothing, where parameters or data do not fit.
-        """
+        y: Any,
+        features: Sequence[str] | None,
+        score: Score | None,
+    ) -> None:
         loss: Loss = surprise
         records: Mapping[str, Sequence[Mechanism]] | None = None
         if isinstance(X, Rows):
+            accountant = self._accountant()
             records = self._take_rows(X, y, features)
             self.classes_ = self._classes_of(X, y)
             found = candidates(X, self.features_)
@@ -73,17 +66,15 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
             model = self.built(found.inputs.shape[1], len(self.classes_))
             module: torch.nn.Module = Joint(model, found.inputs)
         else:
-            X, y = self._checked(X, y)  # noqa: N806
+            X, y, accountant = self._checked(X, y)  # noqa: N806
             with as_ours():
                 check_classification_targets(y)
             self.classes_, codes = self._coded(y)
-            inputs = as_tensor(encode(self.features_, X))
+            inputs = self._encoded(X, accountant)
             table = Table(inputs, torch.as_tensor(codes))
             module = model = self.built(inputs.shape[1], len(self.classes_))
             loss = _cross_entropy
-        score = None if validation_data is None else lambda: float(self.score(*validation_data))
-        self._train(table, loss, module, model, score, records)
-        return self
+        self._train(table, loss, module, model, score, accountant, records)
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:  # noqa: N803
         """Return the probabilities of the classes for true features, shape (n, classes)."""
@@ -104,7 +95,7 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
                 warnings.warn(
                     "the classes are taken from y, and the model tells them for certain: give "
                     "classes= where it is private which labels occur",
-                    stacklevel=3,
+                    stacklevel=4,
                 )
         else:
             classes = np.unique(list(self.classes))

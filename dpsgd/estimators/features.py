@@ -18,13 +18,16 @@ Bounds = tuple[float, float]
 class Feature:
     """One feature: a number, in public bounds or as it is given, or one of public values.
 
-    A number between bounds becomes one in [-1, 1], and one outside them the nearer end. A value
-    becomes 1 in a column of its own. Nothing here is computed from data.
+    A number between bounds becomes one in [-1, 1], and one outside them the nearer end; then
+    `center` is taken away and `spread` divided by, which are public or privately released. A value
+    becomes 1 in a column of its own.
     """
 
     name: str
     bounds: Bounds | None = None
     values: tuple[Any, ...] | None = None
+    center: float = 0.0
+    spread: float = 1.0
 
     @property
     def width(self) -> int:
@@ -37,7 +40,8 @@ class Feature:
         Raises `InvalidInput` for a value that is not among the values.
         """
         if self.values is None:
-            return scaled(np.asarray(column, dtype=np.float64), self.bounds)[:, np.newaxis]
+            numbers = scaled(np.asarray(column, dtype=np.float64), self.bounds)
+            return (numbers[:, np.newaxis] - self.center) / self.spread
         same = np.stack([column == value for value in self.values], axis=1)
         if not same.any(axis=1).all():
             listed = ", ".join(map(repr, self.values[:8]))

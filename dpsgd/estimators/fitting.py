@@ -14,6 +14,9 @@ from dpsgd.training.engine import PrivacyEngine
 Loss = Callable[[Tensor, Tensor], Tensor]
 """A loss for each row, shape (n,), of the module's output and the row's target."""
 
+Score = Callable[[], float]
+"""How good the model at hand is on public data."""
+
 REPORTED = 20
 """How many times a training reports its progress, about."""
 
@@ -81,16 +84,20 @@ def train(
             module=module, optimizer=optimizer, data_loader=loader, **private
         )
     module.train()
-    done = 0
+    done, earlier = 0, _made(engine)
     for inputs, targets in _forever(loader):
         optimizer.zero_grad()
         loss(module(inputs), targets).mean().backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         before, done = done, done + 1
         if engine is not None:  # a batch may come in parts, of which the last one steps
-            done = sum(event.steps for event in engine.accountant.history)
+            done = _made(engine) - earlier
         if done > before and (after(done) or done >= steps):
             return
+
+
+def _made(engine: PrivacyEngine | None) -> int:
+    return 0 if engine is None else sum(event.steps for event in engine.accountant.history)
 
 
 def _forever(loader: DataLoader[Any]) -> Iterator[Any]:

@@ -1,8 +1,8 @@
 """A private regressor with scikit-learn's interface."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,12 +10,14 @@ from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 from torch import Tensor, nn
 
-from dpsgd.accounting import Accountant
+from dpsgd import release
+from dpsgd.accounting import NoSampling
 from dpsgd.estimators.base import PrivateEstimator, as_tensor
-from dpsgd.estimators.features import check_bounds, encode, scaled
-from dpsgd.estimators.fitting import Progress, Table
-from dpsgd.estimators.moments import Floats, Moments, moments, solved
+from dpsgd.estimators.features import check_bounds, scaled
+from dpsgd.estimators.fitting import Progress, Score, Table
+from dpsgd.estimators.moments import moments
 from dpsgd.reports.rows import Rows
+from dpsgd.training.engine import warn_of
 from ldp import InvalidInput
 
 
@@ -37,35 +39,26 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
     Fitted, and formal guarantee: as of `PrivateClassifier`; there are no classes.
     """
 
+    learning_rate: float = 0.02
     target_bounds: tuple[float, float] | None = None
 
-    def fit(
+    def _fit(
         self,
         X: Any,  # noqa: N803
-        y: Any = None,
-        *,
-        features: Sequence[str] | None = None,
-        validation_data: tuple[Any, Any] | None = None,
-    ) -> Self:
-        """Train on features, shape (n, d), and targets, shape (n,); or on `Rows` and a target's
-        name.
-
-        Of `Rows`, `features` are the attributes to learn from, by default all others.
-        `validation_data` are public features and targets, whose R^2 stands in `history_`. Raises
-        `InvalidInput`, and trains nothing, where parameters or data do not fit.
-        """
+        y: Any,
+        features: Sequence[str] | None,
+        score: Score | None,
+    ) -> None:
         if self.target_bounds is not None:
             check_bounds("target_bounds", self.target_bounds)
-        score = None if validation_data is None else lambda: float(self.score(*validation_data))
         if isinstance(X, Rows):
             self._fit_rows(X, y, features, score)
-            return self
-        X, y = self._checked(X, y, y_numeric=True)  # noqa: N806
-        inputs = as_tensor(encode(self.features_, X))
+            return
+        X, y, accountant = self._checked(X, y, y_numeric=True)  # noqa: N806
+        inputs = self._encoded(X, accountant)
         targets = scaled(np.asarray(y, dtype=np.float64), self.target_bounds)
         model = self.built(inputs.shape[1], 1)
-        self._train(Table(inputs, as_tensor(targets)), _squares, model, model, score)
-        return self
+        self._train(Table(inputs, as_tensor(targets)), _squares, model, model, score, accountant)
 
     def predict(self, X: Any) -> NDArray[np.float64]:  # noqa: N803
         """Return the expected targets for true features, shape (n,), in the targets' units."""
@@ -80,14 +73,25 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
         rows: Rows,
         label: Any,
         features: Sequence[str] | None,
-        score: Callable[[], float] | None,
+        score: Score | None,
     ) -> None:
         if self.hidden or self.module is not None:
             raise InvalidInput("a regression on Rows is linear: leave out hidden and module")
         records = self._take_rows(rows, label, features)
         found = moments(rows, label, self.features_)
-        accountant, vector, noise = self._released(found)
-        solution = solved(vector, found.products.shape[1], noise)
+        accountant = self._accountant()
+        if accountant is None:
+            solution = found.solved(found.vectors.mean(axis=0))
+        else:
+            released = release.mean(
+                found.vectors,
+                bounds=found.bounds,
+                noise_multiplier=self._noise(accountant, NoSampling(), 1),
+                accountant=accountant,
+                coins=self.coins,
+            )
+            solution = found.solved(released.value, released.std_error)
+            warn_of(self.delta, rows.n)
         weights = np.zeros(sum(feature.width for feature in self.features_))
         weights[found.places] = solution[1:]
         linear = nn.Linear(len(weights), 1)
@@ -98,12 +102,6 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
         self._finish(accountant, records)
         scored = None if score is None else score()
         self.history_ = [Progress(1, 1, self.epsilon_, scored)]
-
-    def _released(self, found: Moments) -> tuple[Accountant | None, Floats, float]:
-        """Return the mean moments, as released, and the standard deviation of their noise."""
-        if self.epsilon is None and self.noise_multiplier is None:
-            return None, found.vectors.mean(axis=0), 0.0
-        raise NotImplementedError
 
 
 def _squares(outputs: Tensor, targets: Tensor) -> Tensor:

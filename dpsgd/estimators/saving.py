@@ -1,13 +1,10 @@
 """A fitted estimator in a file: parameters, features, model, account and history, and no data."""
 
-import os
-import pickle
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from sklearn.utils.validation import check_is_fitted
 
 from dpsgd.accounting import Relation
@@ -17,6 +14,7 @@ from dpsgd.estimators.features import Feature
 from dpsgd.estimators.fitting import Progress
 from dpsgd.estimators.regressor import PrivateRegressor
 from dpsgd.reports.guarantees import Account, LevelGuarantee
+from dpsgd.training import checkpoint
 from ldp.errors import InvalidInput, StorageFailed
 
 _KINDS = {kind.__name__: kind for kind in (PrivateClassifier, PrivateRegressor)}
@@ -37,25 +35,17 @@ def save(model: PrivateEstimator, path: str | Path) -> None:
         "parameters": {
             name: _plain(value) for name, value in model.get_params().items() if _is_plain(value)
         },
-        "features": [[each.name, each.bounds, _plain(each.values)] for each in model.features_],
+        "features": [asdict(each) | {"values": _plain(each.values)} for each in model.features_],
         "named": hasattr(model, "feature_names_in_"),
         "classes": _plain(getattr(model, "classes_", None)),
         "module": model.module_.state_dict(),
         "account": asdict(account) | {"relation": account.relation and account.relation.value},
         "history": [asdict(each) for each in model.history_],
     }
-    path = Path(path)
-    part = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with part.open("wb") as file:
-            torch.save(document, file)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
+        checkpoint.write(Path(path), document)
     except OSError as error:
         raise StorageFailed(f"cannot write {path}: {error}") from None
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def load(path: str | Path, *, module: Any = None) -> PrivateClassifier | PrivateRegressor:
@@ -66,14 +56,14 @@ def load(path: str | Path, *, module: Any = None) -> PrivateClassifier | Private
     another form or module.
     """
     try:
-        document = torch.load(Path(path), weights_only=True)
+        document = checkpoint.read(Path(path))
         if document["version"] != _VERSION:
             raise InvalidInput(
                 f"{path} has version {document['version']!r}, this release reads {_VERSION}"
             )
         model = _KINDS[document["kind"]](**document["parameters"])
         model.module = module
-        model.features_ = [Feature(*each) for each in document["features"]]
+        model.features_ = [Feature(**each) for each in document["features"]]
         model.n_features_in_ = len(model.features_)
         if document["named"]:
             model.feature_names_in_ = np.array([f.name for f in model.features_], dtype=object)
@@ -92,7 +82,7 @@ def load(path: str | Path, *, module: Any = None) -> PrivateClassifier | Private
         model.history_ = [Progress(**each) for each in document["history"]]
     except InvalidInput:
         raise
-    except (OSError, EOFError, RuntimeError, pickle.UnpicklingError) as error:
+    except (OSError, RuntimeError) as error:
         raise InvalidInput(f"cannot read {path}: {error}") from None
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InvalidInput(f"{path} is no saved model: {error!r}") from None

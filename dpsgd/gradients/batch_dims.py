@@ -1,33 +1,24 @@
 """Detection of the batch dimension in each layer's input.
 
 A size may equal the batch's by chance, and a layer that took one for the other would clip the
-wrong thing. So two or three samples of the first batch run before it, without gradients: the
+wrong thing. So a few samples of the first batch run before it, without gradients: the
 dimension that is another then is the batch. Later calls are held to that. On the same samples it
 is tried whether the module mixes them.
 """
 
-import copy
+import itertools
 from collections import Counter
-from collections.abc import Callable, MutableMapping, Sequence
-from dataclasses import is_dataclass
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from dpsgd.gradients.mixing import check_unmixed, tensors
+from dpsgd.gradients.mixing import check_unmixed, mapped, tensors
 from ldp import InvalidInput
 
 Site = tuple[nn.Module, int, int]
 """A layer, the number of its call in a forward, and the number of the input in the call."""
-
-
-class Uncovered(InvalidInput):
-    """Raised where a layer must be run by sample: it uses its parameters in an unknown way."""
-
-    def __init__(self, layer: nn.Module, message: str) -> None:
-        super().__init__(message)
-        self.layer = layer
 
 
 class BatchDims:
@@ -36,13 +27,14 @@ class BatchDims:
     `batch_dim` is the batch's dimension in the module's own inputs, or of some of them: others may
     have it first. `drawn` is the size of the batch that the loader handed out, by which a flat
     input is told from one that has the batch. `by_sample(layer)` is called for layers that turn
-    out to be `Uncovered` as samples of the first batch run; then they run anew.
+    out to be `uncovered` as samples of the first batch run; then those run anew.
     """
 
     drawn: int | None = None
 
     def __init__(self, module: nn.Module, batch_dim: int) -> None:
         self.by_sample: Callable[[nn.Module], None] = lambda _: None
+        self.uncovered: nn.Module | None = None  # the layer of the last error for such a use
         self._batch_dim = batch_dim
         self._batch: int | None = None
         self._last: int | None = None  # of the last forward, for what runs again in backward
@@ -51,7 +43,8 @@ class BatchDims:
         self.probing = False
         # The largest batch size tried, up to 2, in evaluation (False) and in training (True).
         self._tried = {False: 0, True: 0}
-        self._probed: dict[Site, torch.Size] = {}
+        self._few = 2  # samples that are tried, as many as no input has values in a dimension
+        self._probed: dict[Site, tuple[torch.Size, int]] = {}
         self._dims: dict[Site, int | None] = {}
         self._calls: Counter[nn.Module] = Counter()
         module.register_forward_pre_hook(self._enter, with_kwargs=True, prepend=True)
@@ -87,12 +80,12 @@ class BatchDims:
         """
         batch = self._now
         if self.probing:
-            self._probed[site] = shape
+            self._probed[site] = shape, self._few
             return next((i for i, size in enumerate(shape) if size == batch), None)
         if site in self._dims:
             dim = self._dims[site]
         elif site in self._probed:
-            dim = self._dims[site] = self._compared(shape, self._probed[site], name)
+            dim = self._dims[site] = self._compared(shape, *self._probed[site], name)
         else:
             dim = self._as_other_calls(site, name)
         if dim is not None and (dim >= len(shape) or shape[dim] != batch):
@@ -102,9 +95,9 @@ class BatchDims:
             )
         return dim
 
-    def _compared(self, shape: torch.Size, probed: torch.Size, name: str) -> int | None:
-        sizes = self._now, _fewer(self._now or 0)
-        if len(shape) == len(probed):
+    def _compared(self, shape: torch.Size, probed: torch.Size, few: int, name: str) -> int | None:
+        sizes = self._now, few
+        if len(shape) == len(probed) and self._now != few:
             pairs = list(enumerate(zip(shape, probed, strict=True)))
             different = [i for i, (size, other) in pairs if size != other]
             if not different:
@@ -131,7 +124,7 @@ class BatchDims:
             return
         if self._batch is not None:
             raise InvalidInput("the private module was called inside its own forward")
-        dim, inputs = self._batch_dim, list(tensors((args, kwargs)))
+        dim, inputs = self._batch_dim, tensors((args, kwargs))
         ranked = [t for t in inputs if t.ndim > dim]
         if not ranked:
             raise InvalidInput(f"the module got no tensor with a batch in dimension {dim}")
@@ -163,7 +156,9 @@ class BatchDims:
     def _probe(
         self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], batch: int
     ) -> None:
-        few, inputs = _fewer(batch), list(tensors((args, kwargs)))
+        inputs = tensors((args, kwargs))
+        sizes = {batch, *(size for value in inputs for size in value.shape)}
+        few = self._few = next(n for n in itertools.count(2) if n not in sizes)
         first, bags = inputs[0], _bags(module, inputs, batch)
 
         def run(order: Sequence[int]) -> Any:
@@ -185,20 +180,23 @@ class BatchDims:
             self._batch = len(order)
             self._calls.clear()
             with torch.no_grad(), torch.random.fork_rng([first.device] if first.is_cuda else []):
-                output = module.forward(*_mapped(pick, args), **_mapped(pick, kwargs))
+                output = module.forward(*mapped(pick, args), **mapped(pick, kwargs))
             if len(order) != few:
                 self._probed = probed
             return output
 
-        self.probing = True
+        self.probing, self.uncovered = True, None
         done = False
         try:
             while not done:
                 try:
                     check_unmixed(module, run, few, self._batch_dim)
                     done = True
-                except Uncovered as found:
-                    self.by_sample(found.layer)
+                except InvalidInput:
+                    if self.uncovered is None:
+                        raise
+                    self.by_sample(self.uncovered)
+                    self.uncovered = None
             self._tried[module.training] = min(batch, 2)
         except (RuntimeError, IndexError) as error:
             raise InvalidInput(
@@ -214,30 +212,6 @@ class BatchDims:
 def in_backward() -> bool:
     """Tell whether a backward pass is under way."""
     return torch._C._current_graph_task_id() != -1
-
-
-def _fewer(batch: int) -> int:
-    """Return a number of samples other than `batch`, not 1: models squeeze such dimensions."""
-    return 3 if batch == 2 else 2
-
-
-def _mapped(change: Callable[[Tensor], Tensor], value: Any) -> Any:
-    """Return nested lists, tuples, mappings and dataclasses with each tensor changed."""
-    if isinstance(value, Tensor):
-        return change(value)
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(_mapped(change, v) for v in value))
-    if type(value) in (list, tuple):
-        return type(value)(_mapped(change, v) for v in value)
-    if isinstance(value, MutableMapping):
-        entries: Any = copy.copy(value)
-        entries.update({k: _mapped(change, v) for k, v in value.items()})
-        return entries
-    if is_dataclass(value) and not isinstance(value, type):
-        fields: Any = copy.copy(value)
-        vars(fields).update({k: _mapped(change, v) for k, v in vars(value).items()})
-        return fields
-    return value
 
 
 def _bags(module: nn.Module, values: Sequence[Tensor], batch: int) -> tuple[Tensor, Tensor] | None:

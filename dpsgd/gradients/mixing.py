@@ -1,7 +1,8 @@
 """Test, by running it, whether a module mixes samples or keeps data of them."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import is_dataclass
+import copy
+from collections.abc import Callable, MutableMapping, Sequence
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import torch
@@ -29,7 +30,7 @@ def check_unmixed(
 
     def observed(order: Sequence[int]) -> tuple[list[Tensor], list[Tensor]]:
         try:
-            return list(tensors(run(order))), held.values()
+            return tensors(run(order)), held.values()
         finally:
             held.restore()
 
@@ -108,17 +109,30 @@ class _Held:
         return [p._version for p in self._module.parameters()]
 
 
-def tensors(value: Any) -> Iterator[Tensor]:
-    """Yield all tensors in nested lists, tuples, mappings and dataclasses."""
+def mapped(change: Callable[[Tensor], Tensor], value: Any) -> Any:
+    """Return nested lists, tuples, mappings and dataclasses with each tensor changed."""
     if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from tensors(item)
-    elif isinstance(value, Mapping):
-        yield from tensors(list(value.values()))
-    elif is_dataclass(value):
-        yield from tensors(list(vars(value).values()))
+        return change(value)
+    if isinstance(value, list | tuple):
+        kind, items = type(value), [mapped(change, item) for item in value]
+        return kind(*items) if hasattr(kind, "_fields") else items if kind is list else tuple(items)
+    changed: Any = value
+    if isinstance(value, MutableMapping):
+        changed = copy.copy(value)
+        for key, entry in value.items():
+            changed[key] = mapped(change, entry)
+    elif is_dataclass(value) and not isinstance(value, type):
+        changed = copy.copy(value)
+        for field in fields(value):
+            object.__setattr__(changed, field.name, mapped(change, getattr(value, field.name)))
+    return changed
+
+
+def tensors(value: Any) -> list[Tensor]:
+    """Return all tensors in nested lists, tuples, mappings and dataclasses."""
+    found: list[Tensor] = []
+    mapped(lambda tensor: found.append(tensor) or tensor, value)  # type: ignore[func-returns-value]
+    return found
 
 
 def _different(

@@ -140,10 +140,9 @@ class Outer(PerSample):
         inputs, outputs = self._both()
         return Outer(_drop(inputs, dropped), _drop(outputs, dropped), self.shape)
 
-    def share_gram(self, other: PerSample) -> None:
-        """Compute one Gram matrix for both; call it where the outputs of both are the same."""
-        if isinstance(other, Outer):
-            self._gram = other._gram
+    def share_gram(self, other: "Outer") -> None:
+        """Compute one Gram matrix of the outputs, which are the same, for both."""
+        self._gram = other._gram
 
     def merge(self, other: PerSample) -> PerSample:
         if isinstance(other, Outer):

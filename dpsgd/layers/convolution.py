@@ -25,6 +25,11 @@ _CACHED = 1 << 19
 """Values formed or unfolded at once on a CPU: as many as stay in the cache."""
 _TOGETHER = 1 << 27
 """Values formed or unfolded at once on other devices."""
+_KEPT = 2
+"""Values of a gradient that are kept for each one of an input and output, which are not then.
+
+More would cost more memory than a second convolution costs time.
+"""
 _Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d
 
 
@@ -97,7 +102,7 @@ def _weight_gradients(
         return _weight_gradients(layer, padding, *kept)
 
     form = prefers_dense(positions, weight[0].numel(), layer.out_channels // groups)
-    if form and weight.numel() <= inputs.shape[1:].numel() + outputs.shape[1:].numel():
+    if form and weight.numel() <= _KEPT * (inputs[0].numel() + outputs[0].numel()):
         return formed()
     # Of some samples at a time: patches of the whole batch would be many times its size.
     values = weight.numel() if form else weight[0].numel() * groups * positions
@@ -108,9 +113,9 @@ def _weight_gradients(
         if form:
             formed(part).add_squared_norms(squares[part])
         else:
-            grads = outputs[part].flatten(2).unflatten(1, (groups, -1)).mT
+            grads = outputs[part].reshape(-1, weight.shape[0] // groups, positions).mT
             patches = _patches(layer, padding, inputs[part])
-            each = gram_squares(patches, grads.reshape(*patches.shape[:2], -1))
+            each = gram_squares(patches, grads)
             increase(squares[part], each.view(-1, groups).sum(1))
     return Deferred(squares, summed, lambda: formed().dense(), dropping)
 
@@ -122,9 +127,10 @@ def _patches(layer: _Convolution, padding: Sequence[int], inputs: Tensor) -> Ten
     sizes = zip(layer.kernel_size, layer.stride, layer.dilation, strict=True)
     for dim, (size, stride, dilation) in enumerate(sizes, 2):
         windows = windows.unfold(dim, dilation * (size - 1) + 1, stride)[..., ::dilation]
-    apart = windows.unflatten(1, (layer.groups, -1)).movedim(2, -1)
+    count, _, *rest = windows.shape
+    apart = windows.reshape(count * layer.groups, -1, *rest).movedim(1, -1)
     rank = len(padding)
-    return apart.flatten(2 + rank).flatten(2, 1 + rank).flatten(0, 1)
+    return apart.flatten(1 + rank).flatten(1, rank)
 
 
 def _backward(
@@ -161,4 +167,4 @@ def _backward(
         [False, True, False],
     )
     result: Tensor = gradient
-    return result.unflatten(0, (batch, -1)) if apart else result
+    return result.view(batch, *layer.weight.shape) if apart else result

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from dpsgd.clipping.clipped_sums import Gradients, Piece
-from dpsgd.clipping.own import Own, function
+from dpsgd.clipping.own import Own, function, leaf_of
 from dpsgd.clipping.taps import Call
 from dpsgd.gradients.persample import Rows
 from dpsgd.layers.registry import rule
@@ -51,7 +51,7 @@ def _embedding(
     if dim is not None:
         return call.tap(flat, gradients, input).view(shape)
     rows = input.flatten().long()
-    leaf = flat.view(shape).detach().requires_grad_()
+    leaf = leaf_of(flat.view(shape), call)
     return Own.of(leaf, call, {leaf: lambda grads: of_rows(rows.expand(len(grads), -1), grads)})
 
 

@@ -1,16 +1,22 @@
 """Normalisations within a sample, and the gradients of their scale and shift."""
 
+import math
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
+from typing import Any
 
+import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F  # noqa: N812
 
 from dpsgd.clipping.clipped_sums import Gradients, Piece
 from dpsgd.clipping.own import function
 from dpsgd.clipping.taps import Call
 from dpsgd.gradients.persample import Dense
+from dpsgd.gradients.precision import exact
 from dpsgd.layers.registry import rule
+from dpsgd.noise.compiled import add_normal_products
 
 _Instance = nn.InstanceNorm1d | nn.InstanceNorm2d | nn.InstanceNorm3d
 
@@ -21,7 +27,23 @@ def layer_norm(layer: nn.LayerNorm, call: Call, input: Tensor) -> Tensor:  # noq
     shape, eps = layer.normalized_shape, layer.eps
     weight, bias = _detached(layer.weight), _detached(layer.bias)
     output = F.layer_norm(input, shape, weight, bias, eps)
-    return _tapped_last(call, layer, output, input, lambda x: F.layer_norm(x, shape, eps=eps))
+    if not input.is_cpu:
+        return _tapped_last(call, layer, output, input, lambda x: F.layer_norm(x, shape, eps=eps))
+    dim = call.batch_dim(input)
+
+    def gradients(grads: Tensor, value: Tensor) -> Gradients:
+        dtype = torch.promote_types(grads.dtype, torch.float32)
+        rows, grads = (
+            v.movedim(dim, 0).reshape(call.batch, -1, math.prod(shape)).to(dtype).contiguous()
+            for v in (value, grads)
+        )
+        sums = grads.new_zeros(2, call.batch, *shape)
+        add_normal_products(rows.numpy(), grads.numpy(), eps, *sums.flatten(2).numpy())
+        for parameter, total in zip((layer.weight, layer.bias), sums, strict=True):
+            if isinstance(parameter, nn.Parameter) and parameter.requires_grad:
+                yield Piece(parameter), Dense(total.to(Piece(parameter).dtype))
+
+    return call.tap(output, gradients, input)
 
 
 @function(F.layer_norm)
@@ -70,8 +92,11 @@ def _tapped_last(
 
     def gradients(grads: Tensor, value: Tensor) -> Gradients:
         between = tuple(i for i in range(1, grads.ndim - rank))
-        normal, grads = normalize(value).movedim(dim, 0), grads.movedim(dim, 0)
-        return _affine(layer, lambda x: x.sum(between) if between else x, normal, grads)
+        for parameter, scale in ((layer.weight, normalize), (getattr(layer, "bias", None), None)):
+            if isinstance(parameter, nn.Parameter) and parameter.requires_grad:
+                wide = grads.to(Piece(parameter).dtype)
+                found = (wide if scale is None else scale(value) * wide).movedim(dim, 0)
+                yield Piece(parameter), Dense(found.sum(between) if between else found)
 
     return call.tap(output, gradients, value)
 
@@ -80,25 +105,59 @@ def _tapped_groups(
     layer: nn.GroupNorm | _Instance, call: Call, value: Tensor, groups: int
 ) -> Tensor:
     call.batch_dim(value, only=0)
-    weight, bias = _detached(layer.weight), _detached(layer.bias)
-
-    def gradients(grads: Tensor, value: Tensor) -> Gradients:
-        inner = tuple(range(2, grads.ndim))
-        normal = F.group_norm(value, groups, eps=layer.eps)
-        return _affine(layer, lambda x: x.sum(inner) if inner else x, normal, grads)
-
-    return call.tap(F.group_norm(value, groups, weight, bias, layer.eps), gradients, value)
+    wide = value.to(Piece(layer.weight).dtype)
+    output: Tensor = _Groups.apply(call.anchor, call, layer, groups, wide)  # type: ignore[no-untyped-call]
+    return output.to(value.dtype)
 
 
-def _affine(
-    layer: nn.Module, reduce: Callable[[Tensor], Tensor], normal: Tensor, grads: Tensor
-) -> Gradients:
-    weight, bias = layer.weight, getattr(layer, "bias", None)
-    if isinstance(weight, nn.Parameter) and weight.requires_grad:
-        grads = grads.to(Piece(weight).dtype)
-        yield Piece(weight), Dense(reduce(normal * grads))
-    if isinstance(bias, nn.Parameter) and bias.requires_grad:
-        yield Piece(bias), Dense(reduce(grads.to(Piece(bias).dtype)))
+class _Groups(torch.autograd.Function):
+    """Normalisation of groups of channels, whose backward books the gradients by sample.
+
+    It takes the samples for channels of one: that gives the gradients of each one's scale and
+    shift beside the input's, as fast as those of all samples.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, anchor: Tensor, call: Call, layer: nn.GroupNorm, groups: int, value: Tensor
+    ) -> Tensor:
+        weight, bias = (
+            None if p is None else p.detach().to(value.dtype) for p in (layer.weight, layer.bias)
+        )
+        batch, channels, *inner = value.shape
+        sizes = batch, channels, math.prod(inner), groups
+        output, *moments = torch.ops.aten.native_group_norm(
+            value.contiguous(), weight, bias, *sizes, layer.eps
+        )
+        ctx.save_for_backward(value, weight, *moments)
+        ctx.call, ctx.layer, ctx.sizes = call, layer, sizes
+        result: Tensor = output
+        return result
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grads: Tensor) -> Any:
+        value, weight, *moments = ctx.saved_tensors
+        batch, channels, inner, groups = ctx.sizes
+        inputs, scale = grads, grads.new_zeros(0)
+        shift = scale
+        with exact(value.device.type):
+            if batch:
+                together = (v.reshape(1, batch * channels, inner) for v in (grads, value))
+                inputs, scale, shift = torch.ops.aten.native_group_norm_backward(
+                    *together,
+                    *(moment.view(1, -1) for moment in moments),
+                    weight.repeat(batch),
+                    *(1, batch * channels, inner, batch * groups),
+                    [True, True, True],
+                )
+            both = zip((ctx.layer.weight, ctx.layer.bias), (scale, shift), strict=True)
+            ctx.call.book(
+                (Piece(parameter), Dense(gradients.view(batch, channels)))
+                for parameter, gradients in both
+                if parameter is not None and parameter.requires_grad
+            )
+        return None, None, None, None, inputs.view_as(value)
 
 
 def _detached(parameter: nn.Parameter | None) -> Tensor | None:

@@ -45,7 +45,8 @@ def recurrent(
     steps = input.transpose(0, 1) if layer.batch_first else input  # (T, b, d)
     ways = 2 if layer.bidirectional else 1
     states = _states(layer, hx, (layer.num_layers * ways, call.batch), input)
-    layer.check_forward_args(input, states if len(states) > 1 else states[0], None)
+    given: Any = states if len(states) > 1 else states[0]
+    layer.check_forward_args(input, given, None)
     finals: list[_States] = []
     for depth in range(layer.num_layers):
         if depth and layer.dropout and layer.training:
@@ -125,7 +126,7 @@ class _Recurrence(torch.autograd.Function):
         weight, matrix, *biases = (piece.value.to(steps.dtype) for piece in pieces)
         length, batch = steps.shape[:2]
         apart = matrix.shape[1] if cell.apart else 0
-        matrix = matrix.roll(apart, 0)
+        matrix = matrix.roll(apart, 0) if apart else matrix
         gates = steps.new_empty(length, batch, len(weight) + apart)
         bias = gates.new_zeros(gates.shape[2])
         if biases:
@@ -151,7 +152,7 @@ class _Recurrence(torch.autograd.Function):
         return views[1].clone(), *(values[0 if reverse else -1].clone() for values in states[1:])
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> Any:
         steps, weight, matrix, gates, *views = ctx.saved_tensors
         apart = gates.shape[2] - len(weight)
@@ -174,15 +175,15 @@ class _Recurrence(torch.autograd.Function):
 def _gradients(
     pieces: Sequence[Piece], steps: Tensor, of_steps: Tensor, states: Tensor, of_states: Tensor
 ) -> Gradients:
-    weight, matrix, bias, shift = pieces if len(pieces) == 4 else (*pieces, None, None)
+    weight, matrix = pieces[:2]
+    bias, shift = pieces[2:] or (None, None)
     found = [
         *linear_gradients(weight, bias, steps, of_steps, 1),
         *linear_gradients(matrix, shift, states, of_states, 1),
     ]
-    if of_steps is of_states:
-        first, *others = [form for _, form in found if isinstance(form, Outer)] or [None]
-        for other in others:
-            other.share_gram(first)
+    forms = [form for _, form in found if isinstance(form, Outer)]
+    if of_steps is of_states and len(forms) == 2:
+        forms[1].share_gram(forms[0])
     return found
 
 

@@ -76,6 +76,36 @@ def add_products(
         totals[i] += product if product <= most else np.inf
 
 
+@_compiled_sums
+def add_normal_products(
+    values: NDArray[np.floating[Any]],
+    grads: NDArray[np.floating[Any]],
+    eps: float,
+    products: NDArray[np.floating[Any]],
+    sums: NDArray[np.floating[Any]],
+) -> None:
+    """Add grads (b, T, d) times values normalised to products (b, d), and grads to sums (b, d).
+
+    A row of values is normalised to mean 0 and variance 1, but for `eps`.
+    """
+    samples, positions, size = values.shape
+    for i in range(samples):
+        for t in range(positions):
+            row, grad = values[i, t], grads[i, t]
+            mean = 0.0
+            for k in range(size):
+                mean += np.float64(row[k])
+            mean /= size
+            square = 0.0
+            for k in range(size):
+                square += (row[k] - mean) ** 2
+            scale = products.dtype.type(1.0 / math.sqrt(square / size + eps))
+            centre = products.dtype.type(mean)
+            for k in range(size):
+                products[i, k] += (row[k] - centre) * scale * grad[k]
+                sums[i, k] += grad[k]
+
+
 @compiled
 def take_roots(
     squares: NDArray[np.float64], least: float, scale: float, roots: NDArray[np.floating[Any]]

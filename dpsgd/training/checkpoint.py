@@ -27,12 +27,6 @@ def write(path: Path, state: dict[str, Any]) -> None:
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
-    if os.name == "posix":  # the name is on disk once its folder is
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
 
 
 def read(path: Path, *, mmap: bool = False) -> dict[str, Any]:

@@ -12,9 +12,8 @@ from torch.utils.data import DataLoader
 from dpsgd.accounting import Accountant, Event, RDPAccountant, Relation
 from dpsgd.accounting.accountant import check_guarantee
 from dpsgd.accounting.calibration import calibrate_noise_multiplier
-from dpsgd.clipping.adaptive import QuantileClipping
-from dpsgd.clipping.current_policy import CurrentPolicy
-from dpsgd.clipping.policies import ClippingPolicy, FlatClipping, PerLayerClipping, check_norm
+from dpsgd.clipping.current_policy import Clipping, CurrentPolicy
+from dpsgd.clipping.policies import ClippingPolicy, PerLayerClipping, check_norm
 from dpsgd.clipping.schedules import Schedule
 from dpsgd.training import checkpoint
 from dpsgd.training.distributed import unwrapped
@@ -52,8 +51,9 @@ class PrivacyEngine:
     generator on a CPU and with `secure_mode`, and from torch's generator, seeded by the system, on
     a GPU: that one can be predicted by who knows enough of it.
 
-    `accountant` is a class of `dpsgd.accounting` of which the figures are guarantees. `coins` is
-    for tests.
+    `accountant` is a class of `dpsgd.accounting` of which the figures are guarantees, or a function
+    of the relation, such as one that returns the accountant of releases before. `coins` is for
+    tests.
 
     A module in a DistributedDataParallel is trained by all its processes, each of which makes an
     engine. Every process has the whole data set and draws from its own share of it; the loader's
@@ -80,7 +80,7 @@ class PrivacyEngine:
         optimizer: Optimizer,
         data_loader: DataLoader[Any],
         noise_multiplier: float | Schedule,
-        max_grad_norm: float | Schedule | ClippingPolicy,
+        max_grad_norm: Clipping,
         sampling: str = "poisson",
         loss_reduction: str = "mean",
         max_physical_batch_size: int | None = None,
@@ -102,8 +102,8 @@ class PrivacyEngine:
         twice its norm: the engine sees no loss, and checks it where it is given as criterion.
         With a budget of (epsilon, delta) a step that would exceed it raises `BudgetExhausted`, and
         releases and changes nothing (`RDPAccountant.set_budget`); so does all that enters
-        `accountant`. Noise may change in the light of earlier steps. That a batch was drawn and not
-        stepped on tells nothing: the history alone decides it.
+        `accountant`. Noise may change in the light of what was released. That a batch was drawn and
+        not stepped on tells nothing: the history alone decides it.
 
         Raises `InvalidInput`, and changes nothing, for anything that would break the guarantee.
         """
@@ -111,9 +111,6 @@ class PrivacyEngine:
             raise InvalidInput("this engine has made a module private already: use another")
         first = noise_multiplier(0) if callable(noise_multiplier) else noise_multiplier
         check_norm("noise_multiplier", first)
-        policy = max_grad_norm
-        if not isinstance(policy, ClippingPolicy) and not callable(policy):
-            policy = FlatClipping(policy)
         if loss_reduction not in ("mean", "sum"):
             raise InvalidInput(f'loss_reduction must be "mean" or "sum", got {loss_reduction!r}')
         if max_physical_batch_size is not None and max_physical_batch_size < 1:
@@ -124,13 +121,20 @@ class PrivacyEngine:
             check_criterion(criterion, loss_reduction)
         check_optimizer(optimizer, inner)
         sampler = sampler_for(data_loader, sampling, ranks)
-        clipping = CurrentPolicy(policy, sampler.batch)
+        values = sum(p.numel() for p in inner.parameters() if p.requires_grad)
+        clipping = CurrentPolicy(max_grad_norm, sampler.batch, values)
         _check_groups(clipping.policy, inner)
+        clipping.grids(clipping.deviations(first))
         accountant = self._make_accountant(sampler.relation)
         check_guarantee(accountant)
+        if accountant.relation is not sampler.relation:
+            raise InvalidInput(
+                f"these batches are accounted for under {sampler.relation.name}, and the "
+                f"accountant's relation is {accountant.relation.name}"
+            )
         if budget is not None:
             accountant.set_budget(*budget, Event(first, sampler.sampling, 1))
-            _warn_of(budget[1], sampler.dataset)
+            warn_of(budget[1], sampler.dataset)
         ranks.total(0, secure_mode=self._secure, loss_reduction=loss_reduction == "mean")
         self._rows = sampler.dataset
         self._run = run = Run(
@@ -161,7 +165,7 @@ class PrivacyEngine:
         target_epsilon: float,
         target_delta: float,
         epochs: int,
-        max_grad_norm: float | Schedule | ClippingPolicy,
+        max_grad_norm: Clipping,
         sampling: str = "poisson",
         loss_reduction: str = "mean",
         max_physical_batch_size: int | None = None,
@@ -172,7 +176,7 @@ class PrivacyEngine:
         if epochs < 1:
             raise InvalidInput(f"epochs must be >= 1, got {epochs}")
         sampler = sampler_for(data_loader, sampling, unwrapped(module)[1])
-        _warn_of(target_delta, sampler.dataset)
+        warn_of(target_delta, sampler.dataset)
         per_epoch = sum(sampler.counts(step) for step in range(sampler.steps))
 
         noise_multiplier = calibrate_noise_multiplier(
@@ -232,7 +236,7 @@ class PrivacyEngine:
                 stacklevel=2,
             )
         epsilon = self._started.accountant.get_epsilon(delta)
-        _warn_of(delta, self._rows)
+        warn_of(delta, self._rows)
         return epsilon
 
     def remaining(self) -> Remaining:
@@ -268,7 +272,7 @@ class PrivacyEngine:
         parts = {k: v.state_dict() for k, v in everything.items() if hasattr(v, "state_dict")}
         values = {k: v for k, v in everything.items() if k not in parts}
         state = {"engine": self.state_dict(), "parts": parts, "values": values}
-        if self._started.is_first:
+        if self._started.ranks.rank == 0:
             checkpoint.write(Path(path), state)
 
     def load_checkpoint(self, path: str | Path, **others: Any) -> dict[str, Any]:
@@ -309,7 +313,8 @@ def _outline(state: dict[str, Any]) -> object:
     return {name: getattr(value, "shape", None) for name, value in state.items()}
 
 
-def _warn_of(delta: float, rows: int) -> None:
+def warn_of(delta: float, rows: int) -> None:
+    """Warn of a delta that is not below one in the number of rows."""
     if delta * rows >= 1:
         warnings.warn(
             f"delta {delta:g} is not below 1 / {rows}, one in the number of rows: it would allow "
@@ -321,9 +326,8 @@ def _warn_of(delta: float, rows: int) -> None:
 def _check_groups(policy: ClippingPolicy, module: nn.Module) -> None:
     """Raise `InvalidInput` unless each group of the policy has a parameter that is trained."""
     used = {policy.group(name) for name, p in module.named_parameters() if p.requires_grad}
-    named = policy.now if isinstance(policy, QuantileClipping) else policy
-    if len(used) < policy.groups and isinstance(named, PerLayerClipping):
-        unused = [name for i, name in enumerate(named.max_grad_norms) if i not in used]
+    if len(used) < policy.groups and isinstance(policy, PerLayerClipping):
+        unused = [name for i, name in enumerate(policy.max_grad_norms) if i not in used]
         raise InvalidInput(
             "max_grad_norms gives a norm, and so noise, to what is not trained: "
             f"{', '.join(unused)}"

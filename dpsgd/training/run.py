@@ -64,7 +64,7 @@ class Run:
         self.noise = noise
         self._process = os.getpid()
         self._steps = 0  # steps that the optimizer has made
-        self._ranks = ranks
+        self.ranks = ranks
         self._sampling = sampler.sampling
         self._divisor = float(sampler.batch) if loss_reduction == "mean" else 1.0
         self._part: Physical | None = None
@@ -75,12 +75,6 @@ class Run:
         self._exhausted = False  # the budget refused the last step
         self._least_noise = math.inf  # with which this round was accounted for
         self.parts: dict[str, Any] = {"module": module, "optimizer": optimizer}
-        trained = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
-        self._groups = [clipping.group(name) for name, _ in trained]
-        self._dimensions = [0] * clipping.groups
-        for group, (_, parameter) in zip(self._groups, trained, strict=True):
-            self._dimensions[group] += parameter.numel()
-        self._grids(clipping.deviations(self.noise_multiplier))
         self._keeper = Bookkeeper(
             module,
             clipping,
@@ -92,6 +86,9 @@ class Run:
         self._parameters = self._keeper.parameters
         self._padding = padding_rows(module)
         self._managed = {id(p) for p in self._parameters}
+        self._groups = [
+            clipping.group(name) for name, p in module.named_parameters() if p.requires_grad
+        ]
         self._noise: NoiseSource | None = None
         self._count_noise: NoiseSource | None = None
         if ranks.rank == 0:  # noise is there once
@@ -117,11 +114,6 @@ class Run:
         """How many batches were drawn since the module was last called with one."""
         return self._keeper.drawn - self._keeper.seen
 
-    @property
-    def is_first(self) -> bool:
-        """Whether this is the first of the processes that train together."""
-        return self._ranks.rank == 0
-
     def drawn(self, part: Physical) -> None:
         """Record that the loader hands out a part of a batch."""
         if part.is_first:
@@ -132,7 +124,7 @@ class Run:
                 self._round += 1
                 self._least_noise = math.inf
         self._part, self._passed = part, False
-        if self._ranks.size > 1:  # all processes must count alike
+        if self.ranks.size > 1:  # all processes must count alike
             self._used[self._draw] = self._round
         self._keeper.begin(part.size or 1)
 
@@ -153,7 +145,9 @@ class Run:
     def state_dict(self) -> dict[str, Any]:
         """Return the state for a checkpoint; raises `InvalidInput` within a step."""
         if self._used and not self._exhausted:
-            raise InvalidInput("a batch was used and not stepped on: save after optimizer.step()")
+            raise InvalidInput(
+                "a batch was used and not stepped on: save after optimizer.step() for its last part"
+            )
         return {
             "version": 1,
             "accountant": self.accountant.state_dict(),
@@ -183,9 +177,9 @@ class Run:
         for key in ("clipping", "accountant"):
             if not isinstance(state.get(key), dict):
                 raise InvalidInput(f"the state's {key} must be a dict, got {state.get(key)!r}")
-        self.clipping.check_state(state["clipping"])
+        policy = self.clipping.restored(state["clipping"])
         self.accountant.load_state_dict(state["accountant"])
-        self.clipping.load_state_dict(state["clipping"])
+        self.clipping.policy = policy
         self.noise = self.noise if noise is None else noise
         self._steps = steps
 
@@ -239,9 +233,9 @@ class Run:
         multiplier, batches = self.noise_multiplier, len(self._used)
         check_norm("noise_multiplier", multiplier)
         deviations = self.clipping.deviations(multiplier)
-        grids = self._grids(deviations)
+        grids = self.clipping.grids(deviations)
         counts = [
-            self._ranks.total(
+            self.ranks.total(
                 count,
                 noise_multiplier=multiplier,
                 max_grad_norm=self.clipping.sensitivity,
@@ -271,11 +265,8 @@ class Run:
         self._used = {}
         self._part = None
 
-    def _grids(self, deviations: list[float]) -> list[Grid]:
-        return list(map(Grid.for_sums, self.clipping.limits, self._dimensions, deviations))
-
     def _release(self, deviations: list[float], grids: list[Grid]) -> None:
-        sums, alone = self._keeper.take_sums(), self._ranks.size == 1
+        sums, alone = self._keeper.take_sums(), self.ranks.size == 1
         if not alone:
             sums = [grids[group].rounded(s) for group, s in zip(self._groups, sums, strict=True)]
         if self._noise is not None:
@@ -283,7 +274,7 @@ class Run:
                 divisor = self._divisor if alone else 1.0
                 self._noise.add_to([summed], grids[group], deviations[group], divisor)
         if not alone:
-            self._ranks.add_up(sums)
+            self.ranks.add_up(sums)
             sums = [total.div_(self._divisor) for total in sums]
         for parameter, noisy in zip(self._parameters, sums, strict=True):
             if not parameter.requires_grad:  # it was frozen since

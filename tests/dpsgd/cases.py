@@ -186,11 +186,19 @@ OWN: dict[str, Case] = {
 }
 """Modules with parameters of their own that meet samples in known ways."""
 
+
+def _written(self: With, x: Tensor) -> Tensor:
+    places = x.new_zeros(1, 3, 4)
+    places[:, 1] = self.p
+    return x + places
+
+
 OTHERS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "unknown function": (
         lambda: With(lambda self, x: torch.einsum("btd,d->bt", x, self.p), (4,)),
         (2, 4),
     ),
+    "written to another tensor": (lambda: With(_written, (4,)), (3, 4)),
     "rows that are not a copy for each sample": (
         lambda: With(lambda self, x: x + self.p.expand(len(x), -1, -1).clone(), (1, 3, 4)),
         (3, 4),

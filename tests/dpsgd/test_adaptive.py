@@ -12,6 +12,7 @@ from torch.utils.data import TensorDataset
 
 from dpsgd import PerLayerClipping, PrivacyEngine, QuantileClipping
 from dpsgd.accounting import combined_noise_multiplier
+from dpsgd.clipping.adaptive import centred_counts
 from dpsgd.clipping.current_policy import CurrentPolicy
 from dpsgd.noise.sources import KeystreamNoise
 from ldp import Coins, InvalidInput
@@ -63,14 +64,16 @@ def test_gradients_and_count_together_are_one_release_of_what_was_asked_for() ->
 
 
 def test_gradients_and_the_counts_of_all_groups_are_one_release() -> None:
-    policy = QuantileClipping(PerLayerClipping({"a": 1.0, "b": 0.1, "c": 5.0}))
+    limits, noise = {"a": 1.0, "b": 0.1, "c": 5.0}, {"a": 1.0, "b": 2.0, "c": 3.0}
+    policy = QuantileClipping(PerLayerClipping(limits, noise=noise))
     norms = torch.tensor([[0.5, 2.0], [0.5, 0.01], [9.0, 1.0]])
-    assert policy.centred_counts(norms).tolist() == [0, 0, 0]
-    one = policy.centred_counts(norms[:, :1])
+    assert centred_counts(norms, list(limits.values())).tolist() == [0, 0, 0]
+    one = centred_counts(norms[:, :1], list(limits.values()))
     assert one.tolist() == [0.5, -0.5, -0.5]
     counts = policy.deviation(200) / float(one.norm())  # over what a record moves them by
-    gradients = policy.gradient_noise(1.3, batch=200)
-    assert combined_noise_multiplier([gradients, counts]) == pytest.approx(1.3, rel=1e-12)
+    deviations = CurrentPolicy(policy, batch=200, values=1).deviations(1.3)
+    gradients = [d / limit for d, limit in zip(deviations, limits.values(), strict=True)]
+    assert combined_noise_multiplier([*gradients, counts]) == pytest.approx(1.3, rel=1e-12)
     with pytest.raises(InvalidInput, match="below twice the count's noise"):
         policy.gradient_noise(1.3, batch=22)
     policy.gradient_noise(1.3, batch=23)
@@ -110,15 +113,14 @@ def test_each_groups_norm_follows_its_own_gradients(most: int | None) -> None:
 
 @pytest.mark.parametrize("norm", [0.0, 0.5, 1.0, 1.5, 1e9])
 def test_a_record_moves_the_count_by_a_half(norm: float) -> None:
-    policy = QuantileClipping(1.0)
     others = torch.tensor([[0.2, 0.7, 3.0]])
     with_it = torch.cat([others, torch.tensor([[norm]])], 1)
-    moved = policy.centred_counts(with_it) - policy.centred_counts(others)
+    moved = centred_counts(with_it, [1.0]) - centred_counts(others, [1.0])
     assert abs(float(moved)) == 0.5
 
 
 def test_the_count_has_its_own_noise() -> None:
-    clipping = CurrentPolicy(QuantileClipping(1.0), batch=300)
+    clipping = CurrentPolicy(QuantileClipping(1.0), batch=300, values=1)
     clipping.factors(torch.tensor([[0.5, 0.6, 0.7, 2.0]]))
     source = KeystreamNoise(SeededCoins(8))
     counts = torch.tensor([clipping.counts(source) for _ in range(4000)])
@@ -127,7 +129,7 @@ def test_the_count_has_its_own_noise() -> None:
 
 
 def test_a_default_device_is_not_where_the_count_gets_its_noise() -> None:
-    clipping = CurrentPolicy(QuantileClipping(1.0), batch=300)
+    clipping = CurrentPolicy(QuantileClipping(1.0), batch=300, values=1)
     with torch.device("meta"):
         assert clipping.counts(KeystreamNoise(SeededCoins(8))) != [0]
 
@@ -194,6 +196,6 @@ def test_bad_options_are_refused(options: dict[str, float]) -> None:
 
 
 def test_coins_of_the_system_never_repeat_the_noise_of_a_count() -> None:
-    clipping = CurrentPolicy(QuantileClipping(1.0), batch=300)
+    clipping = CurrentPolicy(QuantileClipping(1.0), batch=300, values=1)
     counts = [clipping.counts(KeystreamNoise(Coins()))[0] for _ in range(50)]
     assert len(set(counts)) == 50

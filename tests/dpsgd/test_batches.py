@@ -4,7 +4,9 @@ import copy
 import functools
 import math
 import warnings
-from typing import Any
+from collections import UserDict
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -16,6 +18,7 @@ from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, TensorDataset
 
 from dpsgd import QuantileClipping
+from dpsgd.gradients.mixing import tensors
 from ldp import InvalidInput
 
 
@@ -198,3 +201,44 @@ def test_parts_that_run_again_in_backward_change_nothing() -> None:
         train(*made[1:])
         results.append(torch.cat([p.flatten() for p in made[1].parameters()]))
     assert torch.equal(*results)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    values: torch.Tensor
+    name: str = ""
+
+
+class Pair(NamedTuple):
+    values: torch.Tensor
+    none: None
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda x: {"values": [x], "n": 3},
+        lambda x: UserDict(values=x),
+        Rows,
+        lambda x: Pair(x, None),
+        lambda x: (torch.max(x.unsqueeze(1), 1), "text"),
+    ],
+    ids=["dict", "mapping", "dataclass", "named", "return type"],
+)
+def test_inputs_and_outputs_may_be_nested_in_what_people_use(wrap: Any) -> None:
+    def unwrapped(rows: Any) -> torch.Tensor:
+        return tensors(rows)[0]
+
+    module = Made(lambda self, rows: wrap(self.layer(unwrapped(rows))), layer=nn.Linear(4, 2))
+    rolling = Made(
+        lambda self, rows: wrap(self.layer(unwrapped(rows).roll(1, 0))), layer=nn.Linear(4, 2)
+    )
+    _, module, optimizer, loader = make(module=module)
+    for x, y in loader:
+        out = module(wrap(x))
+        assert type(out) is type(wrap(x))
+        F.cross_entropy(unwrapped(out), y).backward()
+        optimizer.step()
+    _, rolling, _, loader = make(module=rolling)
+    with pytest.raises(InvalidInput, match="depends on the other samples"):
+        rolling(wrap(next(iter(loader))[0]))

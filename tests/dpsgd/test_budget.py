@@ -1,11 +1,14 @@
 """Budgets: the step that would exceed one changes nothing, whatever the steps before were."""
 
 import copy
+import math
 import warnings
 
+import numpy as np
 import pytest
 import torch
 from private import data, make, train
+from scipy.stats import binom
 
 from dpsgd import BudgetExhausted, PrivacyEngine, release
 from dpsgd.accounting import (
@@ -63,6 +66,23 @@ def test_what_was_not_planned_is_limited_by_the_same_order() -> None:
     assert fits > 10
     assert 2.0 < accountant.get_epsilon(1e-5) <= 3.0
     accountant.record(Event(1e6, NoSampling(), 1))  # which still fits
+
+
+def test_a_budget_holds_where_results_choose_what_comes_next() -> None:
+    """Randomised responses, exactly: the first decides if quiet or loud ones use the rest up."""
+    epsilon, delta, first = 2.0, 0.02, 0.8
+    exact = 0.0
+    for sign, then in ((1, 0.05), (-1, 1.0)):
+        accountant = RDPAccountant(Relation.ADD_REMOVE)
+        accountant.set_budget(epsilon, delta, Event(2.0, NoSampling(), 1))
+        accountant.record(Pure(first))
+        times = accountant.remaining(Pure(then))[1]
+        accountant.record(Pure(then, steps=times))
+        losses = sign * first + then * (2 * np.arange(times + 1) - times)
+        masses = binom.pmf(np.arange(times + 1), times, 1 / (1 + math.exp(-then)))
+        share = 1 / (1 + math.exp(-sign * first))
+        exact += share * float(masses @ np.maximum(0, -np.expm1(epsilon - losses)))
+    assert delta / 50 < exact <= delta
 
 
 def test_a_budget_goes_on_after_a_checkpoint() -> None:
@@ -131,6 +151,17 @@ def test_what_is_released_beside_the_training_counts() -> None:
     with pytest.raises(BudgetExhausted):
         release.mean([1.0], bounds=(0, 1), noise_multiplier=0.2, accountant=engine.accountant)
     assert engine.accountant.history == before
+
+
+def test_releases_before_the_training_count() -> None:
+    accountant = RDPAccountant(Relation.ADD_REMOVE)
+    release.count([True], epsilon=0.5, accountant=accountant)
+    alone, *_ = make(noise=3.0, budget=BUDGET)
+    engine, *_ = make(PrivacyEngine(accountant=lambda _: accountant), noise=3.0, budget=BUDGET)
+    assert engine.accountant is accountant
+    assert engine.remaining().steps < alone.remaining().steps
+    with pytest.raises(InvalidInput, match="under REPLACE_ONE, and the accountant's"):
+        make(PrivacyEngine(accountant=lambda _: accountant), sampling="fixed")
 
 
 def test_an_engine_refuses_a_budget_with_an_accountant_that_is_no_filter() -> None:

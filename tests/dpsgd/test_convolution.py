@@ -17,11 +17,11 @@ LAYERS: dict[str, tuple[Convolution, tuple[int, ...], str]] = {
     "kept, 3d, strides": (nn.Conv3d(1, 2, (2, 3, 2), stride=(2, 1, 2)), (5, 4, 9), "kept"),
     "formed": (nn.Conv2d(6, 8, 3), (5, 5), "formed"),
     "formed, padded": (nn.Conv2d(6, 8, 3, stride=2, padding=(2, 1)), (5, 6), "formed"),
-    "formed": (nn.Conv2d(1, 4, (12, 2)), (12, 4), "formed"),
+    "formed, one channel": (nn.Conv2d(1, 4, (12, 2)), (12, 4), "formed"),
     "formed, groups": (nn.Conv2d(12, 16, 3, groups=2), (5, 5), "formed"),
     "Gram": (nn.Conv2d(6, 8, 3), (3, 4), "Gram"),
     "Gram, 1d, padded": (nn.Conv1d(9, 9, 4, padding=1, dilation=2), (6,), "Gram"),
-    "Gram": (nn.Conv2d(2, 60, (40, 2), stride=(4, 1), groups=2), (42, 4), "Gram"),
+    "Gram, strides": (nn.Conv2d(2, 60, (40, 2), stride=(4, 1), groups=2), (42, 4), "Gram"),
     "Gram, 3d, groups": (nn.Conv3d(6, 8, 2, groups=2), (2, 3, 2), "Gram"),
 }
 
@@ -43,6 +43,7 @@ def test_every_part_counts_for_itself(
     layer, size, form = LAYERS[name]
     layer = layer.double()
     monkeypatch.setattr(convolution, "_CACHED", together)  # parts of 1 to all 7 samples
+    monkeypatch.setattr(convolution, "_KEPT", 1.0)
     grams = []
     gram_squares = convolution.gram_squares
     monkeypatch.setattr(convolution, "gram_squares", lambda *a: grams.append(0) or gram_squares(*a))

@@ -13,23 +13,36 @@ from torch import nn
 
 pytest.importorskip("sklearn")
 
+from reported import CATEGORICAL, every_code
 from sklearn.base import clone
-from sklearn.datasets import load_breast_cancer, load_digits
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
 from sklearn.exceptions import NotFittedError
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from dpsgd import Rows
-from dpsgd.accounting import PoissonSampling, RDPAccountant, Relation
+from dpsgd.accounting import (
+    NoSampling,
+    PoissonSampling,
+    RDPAccountant,
+    Relation,
+    calibrate_noise_multiplier,
+)
 from dpsgd.estimators import PrivateClassifier, PrivateRegressor, Progress, load, save
+from dpsgd.estimators.features import Feature
+from dpsgd.estimators.moments import moments
 from dpsgd.reports.rows import Column
-from ldp import KRR, InvalidInput, Mechanism, OneBitMean, PiecewiseMechanism
+from ldp import KRR, InvalidInput, Mechanism, OneBitMean, PiecewiseMechanism, Policy
 from ldp.errors import NotReady, StorageFailed
 from ldp.estimating.regression import Indicator, Number, Records, linear
+from ldp.planning.design import design
 from ldp.testing import SeededCoins
+from pages import blocks
+
+GUIDE = Path(__file__).resolve().parents[2] / "docs" / "training.md"
 
 TWICE = "two trainings on the same data are compared, and each has noise of its own"
 FORBIDDEN = {
@@ -66,7 +79,7 @@ def split(X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, ...]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("epsilon", "least"), [(1.0, 0.84), (3.0, 0.91)])
+@pytest.mark.parametrize(("epsilon", "least"), [(1.0, 0.83), (3.0, 0.905)])
 def test_digits_are_read_at_small_epsilons(epsilon: float, least: float) -> None:
     """1,347 of them; without privacy 95%. The mean of three trainings."""
     X, y, others, truth = split(*load_digits(return_X_y=True))
@@ -78,12 +91,26 @@ def test_digits_are_read_at_small_epsilons(epsilon: float, least: float) -> None
 
 
 @pytest.mark.slow
-def test_tumours_are_told_apart_by_measures_in_public_bounds() -> None:
+def test_tumours_are_told_apart_by_measures_in_wide_public_bounds() -> None:
+    """Powers of ten: private means and deviations scale what the bounds leave small."""
     data = load_breast_cancer()
-    high = 10.0 ** np.ceil(np.log10(data.data.max(0))) / 2  # round numbers, as a doctor would give
+    high = 10.0 ** np.ceil(np.log10(data.data.max(0)))
     X, y, others, truth = split(data.data, data.target)
     model = PrivateClassifier(epsilon=3.0, feature_bounds=(0, high), classes=(0, 1))
-    assert np.mean([clone(model).fit(X, y).score(others, truth) for _ in range(3)]) > 0.87
+    model.set_params(standardize=True)
+    scores = [clone(model).fit(X, y).score(others, truth) for _ in range(3)]
+    assert np.mean(scores) > 0.92
+
+
+@pytest.mark.slow
+def test_a_disease_is_foretold_as_well_as_epsilon_allows() -> None:
+    data = load_diabetes(scaled=False)
+    bounds = np.floor(data.data.min(0) / 10) * 10, np.ceil(data.data.max(0) / 10) * 10
+    X, y, others, truth = split(data.data, data.target)
+    exact = LinearRegression().fit(X, y).score(others, truth)
+    model = PrivateRegressor(epsilon=3.0, feature_bounds=bounds, target_bounds=(0, 400))
+    scores = [clone(model).fit(X, y).score(others, truth) for _ in range(3)]
+    assert exact - 0.15 < np.mean(scores) < exact + 0.02
 
 
 @pytest.mark.slow
@@ -100,9 +127,8 @@ def test_a_regression_finds_the_slope_of_numbers_in_bounds() -> None:
     rng = np.random.default_rng(1)
     age = rng.uniform(20, 60, 3000)
     pay = 1000 + 50 * age + rng.normal(0, 200, 3000)
-    model = PrivateRegressor(
-        epsilon=1.0, feature_bounds=(20, 60), target_bounds=(1000, 5000), learning_rate=0.1
-    ).fit(age[:, np.newaxis], pay)
+    model = PrivateRegressor(epsilon=1.0, feature_bounds=(20, 60), target_bounds=(1000, 5000))
+    model.fit(age[:, np.newaxis], pay)
     low, high = model.predict([[25], [55]])
     assert (high - low) / 30 == pytest.approx(50, rel=0.15)
     assert model.score(age[:, np.newaxis], pay) > 0.8
@@ -228,6 +254,30 @@ def test_the_data_set_no_scale_and_the_seed_no_noise() -> None:
     assert [feature.bounds for feature in model.features_] == [None, None]
 
 
+def test_standardising_is_paid_for_and_needs_bounds(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    X = np.stack([rng.normal(3, 0.1, 2000), rng.normal(0, 5, 2000)], axis=1)
+    options: dict[str, Any] = {"standardize": True, "steps": 5, "coins": SeededCoins(1)}
+    model = PrivateClassifier(epsilon=2.0, classes=(0, 1), feature_bounds=(-50, 50), **options)
+    model.fit(X, X[:, 0] > 3)
+    assert model.epsilon_ <= 2
+    by_hand = RDPAccountant(Relation.ADD_REMOVE)
+    noise = calibrate_noise_multiplier(by_hand, 0.5, 1e-5, sampling=NoSampling(), steps=1)
+    by_hand.step(noise_multiplier=noise, sampling=NoSampling())
+    noise = model.noise_multiplier_
+    by_hand.step(noise_multiplier=noise, sampling=PoissonSampling(500 / 2000), steps=5)
+    assert model.epsilon_ == pytest.approx(by_hand.get_epsilon(1e-5), rel=1e-9)
+    first, second = model.features_
+    assert 50 * first.center == pytest.approx(3, abs=1)
+    assert 50 * second.spread == pytest.approx(5, rel=0.4)
+    save(model, tmp_path / "model.pt")
+    assert (load(tmp_path / "model.pt").predict_proba(X) == model.predict_proba(X)).all()
+    with pytest.raises(InvalidInput, match="standardize needs feature_bounds of 0, 1"):
+        PrivateClassifier(classes=(0, 1), standardize=True).fit(X, X[:, 0] > 3)
+    with pytest.raises(InvalidInput, match="Rows need no standardize"):
+        PrivateClassifier(epsilon=1.0, standardize=True).fit(collected(10, 1.0)[0], "y")
+
+
 def test_classes_that_are_taken_from_the_labels_are_told_of() -> None:
     X, y = np.zeros((10, 1)), np.arange(10) % 2
     with pytest.warns(UserWarning, match="the classes are taken from y, and the model tells them"):
@@ -252,15 +302,18 @@ def test_classes_that_are_taken_from_the_labels_are_told_of() -> None:
         ({"categories": {0: [1]}}, "two different values at least"),
         ({"classes": (0, 2)}, "y has a label that is none of the 2 classes"),
         ({"classes": (0,)}, "two classes at least"),
+        ({"module": nn.BatchNorm1d(2)}, "normalises over the batch"),
     ],
 )
 def test_bad_parameters_are_refused_before_anything_is_trained(
     options: dict[str, Any], reason: str
 ) -> None:
-    model = PrivateClassifier(**{"classes": (0, 1), **options})
+    data = np.zeros((10, 2)), np.arange(10) % 2
+    model = PrivateClassifier(steps=1, classes=(0, 1)).fit(*data)
+    model.set_params(**options)
     with pytest.raises(InvalidInput, match=reason):
-        model.fit(np.zeros((10, 2)), np.arange(10) % 2)
-    assert not hasattr(model, "module_")
+        model.fit(*data)
+    assert not [name for name in vars(model) if name.endswith("_")]  # not fitted any more
 
 
 # --- in a file ---------------------------------------------------------------------------------
@@ -297,14 +350,13 @@ def test_what_is_no_saved_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="cannot read"):
         load(tmp_path / "none.pt")
     (tmp_path / "text").write_text("hello")
-    with pytest.raises(InvalidInput, match=r"cannot read|is no saved model"):
-        load(tmp_path / "text")
+    torch.save(nn.Linear(1, 1), tmp_path / "code")  # reading it would run code
+    for name in ("text", "code"):
+        with pytest.raises(InvalidInput, match=r"expected tensors|is no saved model"):
+            load(tmp_path / name)
     torch.save({"version": 1, "kind": "PrivateClassifier"}, tmp_path / "half")
     with pytest.raises(InvalidInput, match="is no saved model: KeyError"):
         load(tmp_path / "half")
-    torch.save(nn.Linear(1, 1), tmp_path / "code")  # reading it would run code
-    with pytest.raises(InvalidInput, match="cannot read"):
-        load(tmp_path / "code")
     model = PrivateRegressor(steps=1).fit(np.zeros((10, 1)), np.arange(10.0))
     with pytest.raises(StorageFailed, match="cannot write"):
         save(model, tmp_path / "no folder" / "model.pt")
@@ -407,6 +459,39 @@ def test_a_regression_on_rows_is_that_of_ordinary_statistics() -> None:
     )
 
 
+def test_a_regression_on_rows_is_released_once_with_noise_for_all_that_a_record_may_report() -> (
+    None
+):
+    rows, _, _ = collected(20_000, 2.0)
+    exact = PrivateRegressor(epsilon=None).fit(rows, "t", features=["x", "a"])
+    model = PrivateRegressor(epsilon=1.0).fit(rows, "t", features=["x", "a"])
+    weights = [each.module_[0].weight.detach().numpy() for each in (exact, model)]
+    assert weights[1] == pytest.approx(weights[0], abs=0.2)
+    assert (weights[1] != weights[0]).sum() == 3
+    assert 0.999 < model.epsilon_ <= 1
+    assert model.account_.levels[0].model < model.account_.levels[0].local
+    assert model.history_ == [Progress(1, 1, model.epsilon_, None)]
+
+
+@pytest.mark.parametrize("mechanism", ["krr", "oue", "subset", "hadamard", "policy"])
+def test_no_report_moves_the_moments_beyond_their_bounds(mechanism: str) -> None:
+    """Every code of a category with the two ends of the numbers; some reach each bound."""
+    kinds = CATEGORICAL | {"policy": design(Policy.one_sided(3, [0], 1.0)).mechanism}
+    category, number = kinds[mechanism], PiecewiseMechanism(1.0, grid=4)
+    codes = every_code(category)
+    ends = np.array([0, number.codes - 1, number.codes // 2])
+    places = np.stack(np.meshgrid(np.arange(len(codes)), ends, ends), axis=-1).reshape(-1, 3)
+    levels = np.zeros(len(places), dtype=np.int16)
+    given = {"c": (category, codes[places[:, 0]]), "a": (number, places[:, 1])}
+    given["t"] = number, places[:, 2]
+    columns = {n: Column(v, levels, ("only",), {"only": m}) for n, (m, v) in given.items()}
+    features = [Feature("c", values=tuple(range(category.parameters))), Feature("a")]
+    found = moments(Rows(len(places), columns), "t", features)
+    low, high = found.bounds
+    assert found.vectors.min(0) == pytest.approx(low, abs=1e-9)
+    assert found.vectors.max(0) == pytest.approx(high, abs=1e-9)
+
+
 def test_regressions_that_rows_do_not_allow_are_refused() -> None:
     rows, _, _ = collected(50, 2.0)
     model = PrivateRegressor(epsilon=None)
@@ -421,3 +506,19 @@ def test_regressions_that_rows_do_not_allow_are_refused() -> None:
         model.fit(Rows(50, rows.columns | {"bit": coarse}), "t", features=["bit"])
     with pytest.raises(NotReady, match="too few to tell the features apart"):
         model.fit(collected(2, 2.0)[0], "t", features=["x", "a"])
+
+
+def test_the_guide_to_estimators_runs_and_names_every_check_that_is_not_passed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    guide = GUIDE.read_text(encoding="utf-8").split("## By fit and predict\n")[1].split("\n## ")[0]
+    (code,) = blocks(guide, "python")
+    names: dict[str, Any] = {}
+    exec(compile(code, "the guide", "exec"), names)
+    assert "training: (2, 1e-06)-DP in rows" in capsys.readouterr().out
+    for check in FORBIDDEN:
+        assert f"`{check}`" in guide
+    for kind in (PrivateClassifier, PrivateRegressor):
+        for parameter in set(kind().get_params()) - {"coins"}:
+            assert f"`{parameter}`" in guide, parameter

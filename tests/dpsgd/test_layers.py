@@ -117,6 +117,31 @@ def test_a_batch_in_the_second_dimension_is_found(layer: Callable[[], nn.Module]
     check(layer(), torch.randn(BATCH, BATCH, 3), loss=energy_second, batch_dim=1)
 
 
+@pytest.mark.parametrize("kind", [nn.RNN, nn.LSTM, nn.GRU])
+def test_states_of_a_recurrent_layer_carry_gradients_both_ways(kind: type[nn.RNNBase]) -> None:
+    def run(self: Any, x: Tensor) -> Tensor:
+        first = torch.tanh(self.first(x[:, 0])).unflatten(1, (4, 3)).transpose(0, 1)
+        start = (first, first.sin()) if kind is nn.LSTM else first
+        _, last = self.layer(x, start)
+        return torch.cat([*last] if kind is nn.LSTM else [last]).transpose(0, 1)
+
+    layer = kind(3, 3, 2, batch_first=True, bidirectional=True)
+    check(Made(run, first=nn.Linear(3, 12), layer=layer), torch.randn(BATCH, 6, 3))
+
+
+@pytest.mark.parametrize("kind", [nn.RNN, nn.LSTM, nn.GRU])
+def test_a_recurrent_layer_computes_what_it_computes_without_privacy(
+    kind: type[nn.RNNBase],
+) -> None:
+    layer = kind(3, 4, 2, batch_first=True, bidirectional=True)
+    x = torch.randn(BATCH, 6, 3)
+    expected, _ = layer(x)
+    keep(layer, Recording(1.0))
+    torch.testing.assert_close(layer(x)[0], expected)
+    with pytest.raises(RuntimeError, match="hidden"):
+        layer(x, torch.zeros(4, 1, 4) if kind is not nn.LSTM else (torch.zeros(4, 1, 4),) * 2)
+
+
 @pytest.mark.parametrize("mode", ["sum", "mean"])
 def test_bags_may_be_given_by_offsets(mode: str) -> None:
     rows = ids(BATCH, 6)
@@ -144,7 +169,7 @@ def test_a_layer_used_twice_adds_its_gradients_before_the_norm(
 
 
 @pytest.mark.parametrize("positions", ["flat", "rows of one", "expanded"])
-@pytest.mark.parametrize("length", [3, BATCH, BATCH + 1, 30])
+@pytest.mark.parametrize("length", [2, 3, BATCH, BATCH + 1, 30])
 def test_tied_embedding_and_head_with_positions_of_no_batch(positions: str, length: int) -> None:
     check(Language(positions), ids(BATCH, length, below=17))
 

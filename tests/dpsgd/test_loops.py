@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from opacus_shim.shipped import load_torchvision
 from private import data, make
 from test_training_guide import FIRST, LOOPS
 from torch import nn
@@ -16,6 +17,11 @@ from ldp import InvalidInput
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 ACCELERATE, LIGHTNING, TRAINER = LOOPS
+
+
+@pytest.fixture(autouse=True, scope="module")
+def what_the_libraries_import() -> None:
+    load_torchvision()  # if it is there at all: a build for GPUs fails beside a torch without
 
 
 def run(code: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:

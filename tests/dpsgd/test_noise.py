@@ -82,11 +82,11 @@ def test_each_process_adds_a_sum_on_the_grid_and_the_first_has_the_noise(
     engine, module, *_ = make(module=torch.nn.Linear(20, 20, bias=False))
     run: Any = engine._run
     summed = torch.rand(20, 20)
-    monkeypatch.setattr(run, "_ranks", Two())
+    monkeypatch.setattr(run, "ranks", Two())
     monkeypatch.setattr(run._keeper, "take_sums", lambda: [summed])
     if rank > 0:
         monkeypatch.setattr(run, "_noise", None)
-    run._release([0.4], run._grids([0.4]))
+    run._release([0.4], run.clipping.grids([0.4]))
     (total,) = given
     grid = Grid.for_sums(1.0, 400, 0.4)
     assert torch.equal(total, grid.rounded(total))

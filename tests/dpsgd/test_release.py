@@ -154,7 +154,7 @@ def test_noise_has_the_distribution_that_it_is_named_for(
     draw: Callable[[Coins], int], weight: Callable[[int], float]
 ) -> None:
     coins, values = SeededCoins(1), range(-6, 7)
-    drawn = [min(max(draw(coins), -6), 6) for _ in range(6000)]
+    drawn = [min(max(draw(coins), -6), 6) for _ in range(4000)]
     shares = {k: weight(k) for k in range(-60, 61)}
     whole = sum(shares.values())
     expected = [sum(w for k, w in shares.items() if min(max(k, -6), 6) == v) for v in values]
@@ -183,7 +183,7 @@ def test_a_choice_keeps_epsilon_exactly_and_is_drawn_as_it_is_proved() -> None:
     accountant, coins = rdp(), SeededCoins(3)
     drawn = [
         release.select(scores, epsilon=1.0, accountant=accountant, coins=coins).value
-        for _ in range(3000)
+        for _ in range(2000)
     ]
     observed = [drawn.count(k) for k in range(4)]
     assert chisquare(observed, np.array(expected) * len(drawn)).pvalue > 1e-3
@@ -195,7 +195,7 @@ def test_errors_are_those_that_are_stated() -> None:
     how: dict[str, Any] = {"bounds": (-1, 2), "noise_multiplier": 1.0, "coins": coins}
     exact = np.concatenate([values.mean(0), np.cov(values.T, bias=True).ravel(), [20]])
     found = []
-    for _ in range(400):
+    for _ in range(300):
         parts = [
             release.mean(values, accountant=rdp(), **how),
             release.covariance(values, accountant=rdp(), **how),

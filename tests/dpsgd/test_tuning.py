@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 from dp_accounting import dp_event
 from dp_accounting.rdp import rdp_privacy_accountant
+from private import BATCH, N, make
+from torch import nn
+from torch.nn.functional import cross_entropy
 
 from dpsgd.accounting import (
     BestOf,
@@ -70,6 +73,18 @@ def test_the_divergence_bounds_the_best_of_all_outputs_orders(
             assert exact <= event.divergence(order - 1) + 1e-12
 
 
+def test_the_divergence_bounds_the_best_of_candidates_that_are_drawn() -> None:
+    """A run draws one of two mechanisms, and its output tells which."""
+    mechanisms = KRR(3, 0.3), KRR(3, 1.5)
+    event = BestOf([[Channel(each)] for each in mechanisms], Relation.REPLACE_ONE, 5)
+    rows = np.hstack([np.array(each.channel().rows, dtype=float)[:2] / 2 for each in mechanisms])
+    for ranks in itertools.permutations(range(6)):
+        below = rows[:, list(ranks)].cumsum(axis=1)
+        p, q = np.diff(below / (5 - 4 * below), prepend=0, axis=1)
+        exact = max(math.log((a**3 * b**-2).sum()) / 2 for a, b in ((p, q), (q, p)))
+        assert exact <= event.divergence(2.0)
+
+
 def test_of_different_candidates_the_most_counts_at_every_order() -> None:
     many, loud = one_run(), RDPAccountant(Relation.ADD_REMOVE)
     loud.step(noise_multiplier=1.5, sampling=NoSampling())
@@ -123,14 +138,36 @@ def test_the_number_of_runs_is_geometric_and_every_candidate_as_likely() -> None
         drawn.append(candidate)
         return candidate, one_run()
 
-    for _ in range(2000):
+    for _ in range(800):
         before = len(drawn)
         best = best_of(train, [3, 1, 2], float, account=lambda _: one_run(), mean=4, coins=coins)
         counts.append(len(drawn) - before)
         assert best.candidate == best.model == best.score == max(drawn[before:])
-    assert np.mean(counts) == pytest.approx(4, abs=4 * math.sqrt(12 / 2000))
-    assert np.mean(np.array(counts) == 1) == pytest.approx(0.25, abs=4 * math.sqrt(0.19 / 2000))
-    assert np.bincount(drawn)[1:] / len(drawn) == pytest.approx(1 / 3, abs=0.03)
+    assert np.mean(counts) == pytest.approx(4, abs=4 * math.sqrt(12 / 800))
+    assert np.mean(np.array(counts) == 1) == pytest.approx(0.25, abs=4 * math.sqrt(0.19 / 800))
+    assert np.bincount(drawn)[1:] / len(drawn) == pytest.approx(1 / 3, abs=0.04)
+
+
+def test_trainings_with_different_rates_are_chosen_from() -> None:
+    def train(rate: float) -> tuple[nn.Module, Accountant]:
+        engine, module, optimizer, loader = make(noise=2.0)
+        optimizer.param_groups[0]["lr"] = rate
+        for x, y in loader:
+            optimizer.zero_grad()
+            cross_entropy(module(x), y).backward()
+            optimizer.step()
+        steps.update(engine.accountant.history)
+        return module, engine.accountant
+
+    def account(_: float) -> Accountant:
+        planned = RDPAccountant(Relation.ADD_REMOVE)
+        planned.step(noise_multiplier=2.0, sampling=PoissonSampling(BATCH / N), steps=N // BATCH)
+        return planned
+
+    steps: set[object] = set()
+    best = best_of(train, [0.1, 1.0], lambda _: 0.0, account=account, mean=2)
+    assert steps == {*account(0.1).history}
+    assert best.event.runs == (account(0.1).history,)
 
 
 def test_the_price_is_that_of_the_accounts_and_a_nan_is_the_worst_score() -> None:

@@ -17,6 +17,10 @@ AUDITED = (
     SURVEY + '[[attributes]]\nname = "pet"\n[attributes.categorical]\nvalues = ["no", "yes"]\n'
 )
 
+REVEALING = AUDITED.removeprefix(SURVEY) + 'sensitive = ["yes"]\n'
+CERTAIN = ("--confidence", 0.9999)
+"""Devices draw real coins: at 95% one honest run of twenty might be accused."""
+
 
 def survey_file(folder: Path, text: str = AUDITED) -> Path:
     file = folder / "audited.toml"
@@ -33,7 +37,8 @@ def devices_here(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("devices_here")
 def test_honest_devices_keep_every_claim(tmp_path: Path) -> None:
-    done = hearsay("audit", "--survey", survey_file(tmp_path), "--canaries", 300, "--json")
+    file = survey_file(tmp_path)
+    done = hearsay("audit", "--survey", file, "--canaries", 300, *CERTAIN, "--json")
     assert done.returncode == 0, done.stdout
     found = {(row["level"], row["question"]): row for row in json.loads(done.stdout)}
     assert list(found) == [
@@ -42,10 +47,10 @@ def test_honest_devices_keep_every_claim(tmp_path: Path) -> None:
         for question in ("smokes", "age", "pet", None)
     ]
     assert [found[level, None]["claimed"] for level in ("strict", "open")] == [1.0, 4.0]
-    assert {row["confidence"] for row in found.values()} == {1 - 0.05 / 8}
+    assert {row["confidence"] for row in found.values()} == {1 - (1 - 0.9999) / 8}
     assert not any(row["violated"] for row in found.values())
     # Not for want of guesses: at epsilon 4 the bound is near.
-    assert found["open", None]["lower_bound"] > 1.5
+    assert found["open", None]["lower_bound"] > 1
 
 
 @pytest.mark.slow
@@ -59,12 +64,14 @@ def test_a_device_that_sends_the_truth_in_clear_at_times_is_caught(
         return value if coins.bernoulli(2**64 * 2 // 5) else honest(self, value, coins)
 
     monkeypatch.setattr(KRR, "randomize", leaking)
-    file = survey_file(tmp_path, SURVEY.replace("open = 4.0\n", ""))
-    done = hearsay("audit", "--survey", file, "--canaries", 300)
+    text = SURVEY.replace("open = 4.0\n", "") + REVEALING
+    file = survey_file(tmp_path, text)
+    done = hearsay("audit", "--survey", file, "--canaries", 800, *CERTAIN)
     assert done.returncode == 1
     lines = {line.split()[1]: line for line in done.stdout.splitlines() if "strict" in line}
     assert "REFUTED" in lines["smokes"]
     assert "kept" in lines["age"]
+    assert "left out: pet" in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 80
 
 

@@ -80,4 +80,7 @@ def audit(file: Path, canaries: int, confidence: float, as_json: bool) -> bool:
         f"claims refuted, all bounds together at {confidence:.4g}",
         highlight=False,
     )
+    asked = {each.question for each in found}
+    if left_out := [name for name in parsed.questions if name not in asked]:
+        Console().print(f"left out: {', '.join(left_out)}", highlight=False)
     return bool(refuted)

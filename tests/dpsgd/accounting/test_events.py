@@ -17,6 +17,7 @@ from dpsgd.accounting import (
     Laplace,
     MomentsAccountant,
     NoSampling,
+    PoissonSampling,
     Pure,
     RDPAccountant,
     Relation,
@@ -51,11 +52,11 @@ def test_a_pure_release_has_the_divergence_of_randomised_response(
         assert found == pytest.approx(float(exact), rel=1e-7, abs=1e-8)
 
 
-@pytest.mark.parametrize("excess", [1e-6, 0.4, 1.0, 30.0, 1e5])
-@pytest.mark.parametrize("noise", [0.05, 1.0, 50.0])
+@pytest.mark.parametrize("excess", [1e-4, 0.4, 30.0])
+@pytest.mark.parametrize("noise", [0.05, 3.0])
 def test_laplace_noise_has_the_divergence_of_its_densities(noise: float, excess: float) -> None:
     """The integral of p**a q**(1 - a), piece by piece: before 0, between 0 and 1, after 1."""
-    with mpmath.workdps(60):
+    with mpmath.workdps(30):
         b, x = mpmath.mpf(noise), mpmath.mpf(excess)
         between = mpmath.quad(
             lambda t: mpmath.exp((-(1 + x) * t + x * (1 - t)) / b) / (2 * b), [0, 1 / b / b, 1]
@@ -98,6 +99,16 @@ def test_pld_has_dp_accountings_figures(event: Unsampled, theirs: Any) -> None:
     found = after(PLDAccountant, event).get_epsilon(DELTA)
     assert found == pytest.approx(least, rel=2e-3)
     assert found < after(RDPAccountant, event).get_epsilon(DELTA) < 1.08 * found
+
+
+def test_a_training_with_votes_beside_it_has_dp_accountings_figure() -> None:
+    accountant = PLDAccountant(Relation.ADD_REMOVE)
+    accountant.step(noise_multiplier=1.5, sampling=PoissonSampling(0.05), steps=20)
+    accountant.record(Laplace(5.0, steps=10))
+    theirs = privacy_loss_distribution.from_gaussian_mechanism(1.5, sampling_prob=0.05)
+    votes = privacy_loss_distribution.from_laplace_mechanism(5.0).self_compose(10)
+    least = theirs.self_compose(20).compose(votes).get_epsilon_for_delta(DELTA)
+    assert accountant.get_epsilon(DELTA) == pytest.approx(least, rel=1e-4)
 
 
 def test_reports_compose_as_where_no_training_is() -> None:

@@ -13,8 +13,8 @@ from dpsgd.accounting import (
     Relation,
 )
 from dpsgd.accounting.accountant import Accountant
-from dpsgd.accounting.baselines import abadis_baseline, advanced_composition, optimal_composition
 from dpsgd.accounting.composition import Guarantee, advanced, amplified, optimal
+from dpsgd.accounting.overview import abadis_baseline, advanced_composition, optimal_composition
 from dpsgd.accounting.pld import PLDAccountant
 
 # q, noise multiplier, steps: RDP with the order optimised, PLD on a grid of 1e-4 and of 1e-5
