@@ -6,10 +6,8 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from hashlib import sha256
-from pathlib import Path
 from types import CodeType
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 
@@ -46,41 +44,36 @@ class _Kept:
         self.cache_path = self._numbas.cache_path
 
     def load_overload(self, signature: Any, context: Any) -> Any:
-        """Return what `save_overload` has kept, else None."""
+        """Return the machine code that `save_overload` has kept, else None."""
         context.refresh()
-        path, made_from = self._place(signature, context.codegen())
+        name, made_from = self._entry(signature, context.codegen())
         try:
-            content = path.read_bytes()
-        except OSError:
+            digest, code = self._numbas._cache_file._load_data(name)
+        except (OSError, EOFError, pickle.UnpicklingError):  # there is none, or a part of it
             return None
-        digest, code = content[:32], content[32:]
-        if digest != sha256(made_from + code).digest():
+        if digest != _digest(made_from, code):
             return None
         return self._numbas._impl.rebuild(context, pickle.loads(code))
 
     def save_overload(self, signature: Any, result: Any) -> None:
-        """Keep a compiled signature, if it can be kept: a full disk stops nobody."""
+        """Keep machine code in the place of what was there; a disk that takes none is no error."""
         if not self._numbas._impl.check_cachable(result):
             return
-        path, made_from = self._place(signature, result.codegen)
-        dumps = importlib.import_module("numba.core.serialize").dumps
-        code = dumps(self._numbas._impl.reduce(result))
-        part = path.with_name(f"{path.name}.{uuid4().hex}.part")
+        name, made_from = self._entry(signature, result.codegen)
+        files = self._numbas._cache_file
+        code = files._dump(self._numbas._impl.reduce(result))
         with suppress(OSError):
-            try:
-                part.write_bytes(sha256(made_from + code).digest() + code)
-                part.replace(path)
-            finally:
-                part.unlink(missing_ok=True)
+            files._save_data(name, (_digest(made_from, code), code))
 
-    def _place(self, signature: Any, codegen: Any) -> tuple[Path, bytes]:
+    def _entry(self, signature: Any, codegen: Any) -> tuple[str, bytes]:
         """Return a signature's file, and a digest of all that its code is made from."""
         function, numba = self._loop.py_func, importlib.import_module("numba")
-        key = repr((function.__module__, function.__qualname__, signature, codegen.magic_tuple()))
-        versions = repr((sys.version, np.__version__, numba.__version__))
-        name = sha256((key + sys.version).encode()).hexdigest()[:32]
-        made_from = _digest(key.encode(), versions.encode(), _source(self._loop))
-        return Path(self.cache_path, f"{function.__name__}.{name}.nbc"), made_from
+        place = repr((function.__module__, function.__qualname__, sys.version))
+        key = repr((signature, codegen.magic_tuple()))
+        versions = repr((np.__version__, numba.__version__))
+        name = _digest(place.encode(), key.encode()).hex()[:32]
+        made_from = _digest(name.encode(), key.encode(), versions.encode(), _source(self._loop))
+        return f"{function.__name__}.{name}.nbc", made_from
 
 
 def _source(value: Any) -> bytes:
