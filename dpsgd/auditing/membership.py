@@ -80,8 +80,8 @@ def membership(
     binomial distribution of how many exceed it (W. R. Thompson, Annals of Mathematical Statistics
     7, 1936). The other half is for the shares of members above these two, by Clopper and Pearson.
     So each `low` of a training that keeps its claim is above `limit` with probability
-    (1 - confidence) / 2 at most. Few others tell little: with fewer than 437 the interval at 1%
-    begins at 0.
+    (1 - confidence) / 2 at most. Few others tell little: at 95% and with fewer than 437 of them,
+    the interval at 1% begins at 0.
 
     The scores count as independent; those of one model, or of one record in several models, are not
     quite. Raises `InvalidInput` for scores that are none or not finite, and for epsilon, delta or

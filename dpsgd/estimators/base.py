@@ -61,10 +61,10 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     between them are mapped to [-1, 1], and others clipped. Features without bounds are taken as
     they are. `categories` has the public values of features that are no numbers. This scaling is
     public; with `standardize` features in bounds are then brought to mean 0 and deviation 1, by
-    private estimates of both (`dpsgd.release.mean`), which a part of epsilon pays for.
-    `random_state` seeds the first weights alone, never noise or batches; `coins` is for tests.
-    `on_progress` is called with a `Progress` some 20 times, and ends the training where it returns
-    true: let it look at no private data.
+    private estimates of both (`dpsgd.release.mean`), which a part of epsilon pays for: take it
+    where bounds are much wider than the data. `random_state` seeds the first weights alone, never
+    noise or batches; `coins` is for tests. `on_progress` is called with a `Progress` some 20 times,
+    and ends the training where it returns true: let it look at no private data.
     """
 
     epsilon: float | None = 1.0
@@ -298,8 +298,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     def _standardised(self, X: NDArray[Any], accountant: Accountant) -> list[Feature]:  # noqa: N803
         """Return the features with private estimates of their means and deviations.
 
-        One release has both moments of all of them, for a quarter of epsilon alone; together with
-        it the training keeps nearly what it would without.
+        One release has both moments of all of them, for a quarter of epsilon alone. That leaves the
+        training nearly all of epsilon, but the estimates are noisy.
         """
         numbers = [i for i, feature in enumerate(self.features_) if feature.values is None]
         found = list(self.features_)
