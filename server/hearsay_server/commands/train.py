@@ -64,9 +64,10 @@ def train(
 ) -> None:
     """Train a model on the randomised records, by their channels; save it with its account.
 
-    An attribute of values is classified, a number is regressed on; the features of a number must
-    not be reported by mean_table. Records must report the target and the features together, as with
-    budget = "split". The guarantees of several trainings on the same records add up.
+    An attribute of values is classified, a number is regressed on. Records must report the target
+    and the features together, as with budget = "split". Where the target is a number, numbers among
+    the features are best reported by piecewise: mean_table and one bit may tell nothing of a square.
+    The guarantees of several trainings on the same records add up.
 
     \b
       hearsay train redbook --target affair --features age,rating
