@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv
-from scipy.stats import mannwhitneyu
+from scipy.stats import binom, mannwhitneyu
 
 from ldp import InvalidInput
 
@@ -22,8 +22,8 @@ _RATES = (0.01, 0.1)
 class PointOnCurve:
     """The share of members found where at most `false_positives` of the others are accused.
 
-    `low` and `high` are Clopper-Pearson limits of that share for the threshold that was used;
-    `limit` is the largest that the claimed guarantee allows.
+    `low` and `high` are limits of that share for the threshold that accuses so many of all others,
+    which few others' scores leave uncertain; `limit` is the largest that the claim allows there.
     """
 
     false_positives: float
@@ -73,9 +73,19 @@ def membership(
 
     Points are at 1% and 10% false positives: the threshold is the least that so many of
     `scores_out` at most exceed. Their limits are those of the (epsilon, delta) that is claimed for
-    adding and removing a record, by default none. The intervals take the scores as independent;
-    those of one model, or of one record in several models, are not quite. Raises `InvalidInput`
-    for scores that are none or not finite, and for epsilon, delta or confidence out of range.
+    adding and removing a record, by default none.
+
+    An interval covers the share at exactly that rate with the probability `confidence` at least.
+    Half of the error is for the threshold: two scores of others lie on its two sides, by the
+    binomial distribution of how many exceed it (W. R. Thompson, Annals of Mathematical Statistics
+    7, 1936). The other half is for the shares of members above these two, by Clopper and Pearson.
+    So each `low` of a training that keeps its claim is above `limit` with probability
+    (1 - confidence) / 2 at most. Few others tell little: at 95% and with fewer than 437 of them,
+    the interval at 1% begins at 0.
+
+    The scores count as independent; those of one model, or of one record in several models, are not
+    quite. Raises `InvalidInput` for scores that are none or not finite, and for epsilon, delta or
+    confidence out of range.
     """
     inside, outside = (np.asarray(each, dtype=np.float64) for each in (scores_in, scores_out))
     for name, values in (("scores_in", inside), ("scores_out", outside)):
@@ -84,13 +94,20 @@ def membership(
     if not 0 < confidence < 1:
         raise InvalidInput(f"confidence must lie strictly between 0 and 1, got {confidence}")
     most_found(epsilon, delta, 0.5)
-    n, descending = inside.size, -np.sort(-outside)
+    n, descending, miss = inside.size, -np.sort(-outside), (1 - confidence) / 4
     points = []
     for rate in _RATES:
-        found = int((inside > descending[int(rate * outside.size)]).sum())
-        low, high = _clopper_pearson(found, n, confidence)
+        found = _above(inside, descending, int(rate * outside.size))
+        exceed = binom(outside.size, rate)  # how many others exceed the true threshold
+        fewest = int(exceed.ppf(miss))
+        fewest -= exceed.cdf(fewest) > miss
+        fewer, more = (
+            _above(inside, descending, place) for place in (fewest, int(exceed.ppf(1 - miss)))
+        )
+        low = betaincinv(fewer, n - fewer + 1, miss) if fewer else 0.0
+        high = betaincinv(more + 1, n - more, 1 - miss) if more < n else 1.0
         limit = most_found(epsilon, delta, rate)
-        points.append(PointOnCurve(rate, found / n, low, high, limit))
+        points.append(PointOnCurve(rate, found / n, float(low), float(high), limit))
     auc = float(mannwhitneyu(inside, outside, method="asymptotic").statistic) / (n * outside.size)
     return Membership(n, outside.size, auc, tuple(points), epsilon, delta)
 
@@ -158,9 +175,8 @@ def lira(confidences: ArrayLike, included: ArrayLike) -> NDArray[np.float64]:
     return scores
 
 
-def _clopper_pearson(found: int, n: int, confidence: float) -> tuple[float, float]:
-    """Return limits for a share of which `found` of n were seen (Biometrika 26, 1934)."""
-    miss = (1 - confidence) / 2
-    low = betaincinv(found, n - found + 1, miss) if found else 0.0
-    high = betaincinv(found + 1, n - found, 1 - miss) if found < n else 1.0
-    return float(low), float(high)
+def _above(inside: NDArray[np.float64], descending: NDArray[np.float64], place: int) -> int:
+    """Return how many scores exceed that at a place of the others': none before, all after."""
+    if place < 0:
+        return 0
+    return int((inside > descending[place]).sum()) if place < descending.size else inside.size

@@ -61,10 +61,10 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     between them are mapped to [-1, 1], and others clipped. Features without bounds are taken as
     they are. `categories` has the public values of features that are no numbers. This scaling is
     public; with `standardize` features in bounds are then brought to mean 0 and deviation 1, by
-    private estimates of both (`dpsgd.release.mean`), which a part of epsilon pays for.
-    `random_state` seeds the first weights alone, never noise or batches; `coins` is for tests.
-    `on_progress` is called with a `Progress` some 20 times, and ends the training where it returns
-    true: let it look at no private data.
+    private estimates of both (`dpsgd.release.mean`), which a part of epsilon pays for: take it
+    where bounds are much wider than the data. `random_state` seeds the first weights alone, never
+    noise or batches; `coins` is for tests. `on_progress` is called with a `Progress` some 20 times,
+    and ends the training where it returns true: let it look at no private data.
     """
 
     epsilon: float | None = 1.0
@@ -149,15 +149,14 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
 
         The accountant may have a history, which counts towards epsilon; None trains without noise.
         """
-        batch, steps = self._batch(len(table)), self.steps
+        batch, steps, noise = self._batch(len(table)), self.steps, 0.0
         engine: PrivacyEngine | None = None
-        private: dict[str, Any] = {}
         if accountant is not None:
-            steps, private = self._spending(accountant, PoissonSampling(batch / len(table)))
-            warn_of(self.delta, len(table))
+            sampling = PoissonSampling(batch / len(table))
+            noise, steps = self._spending(accountant, sampling, steps, len(table))
             engine = PrivacyEngine(accountant=lambda _: accountant, coins=self.coins)
         optimizer = self._optimizer(module)
-        self.module_ = copy.deepcopy(model)  # the engine's hooks stay with the other
+        self.module_ = copy.deepcopy(model).eval()  # the engine's hooks stay with the other
         self.history_: list[Progress] = []
         every = max(1, steps // REPORTED)
 
@@ -165,7 +164,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
             if done % every and done != steps:
                 return False
             self.module_.load_state_dict(model.state_dict())
-            spent = engine.get_epsilon(self.delta) if engine else math.inf
+            spent = accountant.get_epsilon(self.delta) if accountant else math.inf
             found = None if score is None else score()
             self.history_.append(Progress(done, steps, spent, found))
             return bool(self.on_progress and self.on_progress(self.history_[-1]))
@@ -179,15 +178,21 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
             steps=steps,
             engine=engine,
             after=after,
-            **private,
+            noise_multiplier=noise,
+            max_grad_norm=self.max_grad_norm,
+            max_physical_batch_size=self.max_physical_batch_size,
         )
         self.module_.load_state_dict(model.state_dict())
-        self._finish(accountant, records)
+        self._finish(accountant, records, noise)
 
     def _finish(
-        self, accountant: Accountant | None, records: Mapping[str, Sequence[Mechanism]] | None
+        self,
+        accountant: Accountant | None,
+        records: Mapping[str, Sequence[Mechanism]] | None,
+        noise: float,
     ) -> None:
-        """Set the account of all that was released."""
+        """Set the account of all that was released, with this noise multiplier."""
+        self.noise_multiplier_ = noise
         self.epsilon_ = math.inf if accountant is None else accountant.get_epsilon(self.delta)
         if records is not None:
             self.account_ = account(records, delta=self.delta, accountant=accountant)
@@ -210,13 +215,11 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         return usual_batch(rows) if self.batch_size is None else min(self.batch_size, rows)
 
     def _spending(
-        self, accountant: Accountant, sampling: PoissonSampling
-    ) -> tuple[int, dict[str, Any]]:
-        """Return the number of steps that keep epsilon, and what `make_private` is to be given."""
-        noise, steps = self.noise_multiplier, self.steps
-        if noise is None:
-            noise = self._noise(accountant, sampling, steps)
-        elif self.epsilon is not None:
+        self, accountant: Accountant, sampling: Sampling, steps: int, rows: int
+    ) -> tuple[float, int]:
+        """Return the noise multiplier, and the number of steps that keep epsilon."""
+        noise = self._noise(accountant, sampling, steps)
+        if self.noise_multiplier is not None and self.epsilon is not None:
             most = calibrate_steps(
                 accountant, self.epsilon, self.delta, noise_multiplier=noise, sampling=sampling
             )
@@ -226,12 +229,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
                     f"delta {self.delta:g}"
                 )
             steps = min(steps, most)
-        self.noise_multiplier_ = noise
-        return steps, {
-            "noise_multiplier": noise,
-            "max_grad_norm": self.max_grad_norm,
-            "max_physical_batch_size": self.max_physical_batch_size,
-        }
+        warn_of(self.delta, rows)
+        return noise, steps
 
     def _noise(
         self, accountant: Accountant, sampling: Sampling, steps: int, share: float = 1.0
@@ -299,8 +298,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     def _standardised(self, X: NDArray[Any], accountant: Accountant) -> list[Feature]:  # noqa: N803
         """Return the features with private estimates of their means and deviations.
 
-        One release has both moments of all of them, for a quarter of epsilon alone; together with
-        it the training keeps nearly what it would without.
+        One release has both moments of all of them, for a quarter of epsilon alone. That leaves the
+        training nearly all of epsilon, but the estimates are noisy.
         """
         numbers = [i for i, feature in enumerate(self.features_) if feature.values is None]
         found = list(self.features_)
@@ -337,7 +336,15 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         """
         if self.standardize:
             raise InvalidInput("Rows need no standardize: their numbers lie in [-1, 1]")
-        names = [name for name in rows.columns if name != label] if features is None else features
+        names = features
+        if names is None:
+            names = [name for name in rows.columns if name != str(label)]
+        named = isinstance(label, str) and not isinstance(names, str) and len(names) > 0
+        if not named or len({label, *names}) <= len(names):
+            raise InvalidInput(
+                'name what is to be learned, and each feature once, as in fit(rows, "y", '
+                f'features=["x"]), got {label!r} and {names!r}'
+            )
         rows.check_together(label, names)
         found = features_of(names, self.feature_bounds, self.categories)
         for i, feature in enumerate(found):

@@ -36,7 +36,8 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
     is then told for certain. The other parameters are in `PrivateEstimator`.
 
     Fitted: `classes_`, `n_features_in_`, `feature_names_in_` (of a frame or rows), `module_` (the
-    torch module), `epsilon_`, `account_` (`dpsgd.Account`), `history_` (a list of `Progress`).
+    torch module, in eval mode), `epsilon_`, `noise_multiplier_` (0 without noise), `account_`
+    (`dpsgd.Account`), `history_` (a list of `Progress`).
 
     Formal guarantee: the module's parameters, and so all predictions for other rows, are
     (epsilon, delta)-differentially private for adding or removing a training row; for `Rows` the
@@ -67,8 +68,6 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
             module: torch.nn.Module = Joint(model, found.inputs)
         else:
             X, y, accountant = self._checked(X, y)  # noqa: N806
-            with as_ours():
-                check_classification_targets(y)
             self.classes_, codes = self._coded(y)
             inputs = self._encoded(X, accountant)
             table = Table(inputs, torch.as_tensor(codes))
@@ -90,6 +89,8 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
     def _coded(self, y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
         """Return the classes, and the place of each label among them."""
         if self.classes is None:
+            with as_ours():
+                check_classification_targets(y)
             classes, codes = np.unique(y, return_inverse=True)
             if len(classes) > 1:
                 warnings.warn(

@@ -62,9 +62,9 @@ def candidates(rows: Rows, features: Sequence[Feature]) -> Candidates:
     count = math.prod(map(len, points))
     if count > MOST_COMBINATIONS:
         raise InvalidInput(
-            f"{', '.join(f.name for f in features)} have {count:,} combinations of answers, of "
-            f"{POINTS} for each number; at most {MOST_COMBINATIONS:,} are learned from: take fewer "
-            "features"
+            f"{', '.join(f'{f.name} ({len(p)})' for f, p in zip(features, points, strict=True))}: "
+            f"{count:,} combinations of answers, of {POINTS} for each number; at most "
+            f"{MOST_COMBINATIONS:,} are learned from, which is three numbers: take fewer features"
         )
     inputs = np.array([np.concatenate(each) for each in product(*points)])
     likely = np.zeros((rows.n, 1))

@@ -75,7 +75,8 @@ def train(
 ) -> None:
     """Make `steps` steps on batches of about `batch_size` rows, privately if there is an engine.
 
-    `private` is what `PrivacyEngine.make_private` takes beside. `after` is called with the number
+    Each part of the module stays in the mode, train or eval, that it is in. `private` is what
+    `PrivacyEngine.make_private` takes beside. `after` is called with the number
     of steps made, and ends the training where it returns true.
     """
     loader = DataLoader(table, batch_size, shuffle=True, collate_fn=lambda batch: batch)
@@ -83,7 +84,6 @@ def train(
         module, optimizer, loader = engine.make_private(
             module=module, optimizer=optimizer, data_loader=loader, **private
         )
-    module.train()
     done, earlier = 0, _made(engine)
     for inputs, targets in _forever(loader):
         optimizer.zero_grad()

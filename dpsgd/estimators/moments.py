@@ -80,7 +80,8 @@ class Moments:
 def moments(rows: Rows, label: str, features: Sequence[Feature]) -> Moments:
     """Return the moments of the records that answered everything that is asked.
 
-    Raises `InvalidInput` where the label is no number, or reports do not tell of a square.
+    Raises `InvalidInput` where the label is no number, reports do not tell of a square, or there is
+    no such record.
     """
     if not is_number(rows, label):
         raise InvalidInput(f"{label!r} is no number: take PrivateClassifier")
@@ -108,6 +109,10 @@ def moments(rows: Rows, label: str, features: Sequence[Feature]) -> Moments:
     asked = [rows.columns[name].levels >= 0 for name in (label, *(f.name for f in features))]
     low, high = np.array(ranges).T
     vectors = np.stack(entries, axis=1)[np.all(asked, axis=0)]
+    if not len(vectors):
+        raise InvalidInput(
+            f"no row has answers to all of {label}, {', '.join(f.name for f in features)}"
+        )
     return Moments(vectors, (low, high), pairs, [each.place for each in x[1:]])
 
 

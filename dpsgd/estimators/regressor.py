@@ -17,7 +17,6 @@ from dpsgd.estimators.features import check_bounds, scaled
 from dpsgd.estimators.fitting import Progress, Score, Table
 from dpsgd.estimators.moments import moments
 from dpsgd.reports.rows import Rows
-from dpsgd.training.engine import warn_of
 from ldp import InvalidInput
 
 
@@ -79,27 +78,27 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
             raise InvalidInput("a regression on Rows is linear: leave out hidden and module")
         records = self._take_rows(rows, label, features)
         found = moments(rows, label, self.features_)
-        accountant = self._accountant()
+        accountant, noise = self._accountant(), 0.0
         if accountant is None:
             solution = found.solved(found.vectors.mean(axis=0))
         else:
+            noise, _ = self._spending(accountant, NoSampling(), 1, rows.n)
             released = release.mean(
                 found.vectors,
                 bounds=found.bounds,
-                noise_multiplier=self._noise(accountant, NoSampling(), 1),
+                noise_multiplier=noise,
                 accountant=accountant,
                 coins=self.coins,
             )
             solution = found.solved(released.value, released.std_error)
-            warn_of(self.delta, rows.n)
         weights = np.zeros(sum(feature.width for feature in self.features_))
         weights[found.places] = solution[1:]
         linear = nn.Linear(len(weights), 1)
         with torch.no_grad():
             linear.weight.copy_(as_tensor(weights[np.newaxis]))
             linear.bias.fill_(solution[0])
-        self.module_ = nn.Sequential(linear)
-        self._finish(accountant, records)
+        self.module_ = nn.Sequential(linear).eval()
+        self._finish(accountant, records, noise)
         scored = None if score is None else score()
         self.history_ = [Progress(1, 1, self.epsilon_, scored)]
 

@@ -39,6 +39,7 @@ def save(model: PrivateEstimator, path: str | Path) -> None:
         "named": hasattr(model, "feature_names_in_"),
         "classes": _plain(getattr(model, "classes_", None)),
         "module": model.module_.state_dict(),
+        "noise_multiplier": model.noise_multiplier_,
         "account": asdict(account) | {"relation": account.relation and account.relation.value},
         "history": [asdict(each) for each in model.history_],
     }
@@ -79,6 +80,7 @@ def load(path: str | Path, *, module: Any = None) -> PrivateClassifier | Private
             relation=relation and Relation(relation), levels=levels, **document["account"]
         )
         model.epsilon_ = model.account_.spent
+        model.noise_multiplier_ = document["noise_multiplier"]
         model.history_ = [Progress(**each) for each in document["history"]]
     except InvalidInput:
         raise

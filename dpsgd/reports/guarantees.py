@@ -62,7 +62,7 @@ class Account:
         width = max(len("level"), *(len(level.level) for level in self.levels))
         lines = [
             f"training: {training}",
-            "for a record's randomised answers being any others (else all is public)",
+            "if a record's randomised answers were replaced by others (all else is public)",
             f"  {'level':{width}} {'local':>9} {'central':>9} {'contraction':>12}  smallest",
         ]
         for level in self.levels:

@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -168,8 +169,10 @@ def test_a_data_frame_of_values_and_numbers_is_learned(
     assert model.n_features_in_ == 2
     assert model.module_[0].weight.shape == (2, 4)  # a column for each colour
     assert model.predict_proba(table).sum(axis=1) == pytest.approx(np.ones(600))
-    with pytest.raises(InvalidInput, match="a value of feature 'colour' is none of 'red'"):
-        model.predict(pd.DataFrame({"colour": ["pink"], "age": [30]}))
+    model.fit(table.replace("red", "pink"), bought)  # no error tells of a value that is not public
+    bias = model.module_[0].bias.detach().softmax(0)
+    unknown = model.predict_proba(pd.DataFrame({"colour": ["pink"], "age": [40]}))[0]
+    assert unknown == pytest.approx(bias.numpy(), abs=1e-6)
     with pytest.raises(InvalidInput, match="feature names"):
         model.predict(table[["age", "colour"]])
 
@@ -243,6 +246,19 @@ def test_progress_is_told_with_the_score_of_public_data_and_may_end_a_training()
     assert [at.step for at in seen] == [2, 4, 6]
     assert seen[-1].score == model.score(X[:50], y[:50])
     assert model.epsilon_ == seen[-1].epsilon < 5
+
+
+def test_dropout_is_off_in_predictions_and_a_frozen_normalisation_trains() -> None:
+    X = np.random.default_rng(0).normal(size=(100, 2))
+    frozen = nn.BatchNorm1d(2).eval().requires_grad_(False)
+    module = nn.Sequential(frozen, nn.Dropout(0.5), nn.Linear(2, 2))
+    model = PrivateClassifier(classes=(0, 1), steps=2, module=module, delta=1e-3)
+    model.fit(X, X[:, 0] > 0, validation_data=(X, X[:, 0] > 0))
+    assert (model.predict_proba(X) == model.predict_proba(X)).all()
+    assert module[1].training
+    with pytest.warns(UserWarning, match="not below 1 / 100") as told:
+        model.set_params(delta=0.1).fit(X, X[:, 0] > 0)
+    assert len(told) == 1
 
 
 def test_the_data_set_no_scale_and_the_seed_no_noise() -> None:
@@ -331,6 +347,7 @@ def test_a_saved_model_predicts_alike_and_has_its_account(
     assert again.account_ == model.account_
     assert again.history_ == model.history_
     assert again.epsilon_ == model.epsilon_
+    assert again.noise_multiplier_ == model.noise_multiplier_ > 0
     assert again.get_params()["hidden"] == (4,)
 
 
@@ -431,6 +448,9 @@ def test_rows_name_their_features_and_bounds_scale_true_ones() -> None:
         PrivateClassifier(epsilon=None, classes=(0, 1, 2)).fit(rows, "y", features=["x"])
     with pytest.raises(InvalidInput, match="there is no attribute 'z'"):
         PrivateClassifier(epsilon=None).fit(rows, "y", features=["z"])
+    for label, features in (("y", ["y"]), ("y", ["x", "x"]), ("y", []), ("y", "x"), (None, None)):
+        with pytest.raises(InvalidInput, match="name what is to be learned, and each feature once"):
+            PrivateClassifier(epsilon=None).fit(rows, label, features=features)
 
 
 def test_too_many_combinations_of_answers_are_refused() -> None:
@@ -471,6 +491,10 @@ def test_a_regression_on_rows_is_released_once_with_noise_for_all_that_a_record_
     assert 0.999 < model.epsilon_ <= 1
     assert model.account_.levels[0].model < model.account_.levels[0].local
     assert model.history_ == [Progress(1, 1, model.epsilon_, None)]
+    with pytest.raises(
+        InvalidInput, match=r"one step with noise_multiplier 0\.5 exceeds epsilon 1"
+    ):
+        model.set_params(noise_multiplier=0.5).fit(rows, "t", features=["x", "a"])
 
 
 @pytest.mark.parametrize("mechanism", ["krr", "oue", "subset", "hadamard", "policy"])
@@ -504,6 +528,11 @@ def test_regressions_that_rows_do_not_allow_are_refused() -> None:
     coarse = Column(codes, levels, ("only",), {"only": bit})
     with pytest.raises(InvalidInput, match="tell nothing of a number's square"):
         model.fit(Rows(50, rows.columns | {"bit": coarse}), "t", features=["bit"])
+    apart = np.arange(50) % 2 - 1
+    columns = {"a": replace(rows.columns["a"], levels=apart)}
+    columns["x"] = replace(rows.columns["x"], levels=-1 - apart)
+    with pytest.raises(InvalidInput, match="no row has answers to all of t, x, a"):
+        model.fit(Rows(50, rows.columns | columns), "t", features=["x", "a"])
     with pytest.raises(NotReady, match="too few to tell the features apart"):
         model.fit(collected(2, 2.0)[0], "t", features=["x", "a"])
 

@@ -28,6 +28,22 @@ def test_the_curve_of_two_normals_is_the_known_one() -> None:
         assert point.limit == 1
 
 
+@pytest.mark.parametrize("others", [1000, 100])
+def test_intervals_cover_the_curve_and_accuse_no_honest_mechanism(others: int) -> None:
+    """Of two normals; and of randomised response, which reaches its limit, by scores of a coin."""
+    generator, lie = np.random.default_rng(5), 1 / (1 + math.e)
+    covered, accused = np.zeros(2), 0
+    for _ in range(100):
+        found = membership(generator.normal(1, 1, 1000), generator.normal(0, 1, others))
+        truth = [norm.cdf(1 + norm.ppf(point.false_positives)) for point in found.points]
+        covered += [p.low <= t <= p.high for p, t in zip(found.points, truth, strict=True)]
+        said = [(generator.random(n) < p) for n, p in ((1000, 1 - lie), (others, lie))]
+        found = membership(*(s + generator.random(s.size) / 9 for s in said), epsilon=1.0)
+        accused += any(point.low > point.limit for point in found.points)
+    assert covered.min() >= 94
+    assert accused <= 5
+
+
 @pytest.mark.parametrize("epsilon", [0.5, 2.0])
 def test_randomized_response_reaches_the_limit_where_its_threshold_lies(epsilon: float) -> None:
     lie = 1 / (1 + math.exp(epsilon))

@@ -150,9 +150,20 @@ def test_what_cannot_be_trained_is_refused_and_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_is_not_there_is_refused_before_anything_is_asked(tmp_path: Path) -> None:
-    place = tmp_path / "none" / "model.pt"
+@pytest.mark.parametrize(
+    ("output", "reason"),
+    [
+        ("none/model.pt", "there is no folder"),
+        ("", "no file can be written at '.'"),
+        ("old.pt", "old.pt is there: give --force"),
+    ],
+)
+def test_a_place_that_cannot_be_written_is_refused_before_anything_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str, reason: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("old.pt").touch()
     options = ("--target", "affair", "--features", "age", "--server", "127.0.0.1:1")
-    done = hearsay("train", "marriages", *options, "--output", place)
-    assert "there is no folder" in done.stderr
+    done = hearsay("train", "marriages", *options, "--output", output)
+    assert reason in done.stderr
     assert done.returncode == 1

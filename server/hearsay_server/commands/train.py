@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -36,12 +37,17 @@ def train(
     output: Annotated[
         Path | None, typer.Option(help="Where to save the model; by default SURVEY-TARGET.pt.")
     ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace the model of an earlier training.")
+    ] = False,
     epsilon: Annotated[
         float | None,
-        typer.Option(help="Of the training, by DP-SGD; without, the reports alone protect."),
+        typer.Option(help="Of the training's own noise; leave it out for the reports alone."),
     ] = None,
     delta: Annotated[float, typer.Option(help="The delta of all that the account states.")] = 1e-5,
-    steps: Annotated[int, typer.Option(help="The steps of the training of a classifier.")] = 200,
+    steps: Annotated[
+        int, typer.Option(min=1, help="The steps of the training of a classifier.")
+    ] = 200,
     hidden: Annotated[
         str, typer.Option(help="Widths of hidden layers, such as 16,16; none: a linear model.")
     ] = "",
@@ -59,7 +65,9 @@ def train(
     """Train a model on the randomised records, by their channels; save it with its account.
 
     An attribute of values is classified, a number is regressed on. Records must report the target
-    and the features together, as with budget = "split".
+    and the features together, as with budget = "split". Where the target is a number, numbers among
+    the features are best reported by piecewise: mean_table and one bit may tell nothing of a square.
+    The guarantees of several trainings on the same records add up.
 
     \b
       hearsay train redbook --target affair --features age,rating
@@ -72,6 +80,13 @@ def train(
     place = output or Path(f"{survey}-{target}.pt")
     if not place.parent.is_dir():
         raise InvalidInput(f"there is no folder {place.parent} to save the model in")
+    if place.is_dir() or not os.access(place.parent, os.W_OK):
+        raise InvalidInput(f"no file can be written at {str(place)!r}: --output takes its name")
+    if place.exists() and not force:
+        raise InvalidInput(
+            f"{place} is there: give --force to replace it, or another --output; what several "
+            "trainings tell of the same records adds up"
+        )
     asked = [name.strip() for name in features.split(",")]
     selection = Selection(
         levels=level or (), periods=period or (), first_period=first, last_period=last
