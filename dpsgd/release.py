@@ -178,8 +178,9 @@ def select(
     if array.ndim != 1 or not (np.isfinite(array).all() and 0 < sensitivity < math.inf):
         raise InvalidInput("scores must be finite, of shape (n,), and 0 < sensitivity < inf")
     event = Pure(epsilon)
-    exact = [Fraction(score) for score in array.tolist()]
-    best, rate = max(exact), Fraction(event.epsilon) / 2 / Fraction(float(sensitivity))
+    # Integers beyond 2**53 are no doubles, and rounding would add to the sensitivity.
+    *exact, moved = (Fraction(np.asarray(number).tolist()) for number in (*scores, sensitivity))
+    best, rate = max(exact), Fraction(event.epsilon) / 2 / moved
     _enter(accountant, event)
     coins = coins or Coins()
     order = iter(coins.permutation(array.size).tolist())
@@ -197,7 +198,7 @@ def _enter(accountant: Accountant, event: Event | Unsampled) -> None:
 def _numbers(values: Any) -> Floats:
     try:
         array = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InvalidInput(f"expected an array of numbers, got {type(values).__name__}") from None
     if array.ndim not in (1, 2) or not array.size:
         raise InvalidInput(f"an array of shape (n,) or (n, d) is expected, got {array.shape}")

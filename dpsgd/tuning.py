@@ -63,6 +63,7 @@ def best_of(
         check_guarantee(accountant)
     if len({accountant.relation for accountant in planned}) > 1:
         raise InvalidInput("account must return accountants of one relation for all candidates")
+    most = [_releases(accountant) for accountant in planned]  # a run may change an accountant
     event = BestOf([p.history for p in planned], planned[0].relation, mean)
     coins = coins or Coins()
     best: Best[C, M] | None = None
@@ -71,11 +72,11 @@ def best_of(
         chosen = coins.below(len(candidates))
         model, spent = train(candidates[chosen])
         found = float(score(model))
-        most = planned[chosen]
-        if spent.relation is not most.relation or not _releases(spent) <= _releases(most):
+        if spent.relation is not event.relation or not _releases(spent) <= most[chosen]:
             raise InvalidInput(
-                f"account says that a run releases {most.history} under {most.relation.name}, but "
-                f"it released {spent.history} under {spent.relation.name}"
+                f"account says that a run releases {dict(most[chosen])} under "
+                f"{event.relation.name}, but it released {spent.history} under "
+                f"{spent.relation.name}"
             )
         found = -math.inf if math.isnan(found) else found
         if best is None or found > best.score:

@@ -120,11 +120,16 @@ class Accountant(ABC):
         return state if self._budget is None else state | {"budget": list(self._budget)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Replace the history by the one of a checkpoint, whose budget goes on where it has one.
+        """Take over the history of a checkpoint, whose budget goes on where it has one.
 
-        Raises `InvalidInput`, and changes nothing, where the checkpoint is another accountant's,
-        relation's or budget's, or is malformed.
+        Raises `InvalidInput`, and changes nothing, where this accountant has a history, and where
+        the checkpoint is another accountant's, relation's or budget's, or is malformed.
         """
+        if self._history:
+            raise InvalidInput(
+                "this accountant has recorded releases, which the state would make forgotten: "
+                "load it into a new one"
+            )
         if not isinstance(state, dict):
             raise InvalidInput(f"the state must be a dict, got {state!r}")
         for key, ours in (("accountant", self.name), ("relation", self.relation.value)):

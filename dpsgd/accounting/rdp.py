@@ -70,7 +70,7 @@ class RDPAccountant(Accountant):
         if math.isinf(cost(least)):
             raise InvalidInput(f"no Rényi order shows epsilon {epsilon:g} at delta {delta:g}")
         found = minimize_scalar(cost, bounds=(least - 0.2, least + 0.2), method="bounded")
-        self._budget = (epsilon, delta, math.exp(found.x))
+        self._budget = (float(epsilon), float(delta), math.exp(found.x))
 
     def _affordable(self, event: Event | Unsampled) -> int:
         epsilon, delta, excess = self._budget or (0.0, 0.5, 1.0)

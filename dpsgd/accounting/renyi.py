@@ -51,6 +51,8 @@ def divergence(event: Event | Unsampled, relation: Relation, excess: float) -> f
     """
     if isinstance(event, Unsampled):
         return event.divergence(excess)
+    if event.sampling.rate == 0:
+        return 0.0
     z = event.noise_per_difference(relation)
     whole = (1 + excess) / (2 * z) / z
     if isinstance(event.sampling, NoSampling) or not math.isfinite(whole):

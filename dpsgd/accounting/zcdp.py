@@ -9,7 +9,8 @@ from dpsgd.accounting.events import Event, Unsampled, check_unsampled
 class ZCDPAccountant(Accountant):
     """Bound unsampled steps by the sum of their rho, with the simple conversion.
 
-    rho is 1 / (2 z**2) of Gaussian noise, and epsilon**2 / 2 of any epsilon-DP release.
+    rho is 1 / (2 z**2) of Gaussian noise, and epsilon**2 / 2 of any epsilon-DP release. A
+    channel that rules an input out has none.
 
     Guarantee: (epsilon, delta)-DP under the relation, epsilon = rho + 2 sqrt(rho ln(1 / delta)).
     Looser than `GDPAccountant`, and reported by many papers. Refuses sampled steps, which it
@@ -33,7 +34,8 @@ class ZCDPAccountant(Accountant):
 
     def _of_one(self, event: Event | Unsampled) -> float:
         if isinstance(event, Unsampled):
-            return event.dominating().epsilon ** 2 / 2
+            losses = event.dominating()
+            return math.inf if losses.certain else losses.epsilon**2 / 2
         z = event.noise_per_difference(self.relation)
         return 0.5 / z / z
 

@@ -115,6 +115,9 @@ class PerLayerClipping(ClippingPolicy):
     noise: Mapping[str, float] | None = None
 
     def __post_init__(self) -> None:
+        # The caller's may change between a backward pass and the noise for it.
+        object.__setattr__(self, "max_grad_norms", dict(self.max_grad_norms))
+        object.__setattr__(self, "noise", None if self.noise is None else dict(self.noise))
         if not self.max_grad_norms:
             raise InvalidInput("max_grad_norms must name the parameters, got none")
         for name, norm in self.max_grad_norms.items():

@@ -1,5 +1,6 @@
 """Make the ordinary training loop of PyTorch differentially private."""
 
+import copy
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -271,15 +272,16 @@ class PrivacyEngine:
         everything = self._started.parts | others
         parts = {k: v.state_dict() for k, v in everything.items() if hasattr(v, "state_dict")}
         values = {k: v for k, v in everything.items() if k not in parts}
-        state = {"engine": self.state_dict(), "parts": parts, "values": values}
+        state: dict[str, Any] = {"engine": self.state_dict(), "parts": parts, "values": values}
+        state["optimizer"] = type(self._started.parts["optimizer"]).__name__
         if self._started.ranks.rank == 0:
             checkpoint.write(Path(path), state)
 
     def load_checkpoint(self, path: str | Path, **others: Any) -> dict[str, Any]:
         """Restore what `save_checkpoint` saved, after `make_private`; return the plain values.
 
-        `others` are those with a state, by the same names. The account is restored first. Raises
-        `InvalidInput`, and changes nothing, for another run's file or a damaged one.
+        `others` are those with a state, by the same names. Raises `InvalidInput`, and changes
+        nothing, for another run's file, a damaged one, or one of which any part does not fit.
         """
         run, state = self._started, checkpoint.read(Path(path))
         if not all(isinstance(state.get(key), dict) for key in ("engine", "parts", "values")):
@@ -290,12 +292,20 @@ class PrivacyEngine:
                 f"{path} has the states of {', '.join(sorted(state['parts']))}; "
                 f"expected {', '.join(sorted(parts))}"
             )
-        for name, part in run.parts.items():
-            if _outline(state["parts"][name]) != _outline(part.state_dict()):
-                raise InvalidInput(f"{path}: its {name} has other parameters than this run's")
-        self.load_state_dict(state["engine"])
-        for name, part in parts.items():
-            part.load_state_dict(state["parts"][name])
+        saved, ours = state.get("optimizer"), type(run.parts["optimizer"]).__name__
+        if saved != ours:
+            raise InvalidInput(f"{path}: its optimizer is {saved}, this run's {ours}")
+        before = {name: copy.deepcopy(part.state_dict()) for name, part in parts.items()}
+        try:
+            for name, part in parts.items():
+                part.load_state_dict(state["parts"][name])
+            self.load_state_dict(state["engine"])
+        except BaseException as error:
+            for name, part in parts.items():
+                part.load_state_dict(before[name])
+            if not isinstance(error, Exception):
+                raise
+            raise InvalidInput(f"{path} does not fit this run: {error}") from error
         values: dict[str, Any] = state["values"]
         return values
 
@@ -304,13 +314,6 @@ class PrivacyEngine:
         if self._run is None:
             raise InvalidInput("nothing is private yet: call make_private first")
         return self._run
-
-
-def _outline(state: dict[str, Any]) -> object:
-    """Return the sizes of an optimizer's groups, or the shapes of a module's tensors by name."""
-    if "param_groups" in state:
-        return [len(group["params"]) for group in state["param_groups"]]
-    return {name: getattr(value, "shape", None) for name, value in state.items()}
 
 
 def warn_of(delta: float, rows: int) -> None:

@@ -45,8 +45,7 @@ def fix(module: nn.Module) -> tuple[nn.Module, list[str]]:
             mixing.append(name)
     fixed, changes = copy.deepcopy(module), []
     replaced: dict[nn.Module, nn.Module] = {}
-    for name in mixing:
-        layer = fixed.get_submodule(name)
+    for name, layer in [(name, fixed.get_submodule(name)) for name in mixing]:
         assert isinstance(layer, nn.modules.batchnorm._NormBase)
         new = replaced.setdefault(layer, _by_sample(layer))
         changes.append(f"{name or 'the module'}: {layer} -> {new}")

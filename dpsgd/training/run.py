@@ -64,6 +64,7 @@ class Run:
         self.noise = noise
         self._process = os.getpid()
         self._steps = 0  # steps that the optimizer has made
+        self._inside = 0  # calls of step under way, since a subclass's may call its parent's
         self.ranks = ranks
         self._sampling = sampler.sampling
         self._divisor = float(sampler.batch) if loss_reduction == "mean" else 1.0
@@ -97,6 +98,7 @@ class Run:
             if device.type != "cpu" and not secure:
                 self._noise = GeneratorNoise(device)
         optimizer.register_step_pre_hook(self._before_step)
+        optimizer.register_step_post_hook(self._after_step)
 
     @property
     def noise_multiplier(self) -> float:
@@ -123,7 +125,7 @@ class Run:
             if part.counts:
                 self._round += 1
                 self._least_noise = math.inf
-        self._part, self._passed = part, False
+        self._part, self._passed, self._inside = part, False, 0
         if self.ranks.size > 1:  # all processes must count alike
             self._used[self._draw] = self._round
         self._keeper.begin(part.size or 1)
@@ -157,9 +159,12 @@ class Run:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a checkpoint; raises `InvalidInput` after a step, or for another's state."""
-        if self.accountant.history:
-            raise InvalidInput("this run has made steps, which a checkpoint would make forgotten")
+        """Restore a checkpoint; raises `InvalidInput` once a batch was used, or for another's."""
+        if self._used:
+            raise InvalidInput(
+                "a batch was used, and noise must be for the norm that clips it: load the "
+                "checkpoint before the first backward pass"
+            )
         if not isinstance(state, dict):
             raise InvalidInput(f"the state must be a dict, got {state!r}")
         if state.get("version") != 1:
@@ -223,6 +228,9 @@ class Run:
                         "the optimizer has a gradient of a parameter that was frozen, or not "
                         "there, when make_private was called"
                     )
+        if self._inside:  # the sums were released when the outermost call began
+            self._inside += 1
+            return changed
         if self._part is None:
             raise InvalidInput("step() without a batch drawn since the last: one batch, one step")
         if not self._part.is_last:
@@ -249,10 +257,14 @@ class Run:
         self._release(deviations, grids)
         self.clipping.end(counts, batches)
         self._steps += 1
+        self._inside = 1
         if isinstance(optimizer, AdamBC):
             own = (deviations[group] / self._divisor for group in self._groups)
             optimizer.noise_deviations = dict(zip(self._parameters, own, strict=True))
         return changed
+
+    def _after_step(self, *_: Any) -> None:
+        self._inside = max(0, self._inside - 1)
 
     def _account(self, multiplier: float) -> None:
         rounds = len(set(self._used.values()))

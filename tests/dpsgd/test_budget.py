@@ -95,12 +95,23 @@ def test_a_budget_goes_on_after_a_checkpoint() -> None:
         other.load_state_dict(accountant.state_dict())
     for broken in ([3.0, 1e-5], [3.0, 1e-5, -1], "3"):
         with pytest.raises(InvalidInput, match="the state's budget"):
-            restored.load_state_dict(accountant.state_dict() | {"budget": broken})
+            limited().load_state_dict(accountant.state_dict() | {"budget": broken})
+    with pytest.raises(InvalidInput, match="make forgotten"):
+        accountant.load_state_dict(limited().state_dict())
     plain = RDPAccountant(Relation.ADD_REMOVE)
     plain.record(Event(1.0, PLAN.sampling, 100))
     fresh = limited()
     fresh.load_state_dict(plain.state_dict())
     assert fresh.remaining(PLAN)[1] == accountant.remaining(PLAN)[1]
+
+
+def test_a_sample_of_nothing_costs_nothing_and_numpys_numbers_are_saved() -> None:
+    accountant = RDPAccountant(Relation.ADD_REMOVE)
+    accountant.set_budget(np.float64(3.0), np.float64(1e-5), PLAN)
+    assert {type(value) for value in accountant.state_dict()["budget"]} == {float}
+    left = accountant.remaining(PLAN)
+    accountant.step(noise_multiplier=1.0, sampling=PoissonSampling(0.0), steps=10)
+    assert accountant.remaining(PLAN) == left
 
 
 def test_a_budget_that_no_accountant_keeps_is_refused() -> None:

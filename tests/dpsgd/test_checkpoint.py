@@ -183,6 +183,11 @@ def test_a_checkpoint_is_not_made_within_a_step_nor_loaded_after_one() -> None:
     module(x).sum().backward()
     with pytest.raises(InvalidInput, match=r"after optimizer\.step"):
         engine.state_dict()
+    engine, module, optimizer, loader = make(norm=100.0)
+    backward(module, iter(loader))  # clipped to 100, where the state's norm is 1
+    with pytest.raises(InvalidInput, match="before the first backward pass"):
+        engine.load_state_dict(state)
+    assert engine.max_grad_norm == 100.0
 
 
 @pytest.mark.parametrize("optimizer", [torch.optim.Adam, torch.optim.AdamW, AdamBC])
@@ -365,25 +370,34 @@ def test_a_file_of_another_run_changes_nothing(tmp_path: Path) -> None:
     engine, module, optimizer, loader = make()
     file = tmp_path / "run.pt"
     train(module, optimizer, loader, 1)
-    engine.save_checkpoint(file)
+    head = torch.nn.Linear(3, 3)
+    engine.save_checkpoint(file, head=head)
     spoilt, alien = tmp_path / "spoilt.pt", tmp_path / "alien.pt"
+    text, words = tmp_path / "text.pt", tmp_path / "words.pt"
     spoilt.write_bytes(file.read_bytes()[:-100])
+    text.write_text("epsilon = 3\n")
+    words.write_text("hello world\n")
     torch.save({"engine": engine.state_dict()}, alien)
     attempts: list[tuple[Any, Path, str]] = [
-        ({}, spoilt, "in a file that is whole"),
+        *(({}, path, "in a file that is whole") for path in (spoilt, text, words)),
         ({}, alien, "is not a file of save_checkpoint"),
-        ({"module": torch.nn.Linear(4, 2)}, file, "its module has other parameters"),
+        ({"module": torch.nn.Linear(4, 2)}, file, "for Linear"),
         ({"norm": AutomaticClipping()}, file, "this run's 'AutomaticClipping'"),
+        ({"optimizer": torch.optim.Adam}, file, "its optimizer is SGD, this run's Adam"),
+        ({"head": torch.nn.Linear(5, 3)}, file, "size mismatch for weight"),
     ]
     for options, path, message in attempts:
+        other_head = options.pop("head", head)
         other, loaded, *_ = make(**options)
         before = copy.deepcopy((other.state_dict(), loaded.state_dict()))
         with pytest.raises(InvalidInput, match=message):
-            other.load_checkpoint(path)
+            other.load_checkpoint(path, head=other_head)
         assert other.state_dict() == before[0]
         assert all(torch.equal(v, before[1][k]) for k, v in loaded.state_dict().items())
-    with pytest.raises(InvalidInput, match="has the states of module, optimizer; expected module"):
-        make()[0].load_checkpoint(file, scheduler=None)
+    other.load_checkpoint(file, head=head)
+    assert other.state_dict() == engine.state_dict()
+    with pytest.raises(InvalidInput, match="of head, module, optimizer; expected module, optim"):
+        make()[0].load_checkpoint(file)
 
 
 def test_a_process_killed_while_it_saves_leaves_a_whole_file(tmp_path: Path) -> None:

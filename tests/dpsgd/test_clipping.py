@@ -170,6 +170,14 @@ def test_per_layer_clipping_clips_each_parameter() -> None:
         assert grads["2.bias"] == pytest.approx(0.05, rel=1e-5)
 
 
+def test_norms_and_noise_are_those_that_a_policy_was_made_with() -> None:
+    norms, noise = {"a": 1.0, "b": 2.0}, {"a": 1.0, "b": 1.0}
+    policy = PerLayerClipping(norms, noise)
+    before = policy.limits, policy.deviations(1.0)
+    norms["a"], noise["b"] = 1e-3, 1e-3
+    assert (policy.limits, policy.deviations(1.0)) == before
+
+
 def test_norms_of_groups_make_up_the_whole() -> None:
     evenly = PerLayerClipping.evenly(["a", "b", "c", "d"], 2.0)
     assert evenly.max_grad_norms == dict.fromkeys("abcd", 1.0)

@@ -44,6 +44,13 @@ def test_what_mixes_samples_is_replaced_in_a_copy_and_told() -> None:
     train(module, optimizer, loader, 2)
 
 
+def test_a_layer_in_a_block_that_is_used_twice_is_replaced_once() -> None:
+    block = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
+    fixed, changes = dpsgd.fix(nn.Sequential(block, block))
+    assert [change.partition(":")[0] for change in changes] == ["0.1", "1.1"]
+    assert fixed[0] is fixed[1] and isinstance(fixed[0][1], nn.GroupNorm)
+
+
 @pytest.mark.parametrize("kind", [nn.BatchNorm1d, nn.BatchNorm3d, nn.SyncBatchNorm])
 @pytest.mark.parametrize("affine", [True, False])
 def test_a_layer_by_itself_is_fixed(kind: type[nn.Module], affine: bool) -> None:

@@ -437,6 +437,31 @@ def test_a_second_step_for_one_batch_is_refused() -> None:
         optimizer.step()
 
 
+class Calling(torch.optim.SGD):
+    """An optimizer whose step calls its parent's, and fails where it is told to."""
+
+    fails = False
+
+    def step(self, closure: Any = None) -> Any:
+        super().step(closure)
+        if self.fails:
+            raise RuntimeError("failed")
+
+
+def test_a_step_that_calls_its_parents_releases_once() -> None:
+    make()  # torch puts hooks on the parent's step when there is one
+    engine, module, optimizer, loader = make(optimizer=Calling)
+    train(module, optimizer, loader, 2)
+    with pytest.raises(InvalidInput, match="one batch, one step"):
+        optimizer.step()
+    optimizer.fails = True
+    with pytest.raises(RuntimeError, match="failed"):
+        train(module, optimizer, loader, 1)
+    optimizer.fails = False
+    train(module, optimizer, loader, 2)
+    assert [event.steps for event in engine.accountant.history] == [5]
+
+
 def test_a_weight_that_is_used_outside_of_its_layer_is_refused() -> None:
     reaching = Made(
         lambda self, x: self.inner(x) + F.linear(x, self.inner.weight), inner=nn.Linear(4, 2)

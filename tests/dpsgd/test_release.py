@@ -95,9 +95,10 @@ def test_what_cannot_be_released_is_refused_and_not_recorded(
         lambda a: release.mean(ROWS, bounds=(0, math.inf), noise_multiplier=1.0, accountant=a),
         lambda a: release.mean(ROWS, bounds=([0] * 3, 1), noise_multiplier=1.0, accountant=a),
         lambda a: release.select([1.0, math.nan], epsilon=1.0, accountant=a),
+        lambda a: release.select([10**400], epsilon=1.0, accountant=a),
         lambda a: release.select([1.0], epsilon=1.0, accountant=a, sensitivity=0),
     ],
-    ids=["not-bools", "edges", "empty", "words", "equal", "infinite", "columns", "nan", "zero"],
+    ids=["type", "edges", "empty", "words", "equal", "infinite", "columns", "nan", "huge", "zero"],
 )
 def test_bad_values_are_refused(refused: Callable[[Accountant], object]) -> None:
     accountant = rdp()
@@ -187,6 +188,15 @@ def test_a_choice_keeps_epsilon_exactly_and_is_drawn_as_it_is_proved() -> None:
     ]
     observed = [drawn.count(k) for k in range(4)]
     assert chisquare(observed, np.array(expected) * len(drawn)).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("kind", [list, np.array, lambda pair: [np.int64(k) for k in pair]])
+def test_scores_beyond_doubles_are_taken_as_they_are(kind: Any, monkeypatch: Any) -> None:
+    tried: list[Fraction] = []
+    monkeypatch.setattr(release, "_survives", lambda gamma, _: tried.append(gamma) or not gamma)
+    for _ in range(20):
+        release.select(kind([2**53 + 2, 2**53 + 3]), epsilon=1.0, accountant=rdp())
+    assert set(tried) == {0, Fraction(1, 2)}
 
 
 def test_errors_are_those_that_are_stated() -> None:

@@ -194,6 +194,14 @@ def test_a_run_that_released_more_than_its_account_is_refused() -> None:
     replaced.step(noise_multiplier=2.0, sampling=PoissonSampling(0.02), steps=10)
     scored = one_run()
     scored.record(Pure(0.1))
+    live = RDPAccountant(Relation.ADD_REMOVE)
+
+    def train(_: object) -> tuple[None, Accountant]:
+        live.record(Pure(0.1))
+        return None, live
+
+    with pytest.raises(InvalidInput, match=r"releases \{\} under"):
+        best_of(train, [1], lambda _: 0.0, account=lambda _: live)
     for spent in (one_run(1501), scored, replaced):
         with pytest.raises(InvalidInput, match="account says that a run releases"):
             run(spent, one_run())

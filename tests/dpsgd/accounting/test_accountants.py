@@ -148,11 +148,14 @@ def test_a_fixed_size_sample_survives_a_checkpoint() -> None:
 def test_another_accountants_checkpoint_is_refused_and_changes_nothing(
     change: dict[str, Any],
 ) -> None:
-    accountant = after(RDPAccountant, PoissonSampling(0.1), 2.0, 3)
-    before = accountant.history
+    state = after(RDPAccountant, PoissonSampling(0.1), 2.0, 3).state_dict()
+    accountant = RDPAccountant(Relation.ADD_REMOVE)
     with pytest.raises(InvalidInput):
-        accountant.load_state_dict(accountant.state_dict() | change)
-    assert accountant.history == before
+        accountant.load_state_dict(state | change)
+    assert accountant.history == ()
+    accountant.load_state_dict(state)
+    with pytest.raises(InvalidInput, match="make forgotten"):
+        accountant.load_state_dict(state)
 
 
 @pytest.mark.parametrize(

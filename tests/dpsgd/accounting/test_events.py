@@ -2,6 +2,7 @@
 
 import json
 import math
+from fractions import Fraction
 from typing import Any
 
 import mpmath
@@ -26,6 +27,7 @@ from dpsgd.accounting import (
 from dpsgd.accounting.events import Unsampled
 from dpsgd.accounting.pld import PLDAccountant
 from ldp import KRR, GaussianMechanism, InvalidInput
+from ldp.core.channel import Channel as FiniteChannel
 from ldp.planning.composition import of_channels
 
 DELTA = 1e-5
@@ -138,6 +140,15 @@ def test_releases_add_to_a_trainings_epsilon(kind: type[Accountant]) -> None:
 def test_zcdp_takes_half_of_epsilon_squared() -> None:
     accountant = after(ZCDPAccountant, Pure(0.4, steps=3))
     assert accountant.rho() == pytest.approx(3 * 0.08)
+
+
+@pytest.mark.parametrize("kind", [RDPAccountant, PLDAccountant, MomentsAccountant, ZCDPAccountant])
+def test_a_channel_that_rules_an_input_out_has_no_epsilon(kind: type[Accountant]) -> None:
+    half = Fraction(1, 2)
+    channel = FiniteChannel(("a", "b", "c"), ((half, half, 0 * half), (0 * half, half, half)))
+    accountant = after(kind, Channel(channel))
+    assert accountant.get_epsilon(DELTA) == math.inf
+    assert accountant.get_delta(3.0) >= 0.5
 
 
 def test_a_release_that_cannot_be_accounted_for_is_refused() -> None:
