@@ -293,7 +293,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         """Return the module's inputs; find how to standardise them, if that is asked for."""
         if self.standardize:
             self.features_ = self._standardised(X, accountant)
-        return as_tensor(encode(self.features_, X))
+        with as_ours():
+            return as_tensor(encode(self.features_, X))
 
     def _standardised(self, X: NDArray[Any], accountant: Accountant) -> list[Feature]:  # noqa: N803
         """Return the features with private estimates of their means and deviations.
@@ -371,7 +372,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         with as_ours():
             X = validate_data(self, X, reset=False, dtype=self._dtype)  # noqa: N806
-        return as_tensor(encode(self.features_, X))
+            return as_tensor(encode(self.features_, X))
 
     @torch.no_grad()
     def _outputs(self, X: Any) -> NDArray[np.float64]:  # noqa: N803

@@ -173,6 +173,8 @@ def test_a_data_frame_of_values_and_numbers_is_learned(
     bias = model.module_[0].bias.detach().softmax(0)
     unknown = model.predict_proba(pd.DataFrame({"colour": ["pink"], "age": [40]}))[0]
     assert unknown == pytest.approx(bias.numpy(), abs=1e-6)
+    with pytest.raises(InvalidInput, match="could not convert string to float: 'old'"):
+        model.predict(table.assign(age="old"))
     with pytest.raises(InvalidInput, match="feature names"):
         model.predict(table[["age", "colour"]])
 

@@ -66,8 +66,7 @@ def train(
 
     An attribute of values is classified, a number is regressed on. Records must report the target
     and the features together, as with budget = "split". Where the target is a number, numbers among
-    the features are best reported by piecewise: mean_table and one bit may tell nothing of a
-    square.
+    the features are best reported by piecewise: mean_table and one bit may tell nothing of squares.
     The guarantees of several trainings on the same records add up.
 
     \b
