@@ -339,6 +339,15 @@ def test_any_other_layer_is_run_by_sample_and_named(name: str) -> None:
         check(module(), torch.randn(BATCH, *shape))
 
 
+@pytest.mark.filterwarnings("ignore:no rule for")
+def test_a_module_without_a_rule_may_be_wrapped_after() -> None:
+    module, shape = OTHERS["unknown function"][0](), OTHERS["unknown function"][1]
+    keeper, tapped = keep(module, Recording(1.0)), module.forward
+    module.forward = lambda x: tapped(x).float()  # as accelerate does it for bfloat16
+    module(torch.randn(BATCH, *shape)).sum().backward()
+    assert keeper.take_sums()[0].norm() > 0
+
+
 def mixed() -> nn.Module:
     layers = {"first": nn.Linear(4, 3).float(), "second": nn.Linear(3, 2)}
     return Made(lambda self, x: self.second(self.first(x).double()), **layers)
