@@ -94,6 +94,7 @@ class Bookkeeper:
         self._booked_batch: int | None = None
         self._booking: int | None = None  # id of the backward pass
         self.drawn = 0  # number of batches begun
+        self.seen = 0  # number of the last with which a layer was called
         self.anchor = torch.zeros((), device=self.parameters[0].device, requires_grad=True)
         self.dims = BatchDims(module, batch_dim)
         for parameter in self.parameters:

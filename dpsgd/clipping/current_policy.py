@@ -20,10 +20,10 @@ Clipping = float | Schedule | ClippingPolicy | QuantileClipping
 class CurrentPolicy(ClippingPolicy):
     """Clip by the current step's policy, and count norms for the next one if it is adaptive.
 
-    `batch` is the expected size of a logical batch.
+    `batch` is the expected size of a logical batch, `values` the number of values that are trained.
     """
 
-    def __init__(self, clipping: Clipping, batch: int) -> None:
+    def __init__(self, clipping: Clipping, batch: int, values: int) -> None:
         self._schedule: Schedule | None = None
         self._adaptive: QuantileClipping | None = None
         self.policy: ClippingPolicy
@@ -35,7 +35,7 @@ class CurrentPolicy(ClippingPolicy):
             self._schedule, self.policy = clipping, FlatClipping(clipping(0))
         else:
             self.policy = FlatClipping(clipping)
-        self._batch = batch
+        self._batch, self._values = batch, values
         self._counts: Tensor | None = None
 
     @property
@@ -59,6 +59,13 @@ class CurrentPolicy(ClippingPolicy):
         if self._adaptive:
             noise_multiplier = self._adaptive.gradient_noise(noise_multiplier, self._batch)
         return self.policy.deviations(noise_multiplier)
+
+    def grids(self, deviations: list[float]) -> list[Grid]:
+        """Return the grids of the groups' sums with this noise; raises `InvalidInput` for none."""
+        return [
+            Grid.for_sums(limit, self._values, deviation)
+            for limit, deviation in zip(self.limits, deviations, strict=True)
+        ]
 
     def counts(self, source: NoiseSource | None) -> list[float]:
         """Return the groups' centred counts, noisy if a `source` is given; 0 unless adaptive."""

@@ -174,6 +174,7 @@ class _Tapped:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         keeper = self._keeper
+        keeper.seen = keeper.drawn
         if self.rule is None or not (torch.is_grad_enabled() or keeper.dims.probing):
             return type(self._layer).forward(self._layer, *args, **kwargs)
         call = Call(keeper, self._layer, self._name)

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from dpsgd.noise.compiled import add_rounded
 from dpsgd.noise.shared import Values, tensor_of
+from ldp import InvalidInput
 
 _WIDENING = 1 + 1 / 4096
 
@@ -32,9 +33,15 @@ class Grid:
     def for_sums(cls, sensitivity: float, dimensions: int, deviation: float) -> "Grid":
         """Return the grid for sums of this sensitivity with `dimensions` values in all.
 
-        It is fine beside the noise of standard deviation `deviation`, too, however small.
+        It is fine beside the noise of standard deviation `deviation`, too, however small. Raises
+        `InvalidInput` for sums or noise near the least or the largest float64.
         """
-        least = min(sensitivity / math.sqrt(dimensions), deviation)
+        least = min(sensitivity / math.sqrt(max(1, dimensions)), deviation)
+        if not 1e-280 < least <= deviation < 1e280:
+            raise InvalidInput(
+                "noise, and a norm over the root of the number of values, must be between 1e-280 "
+                f"and 1e280, got {deviation:g}, and {sensitivity:g} for {dimensions} values"
+            )
         return cls(2.0 ** math.floor(math.log2(least / 4096)))
 
     def rounded(self, summed: Tensor) -> Tensor:

@@ -121,9 +121,10 @@ class PrivacyEngine:
             check_criterion(criterion, loss_reduction)
         check_optimizer(optimizer, inner)
         sampler = sampler_for(data_loader, sampling, ranks)
-        clipping = CurrentPolicy(max_grad_norm, sampler.batch)
+        values = sum(p.numel() for p in inner.parameters() if p.requires_grad)
+        clipping = CurrentPolicy(max_grad_norm, sampler.batch, values)
         _check_groups(clipping.policy, inner)
-        clipping.deviations(first)
+        clipping.grids(clipping.deviations(first))
         accountant = self._make_accountant(sampler.relation)
         check_guarantee(accountant)
         if accountant.relation is not sampler.relation:
@@ -225,8 +226,15 @@ class PrivacyEngine:
     def get_epsilon(self, delta: float) -> float:
         """Return the epsilon, at `delta`, of all steps until now.
 
-        Warns where delta is not below one in the number of rows.
+        Warns where delta is not below one in the number of rows, and where batches were drawn that
+        the module was not called with: a loop that trains a copy of it has no privacy.
         """
+        if (unseen := self._started.unseen) > 1:
+            warnings.warn(
+                f"the module was not called with any of the last {unseen} batches: if a copy of it "
+                "was, and was trained, that was without privacy",
+                stacklevel=2,
+            )
         epsilon = self._started.accountant.get_epsilon(delta)
         warn_of(delta, self._rows)
         return epsilon

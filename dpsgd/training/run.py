@@ -1,6 +1,7 @@
 """One private training: its batches, sums and releases, and their accounting."""
 
 import math
+import os
 from typing import Any, NamedTuple
 
 import torch
@@ -61,6 +62,7 @@ class Run:
         self.accountant = accountant
         self.clipping = clipping
         self.noise = noise
+        self._process = os.getpid()
         self._steps = 0  # steps that the optimizer has made
         self.ranks = ranks
         self._sampling = sampler.sampling
@@ -87,9 +89,6 @@ class Run:
         self._groups = [
             clipping.group(name) for name, p in module.named_parameters() if p.requires_grad
         ]
-        self._dimensions = [0] * clipping.groups
-        for group, parameter in zip(self._groups, self._parameters, strict=True):
-            self._dimensions[group] += parameter.numel()
         self._noise: NoiseSource | None = None
         self._count_noise: NoiseSource | None = None
         if ranks.rank == 0:  # noise is there once
@@ -103,6 +102,17 @@ class Run:
     def noise_multiplier(self) -> float:
         """The noise multiplier of the next step."""
         return self.noise(self._steps) if callable(self.noise) else self.noise
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise InvalidInput(
+            "a private run cannot be copied or pickled, as the copy would train without privacy: "
+            "use save_checkpoint, and make_private in the process that trains"
+        )
+
+    @property
+    def unseen(self) -> int:
+        """How many batches were drawn since the module was last called with one."""
+        return self._keeper.drawn - self._keeper.seen
 
     def drawn(self, part: Physical) -> None:
         """Record that the loader hands out a part of a batch."""
@@ -194,6 +204,11 @@ class Run:
         return self._part.size > 0
 
     def _before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        if os.getpid() != self._process:
+            raise InvalidInput(
+                "step() in a fork of the process that called make_private, of which that one's "
+                "account knows nothing: call make_private in the process that trains"
+            )
         closures = [value for value in (*args[1:], *kwargs.values()) if value is not None]
         if closures:  # it makes the forward and the backward pass, which the sums must have seen
             with torch.enable_grad():
@@ -218,6 +233,7 @@ class Run:
         multiplier, batches = self.noise_multiplier, len(self._used)
         check_norm("noise_multiplier", multiplier)
         deviations = self.clipping.deviations(multiplier)
+        grids = self.clipping.grids(deviations)
         counts = [
             self.ranks.total(
                 count,
@@ -230,7 +246,7 @@ class Run:
         # From here on the release may have been seen, even if a later line fails. A budget that
         # refuses it changes nothing: the batch waits for a step with more noise, which may fit.
         self._account(multiplier)
-        self._release(deviations)
+        self._release(deviations, grids)
         self.clipping.end(counts, batches)
         self._steps += 1
         if isinstance(optimizer, AdamBC):
@@ -249,9 +265,8 @@ class Run:
         self._used = {}
         self._part = None
 
-    def _release(self, deviations: list[float]) -> None:
+    def _release(self, deviations: list[float], grids: list[Grid]) -> None:
         sums, alone = self._keeper.take_sums(), self.ranks.size == 1
-        grids = list(map(Grid.for_sums, self.clipping.limits, self._dimensions, deviations))
         if not alone:
             sums = [grids[group].rounded(s) for group, s in zip(self._groups, sums, strict=True)]
         if self._noise is not None:

@@ -71,7 +71,7 @@ def test_gradients_and_the_counts_of_all_groups_are_one_release() -> None:
     one = centred_counts(norms[:, :1], list(limits.values()))
     assert one.tolist() == [0.5, -0.5, -0.5]
     counts = policy.deviation(200) / float(one.norm())  # over what a record moves them by
-    deviations = CurrentPolicy(policy, batch=200).deviations(1.3)
+    deviations = CurrentPolicy(policy, batch=200, values=1).deviations(1.3)
     gradients = [d / limit for d, limit in zip(deviations, limits.values(), strict=True)]
     assert combined_noise_multiplier([*gradients, counts]) == pytest.approx(1.3, rel=1e-12)
     with pytest.raises(InvalidInput, match="below twice the count's noise"):
@@ -120,7 +120,7 @@ def test_a_record_moves_the_count_by_a_half(norm: float) -> None:
 
 
 def test_the_count_has_its_own_noise() -> None:
-    clipping = CurrentPolicy(QuantileClipping(1.0), batch=300)
+    clipping = CurrentPolicy(QuantileClipping(1.0), batch=300, values=1)
     clipping.factors(torch.tensor([[0.5, 0.6, 0.7, 2.0]]))
     source = KeystreamNoise(SeededCoins(8))
     counts = torch.tensor([clipping.counts(source) for _ in range(4000)])
@@ -129,7 +129,7 @@ def test_the_count_has_its_own_noise() -> None:
 
 
 def test_a_default_device_is_not_where_the_count_gets_its_noise() -> None:
-    clipping = CurrentPolicy(QuantileClipping(1.0), batch=300)
+    clipping = CurrentPolicy(QuantileClipping(1.0), batch=300, values=1)
     with torch.device("meta"):
         assert clipping.counts(KeystreamNoise(SeededCoins(8))) != [0]
 
@@ -196,6 +196,6 @@ def test_bad_options_are_refused(options: dict[str, float]) -> None:
 
 
 def test_coins_of_the_system_never_repeat_the_noise_of_a_count() -> None:
-    clipping = CurrentPolicy(QuantileClipping(1.0), batch=300)
+    clipping = CurrentPolicy(QuantileClipping(1.0), batch=300, values=1)
     counts = [clipping.counts(KeystreamNoise(Coins()))[0] for _ in range(50)]
     assert len(set(counts)) == 50

@@ -12,6 +12,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,12 @@ import pytest
 import torch
 from private import backward, data, make, model, train
 from torch import Tensor, nn
-from torch.utils.data import TensorDataset
+from torch.utils.data import DataLoader, TensorDataset
 
 from dpsgd import AdamBC, AutomaticClipping, PrivacyEngine, QuantileClipping
 from dpsgd.clipping.schedules import Exponential
 from dpsgd.training.checkpoint import read, write
+from forked import bytes_of_a_forked_child
 from ldp import InvalidInput
 
 
@@ -102,6 +104,55 @@ def test_a_saved_module_holds_nothing_of_the_run() -> None:
         "collections",
         "dpsgd.gradients.batch_dims",
     }
+
+
+@pytest.mark.parametrize(
+    "copied", [copy.deepcopy, pickle.dumps, partial(torch.save, f=io.BytesIO())]
+)
+@pytest.mark.parametrize("part", ["engine", "loader"])
+def test_a_run_is_not_copied(part: str, copied: Callable[[Any], Any]) -> None:
+    # A copy would hand out batches to a module that clips nothing and adds no noise.
+    engine, module, optimizer, loader = make(PrivacyEngine())
+    backward(module, iter(loader))  # sums without noise are there
+    with pytest.raises(InvalidInput, match="cannot be copied or pickled"):
+        copied({"engine": engine, "loader": loader}[part])
+    optimizer.step()
+    assert engine.accountant.history[0].steps == 1
+
+
+@pytest.mark.slow
+def test_workers_that_are_spawned_load_batches() -> None:
+    plain = DataLoader(data(), batch_size=8, num_workers=1, multiprocessing_context="spawn")
+    engine, module, optimizer, loader = make(loader=plain)
+    train(module, optimizer, loader)
+    assert engine.accountant.history[0].steps == len(loader)
+
+
+def test_a_forked_child_makes_no_step() -> None:
+    def step() -> bytes:
+        try:
+            train(module, optimizer, loader, 1)
+        except InvalidInput as error:
+            return str(error).encode()
+        return b"a step that the parent's account lacks"
+
+    _, module, optimizer, loader = make()
+    train(module, optimizer, loader, 1)
+    assert b"call make_private in the process that trains" in bytes_of_a_forked_child(step)
+    train(module, optimizer, loader, 1)
+
+
+def test_epsilon_is_not_told_in_silence_where_a_copy_was_trained() -> None:
+    engine, module, optimizer, loader = make()
+    train(module, optimizer, loader)
+    with torch.no_grad():
+        for x, _ in loader:  # a loop that only looks at a loss
+            module(x)
+    next(iter(loader))  # and one that ends before the batch is used
+    spent = engine.get_epsilon(1e-5)
+    train(*copy.deepcopy((module, optimizer)), loader)
+    with pytest.warns(UserWarning, match="the last 9 batches: if a copy of it was"):
+        assert engine.get_epsilon(1e-5) == spent
 
 
 @pytest.mark.slow

@@ -86,7 +86,7 @@ def test_each_process_adds_a_sum_on_the_grid_and_the_first_has_the_noise(
     monkeypatch.setattr(run._keeper, "take_sums", lambda: [summed])
     if rank > 0:
         monkeypatch.setattr(run, "_noise", None)
-    run._release([0.4])
+    run._release([0.4], run.clipping.grids([0.4]))
     (total,) = given
     grid = Grid.for_sums(1.0, 400, 0.4)
     assert torch.equal(total, grid.rounded(total))

@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader, WeightedRandomSampler
 
 from dpsgd import PrivacyEngine
 from dpsgd.accounting import CentralLimitApproximation
+from dpsgd.clipping.policies import PerLayerClipping
 from ldp import InvalidInput
 
 
@@ -26,6 +27,32 @@ def test_bad_noise_and_norms_are_refused(value: Any) -> None:
         make(noise=value)
     with pytest.raises(InvalidInput, match="max_grad_norm must be finite and > 0"):
         make(norm=value)
+
+
+@pytest.mark.parametrize(
+    "options", [{"norm": 1e-306}, {"norm": 1e-320}, {"norm": 1e300}, {"noise": 1e-300}]
+)
+def test_norms_and_noise_that_no_grid_fits_are_refused(options: dict[str, float]) -> None:
+    module = model()
+    with pytest.raises(InvalidInput, match="between 1e-280 and 1e280"):
+        make(module=module, **options)
+    engine, module, optimizer, loader = make(module=module)  # nothing was changed
+    engine.max_grad_norm = options.get("norm", 1.0)
+    engine.noise_multiplier = options.get("noise", 1.0)
+    with pytest.raises(InvalidInput, match="between 1e-280 and 1e280"):
+        train(module, optimizer, loader)
+    assert not engine.accountant.history
+
+
+@pytest.mark.filterwarnings("ignore:Initializing zero-element tensors:UserWarning")
+def test_a_group_without_values_is_stepped_on() -> None:
+    module = nn.Sequential(nn.Linear(4, 2), nn.Linear(2, 0))
+    policy = PerLayerClipping({"0": 1.0, "1": 1.0})
+    engine, _, optimizer, loader = make(module=module, norm=policy)
+    x, _ = next(iter(loader))
+    module(x).sum().backward()
+    optimizer.step()
+    assert engine.accountant.history[0].steps == 1
 
 
 @pytest.mark.parametrize(

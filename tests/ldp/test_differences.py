@@ -115,6 +115,7 @@ def errors_of_any(found: list[Differences], alpha: float = 0.05) -> float:
 UNEVEN = [(1.0, 10, 2000, 2000), (4.0, 50, 400, 20_000), (6.0, 10, 300, 300), (0.5, 3, 500, 90)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("epsilon", "k", "n", "m"), UNEVEN)
 def test_like_parts_are_rarely_called_different(epsilon: float, k: int, n: int, m: int) -> None:
     mechanism, truth = KRR(k, epsilon), zipf(k, 1.0)

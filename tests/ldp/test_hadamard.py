@@ -69,6 +69,7 @@ def test_the_estimate_of_a_whole_tally_of_expectations_is_the_truth() -> None:
     assert mechanism.debias(tally) == pytest.approx(truth, abs=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("k", "epsilon"), [(8, 4.0), (1024, 2.0)])
 def test_intervals_cover_95_percent_and_are_no_wider_than_needed(k: int, epsilon: float) -> None:
     mechanism, n = HadamardResponse(k, epsilon), 20_000

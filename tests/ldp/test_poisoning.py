@@ -72,6 +72,7 @@ def test_the_range_of_one_report_is_that_over_all_codes(name: str) -> None:
     assert high == pytest.approx(values.max(axis=0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["olh", "blh", "cms", "hcms"])
 def test_a_report_reaches_the_range_of_a_hashing_mechanism(name: str) -> None:
     mechanism = catalogue.categorical(name, K, 1.0)

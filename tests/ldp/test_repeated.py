@@ -124,6 +124,7 @@ def covered(estimate: Estimate, truth: NDArray[np.float64]) -> NDArray[np.bool_]
     return inside
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("same", [True, False], ids=["same", "fresh"])
 @pytest.mark.parametrize("method", ["mle", "inverse_variance"])
 @pytest.mark.parametrize("epsilon", [1.0, 8.0])

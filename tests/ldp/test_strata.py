@@ -91,6 +91,7 @@ def test_a_bound_gives_an_interval_between_pooled_and_stratified(
     assert found.alike is not None
 
 
+@pytest.mark.slow
 def test_no_other_weights_give_a_shorter_interval_under_the_bound() -> None:
     rng, z = np.random.default_rng(8), 1.959964
     found = bounded(ALIKE, 0.05)
