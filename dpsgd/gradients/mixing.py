@@ -50,9 +50,11 @@ def check_unmixed(
     loss = None if loss is None or loss.ndim or not loss.is_floating_point() else loss
     if loss is None and not suspects:
         return
-    again, _ = observed(order)
+    # Copies in another order are the same: what differs is randomness of the module's own.
+    again, _ = observed([0] * samples)
+    random = _different(copies[0], again, samples, range(samples))
     # Place by place both sides have the same terms, and the same randomness.
-    fixed = loss is not None and _close(loss, again[0])
+    fixed = loss is not None and _close(copies[0][0], again[0])
     if fixed and not _close(mixed[0] + swapped[0], copies[0][0] + copies[1][0]):
         raise InvalidInput(
             "the loss that the module returns for two samples is neither the mean nor the sum "
@@ -60,7 +62,7 @@ def check_unmixed(
             "average within each sample, and then over samples"
         )
     more, _ = observed([0] * (samples + 1))
-    for key, d in suspects - _different(mixed, again, samples, range(samples)):  # own randomness
+    for key, d in suspects - random:
         if key in more and more[key].shape[d : d + 1] == (samples + 1,):
             where = "the module's output" if isinstance(key, int) else "the input of a layer"
             raise InvalidInput(

@@ -112,6 +112,13 @@ def after(mix: Callable[[Tensor], Tensor]) -> nn.Module:
     return Made(lambda self, x: self.layer(mix(x)), layer=nn.Linear(4, 2))
 
 
+def _shuffled(layer: nn.Module, x: Tensor) -> Tensor:
+    """Run a layer on another order each time, of no generator of torch's, and undo it."""
+    order = torch.arange(len(x)).roll(next(_COUNTER))
+    return layer(x[order])[order.argsort()]
+
+
+_COUNTER = itertools.count()
 MIXTURES: dict[str, Callable[[Tensor], Tensor]] = {
     "minus the batch's mean": lambda x: x - x.mean(0),
     "softmax over the batch": lambda x: torch.softmax(x, 0),
@@ -125,6 +132,11 @@ MIXTURES: dict[str, Callable[[Tensor], Tensor]] = {
 MIXING = {name: after(mix) for name, mix in MIXTURES.items()}
 MIXING["sorted between layers"] = Made(
     lambda self, x: self.layer(self.first(x)[x[:, 0].argsort()])[x[:, 0].argsort().argsort()],
+    first=nn.Linear(4, 4),
+    layer=nn.Linear(4, 2),
+)
+MIXING["shuffled between layers"] = Made(
+    lambda self, x: _shuffled(self.layer, self.first(x)),
     first=nn.Linear(4, 4),
     layer=nn.Linear(4, 2),
 )
