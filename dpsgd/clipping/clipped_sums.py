@@ -142,7 +142,7 @@ class Bookkeeper:
     def begin(self, batch: int) -> None:
         """Begin another batch; backward passes of earlier forwards are refused from now on."""
         self.drawn += 1
-        self.dims.drawn = batch
+        self.dims.draw(batch)
 
     def _forget(self) -> int | None:
         batch = self._booked_batch

@@ -101,15 +101,17 @@ class Own(Tensor):
         call = first.call
         if func in _LENDING and not isinstance(args[0], Own):
             return run(lambda own: own.plain.detach())
-        dims = [] if func in _LENDING else [call.find_batch(v) for v in others]
+        dims = [] if func in _LENDING else [call.find_batch(v, func) for v in others]
         if all(dim is None for dim in dims):
             foreign = func not in _LENDING and any(v.requires_grad for v in others)
             if foreign or any(own.call is not call for own in owns):
                 raise call.uncovered(f"{_name(func)} with what depends on other parameters")
+            touched = [*others, *(own.plain for own in owns)]
+            versions = [v._version for v in touched]
             with torch.set_grad_enabled(torch.is_grad_enabled() or call.probing):
                 result = run(lambda own: own.plain)
-            if func not in _LENDING and any(v.requires_grad for v in others):
-                raise call.uncovered(f"{_name(func)}, which writes it to another tensor")
+            if versions != [v._version for v in touched]:
+                raise call.uncovered(f"{_name(func)}, which changes a tensor in place")
             before = first.plain if func in _EXPANDING else None
             return tree_map_only(
                 Tensor,
@@ -117,6 +119,9 @@ class Own(Tensor):
                 result,
             )
         if func in FUNCTIONS and all(own.parameter is not None for own in owns):
+            both = zip(others, dims, strict=True)
+            if any(v.requires_grad and d is None and not v.is_leaf for v, d in both):
+                raise call.uncovered(f"{_name(func)} with what depends on other parameters")
             given = [v.parameter if isinstance(v, Own) else v for v in values]
             inner, options = tree_unflatten(given, structure)
             if (result := FUNCTIONS[func](call, *inner, **options)) is not NotImplemented:
@@ -150,11 +155,12 @@ class Own(Tensor):
             return self._of_parameters(target, grads.movedim(dim, 0))
 
         value = target.detach().view(shape)
-        return call.tap(value.expand(*shape[:dim], call.batch, *shape[dim + 1 :]), gradients)
+        copies = value.expand(*shape[:dim], call.batch, *shape[dim + 1 :])
+        return call.tap(call.apart(copies, dim), gradients)
 
     def whole(self) -> Tensor:
         """Return the value for other layers: it must have been expanded to the batch."""
-        dim = self.call.find_batch(self)
+        dim = self.call.find_batch(self.plain)
         if dim is None:
             raise self.call.uncovered("a layer that takes it without a batch")
         return self.met(self.ndim - dim)

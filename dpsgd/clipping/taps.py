@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_map_only
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from dpsgd.clipping.clipped_sums import Bookkeeper, Gradients
 from dpsgd.clipping.own import Own
@@ -27,17 +27,23 @@ def tap_layers(
     `fallback(module, layer)` is the rule of a layer that its own rule cannot run; it runs the
     layers inside, too.
     """
-    names = {layer: name for name, layer in keeper.module.named_modules()}
-    for layer, rule in rules.items():
-        # nn.Module looks `forward` up on the instance first.
-        layer.forward = _Tapped(keeper, layer, rule, names[layer] or "the module")
+    names = {layer: name or "the module" for name, layer in keeper.module.named_modules()}
+    for layer in rules:
+        usual = getattr(layer.forward, "__func__", None) is type(layer).forward
+        if not usual and not isinstance(layer.forward, _Tapped):
+            raise InvalidInput(
+                f"{names[layer]} has a forward of its instance's own, which no rule knows: give "
+                "it a class of its own; accelerate prepares a module after make_private"
+            )
+    # nn.Module looks `forward` up on the instance first. Others may wrap it there later.
+    tapped = {layer: _Tapped(keeper, layer, rule, names[layer]) for layer, rule in rules.items()}
+    for layer, forward in tapped.items():
+        layer.forward = forward
 
     def by_sample(layer: nn.Module) -> None:
-        tapped: _Tapped = layer.forward  # type: ignore[assignment]
-        tapped.rule = fallback(keeper.module, layer)
-        for part in set(layer.modules()) - {layer}:
-            if isinstance(part.__dict__.get("forward"), _Tapped):
-                del part.forward
+        rule = fallback(keeper.module, layer)
+        for part in tapped.keys() & set(layer.modules()):
+            tapped[part].rule = rule if part is layer else None
 
     keeper.dims.by_sample = by_sample
 
@@ -57,11 +63,15 @@ class Call:
         self._inputs = 0
         self._again = in_backward()
 
-    def find_batch(self, value: Tensor) -> int | None:
-        """Return the batch dimension of an input, or None."""
+    def find_batch(self, value: Tensor, use: object = None) -> int | None:
+        """Return the batch dimension of an input, or None. `use` is by what function it is used."""
         self._inputs += 1
-        site = (self._layer, self._number, self._inputs)
-        return self._keeper.dims.find(site, value.shape, self.name)
+        place = self._layer, self._layer.training, use, self._inputs
+        return self._keeper.dims.find((self._number, place), value, self.name)
+
+    def apart(self, value: Tensor, dim: int) -> Tensor:
+        """Return the value, told apart by samples as they are tried."""
+        return self._keeper.dims.apart(value, dim)
 
     def batch_dim(self, value: Tensor, *, only: int | None = None) -> int:
         """Return the batch dimension of an input, which must be `only` if that is given.
@@ -150,13 +160,13 @@ class _Tap(torch.autograd.Function):
 
 
 class _Tapped:
-    """A layer's forward: by its rule where gradients are enabled, else the class's own.
+    """A layer's forward: by its rule where gradients are enabled, if it has one; else its class's.
 
     In a copy of a module, such as one that averages weights, and in a file, the layer is an
     ordinary one again.
     """
 
-    def __init__(self, keeper: Bookkeeper, layer: nn.Module, rule: Rule, name: str) -> None:
+    def __init__(self, keeper: Bookkeeper, layer: nn.Module, rule: Rule | None, name: str) -> None:
         self._keeper = keeper
         self._layer = layer
         self.rule = rule
@@ -165,10 +175,11 @@ class _Tapped:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         keeper = self._keeper
         keeper.seen = keeper.drawn
-        if not (torch.is_grad_enabled() or keeper.dims.probing):
+        if self.rule is None or not (torch.is_grad_enabled() or keeper.dims.probing):
             return type(self._layer).forward(self._layer, *args, **kwargs)
         call = Call(keeper, self._layer, self._name)
-        if any(isinstance(value, Own) for value in (*args, *kwargs.values())):
+        plain = all(type(value) is Tensor for value in (*args, *kwargs.values()))
+        if not plain and any(isinstance(value, Own) for value in tree_leaves((args, kwargs))):
             args, kwargs = tree_map_only(Own, Own.whole, (args, kwargs))
         return self.rule(self._layer, call, *args, **kwargs)
 

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from dpsgd.gradients.mixing import check_unmixed, mapped, tensors
 from ldp import InvalidInput
 
-Site = tuple[nn.Module, int, int]
-"""A layer, the number of its call in a forward, and the number of the input in the call."""
+Site = tuple[int, Any]
+"""The number of a layer's call in a forward, and which input of which layer it is, in which use."""
 
 
 class BatchDims:
@@ -46,6 +46,9 @@ class BatchDims:
         self._few = 2  # samples that are tried, as many as no input has values in a dimension
         self._probed: dict[Site, tuple[torch.Size, int]] = {}
         self._dims: dict[Site, int | None] = {}
+        self._values: dict[Any, Tensor] = {}  # of the sites, in one trial
+        self._order: Sequence[int] = ()  # the numbers of the samples in it
+        self._training = False
         self._calls: Counter[nn.Module] = Counter()
         module.register_forward_pre_hook(self._enter, with_kwargs=True, prepend=True)
         module.register_forward_hook(self._leave, always_call=True)
@@ -73,14 +76,30 @@ class BatchDims:
         """Return the number of calls of the layer in this forward."""
         return self._calls[layer]
 
-    def find(self, site: Site, shape: torch.Size, name: str) -> int | None:
-        """Return the batch's dimension in an input of the given shape; None if it has none.
+    def draw(self, batch: int) -> None:
+        """Note the size of the batch that the loader hands out; no forward runs any longer."""
+        self.drawn, self._batch = batch, None
+
+    def apart(self, value: Tensor, dim: int) -> Tensor:
+        """Return a value with the batch in `dim`: as samples are tried, with what tells them apart.
+
+        Else nothing would show where rows are mixed that do not depend on the samples.
+        """
+        if not self.probing:
+            return value
+        numbers = value.new_tensor(self._order).view(-1, *[1] * (value.ndim - dim - 1))
+        return value + numbers * (1 + value.abs()) / 8
+
+    def find(self, site: Site, value: Tensor, name: str) -> int | None:
+        """Return the batch's dimension in an input; None if it has none.
 
         Raises `InvalidInput` where that is unclear, or not as in the first batch.
         """
-        batch = self._now
+        batch, shape = self._now, value.shape
+        site = site[0], (site[1], self._training)  # evaluation may take other branches
         if self.probing:
             self._probed[site] = shape, self._few
+            self._values[site] = value.detach().clone()
             return next((i for i, size in enumerate(shape) if size == batch), None)
         if site in self._dims:
             dim = self._dims[site]
@@ -110,8 +129,7 @@ class BatchDims:
         )
 
     def _as_other_calls(self, site: Site, name: str) -> int | None:
-        layer, _, place = site
-        seen = {dim for (other, _, p), dim in self._dims.items() if (other, p) == (layer, place)}
+        seen = {dim for (_, place), dim in self._dims.items() if place == site[1]}
         if len(seen) != 1:
             raise InvalidInput(
                 f"{name}: was not called like this for the first batch, so it is unknown which "
@@ -139,6 +157,7 @@ class BatchDims:
                 "couples them: leave Trainer's gradient_accumulation_steps at 1, and give it a "
                 "compute_loss_func that averages within each sample"
             )
+        self._training = module.training
         if min(batch, 2) > self._tried[module.training]:
             self._probe(module, args, kwargs, batch)
         self._batch = self._last = batch
@@ -161,10 +180,9 @@ class BatchDims:
         few = self._few = next(n for n in itertools.count(2) if n not in sizes)
         first, bags = inputs[0], _bags(module, inputs, batch)
 
-        def run(order: Sequence[int]) -> Any:
-            picked = [i % batch for i in order]
-
+        def run(order: Sequence[int]) -> dict[Any, Tensor]:
             def pick(value: Tensor) -> Tensor:
+                picked = [i % batch for i in order]
                 if bags is not None and value.ndim == 1:
                     bounds = [*bags[1].tolist(), len(bags[0])]
                     if value is bags[1]:
@@ -173,24 +191,30 @@ class BatchDims:
                     if len(value) == bounds[-1]:
                         return torch.cat([value[bounds[i] : bounds[i + 1]] for i in picked])
                 dim = self._place(value, batch)
-                rows = torch.tensor(picked, device=value.device)
-                return value if dim is None else value.index_select(dim, rows)
+                if dim is None:
+                    return value
+                if batch == 1:  # the other sample is this one backwards, and half as large
+                    other = value.flip([d for d in range(value.ndim) if d != dim])
+                    other = other / 2 if value.is_floating_point() else other
+                    value, picked = torch.cat([value, other], dim), list(order)
+                return value.index_select(dim, torch.tensor(picked, device=value.device))
 
             probed = dict(self._probed)
-            self._batch = len(order)
+            self._batch, self._order, self._values = len(order), order, {}
             self._calls.clear()
             with torch.no_grad(), torch.random.fork_rng([first.device] if first.is_cuda else []):
                 output = module.forward(*mapped(pick, args), **mapped(pick, kwargs))
             if len(order) != few:
                 self._probed = probed
-            return output
+            values, self._values = self._values, {}
+            return dict(enumerate(tensors(output))) | values
 
         self.probing, self.uncovered = True, None
         done = False
         try:
             while not done:
                 try:
-                    check_unmixed(module, run, few, self._batch_dim)
+                    check_unmixed(module, run, few)
                     done = True
                 except InvalidInput:
                     if self.uncovered is None:

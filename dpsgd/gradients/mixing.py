@@ -1,7 +1,7 @@
 """Test, by running it, whether a module mixes samples or keeps data of them."""
 
 import copy
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -15,98 +15,105 @@ _TOLERANCE = 1e-4
 
 
 def check_unmixed(
-    module: nn.Module, run: Callable[[Sequence[int]], Any], samples: int, dim: int
+    module: nn.Module, run: Callable[[Sequence[int]], Mapping[Any, Tensor]], samples: int
 ) -> None:
-    """Raise `InvalidInput` where the output for a sample depends on the others in its batch.
+    """Raise `InvalidInput` where a value for a sample depends on the others in its batch.
 
     `run(order)` runs the module on samples of these numbers, each time with the same randomness,
-    and returns its output, of which `dim` or 0 is the batch's dimension. The first two samples are
-    run with others, and then each with copies of itself. That finds mixing by value, as by a
-    normalisation over the batch, data of samples kept in buffers, and a loss at the beginning of
-    the output that is not the mean or the sum of the samples' own; nothing where the samples are
-    equal. Buffers are left as they were.
+    and returns its outputs, numbered, and the inputs of the layers that are to be trained. Two
+    samples are run together, in both orders, and then each with copies of itself: row by row the
+    values must be the same. That finds mixing by value, as by a normalisation over the batch, and
+    samples in another order between layers; data of samples kept in buffers or parameters; and a
+    loss at the beginning of the output that is not the mean or the sum of the samples' own. It
+    finds nothing where the samples are equal. Buffers and parameters are left as they were.
     """
     held = _Held(module)
 
-    def observed(order: Sequence[int]) -> tuple[list[Tensor], list[Tensor]]:
+    def observed(order: Sequence[int]) -> tuple[Mapping[Any, Tensor], list[Tensor]]:
         try:
-            return tensors(run(order)), held.values()
+            return run(order), held.values()
         finally:
             held.restore()
 
     order = [i % 2 for i in range(samples)]
-    mixed, kept = observed(order)
+    (mixed, kept), (swapped, _) = observed(order), observed([1 - i for i in order])
     copies = []
-    suspects: set[tuple[int, int]] = set()
-    for place in (0, 1):
-        copied, kept_of_copies = observed([place] * samples)
+    suspects: set[tuple[Any, int]] = set()
+    for sample in (0, 1):
+        copied, kept_of_copies = observed([sample] * samples)
         copies.append(copied)
         held.check(kept, kept_of_copies)
-        suspects |= _different(mixed, copied, samples, dim, place)
-    loss = mixed[0] if mixed and not mixed[0].ndim and mixed[0].is_floating_point() else None
+        for first, run_together in enumerate((mixed, swapped)):
+            places = range((sample + first) % 2, samples, 2)
+            suspects |= _different(run_together, copied, samples, places)
+    loss = mixed.get(0)
+    loss = None if loss is None or loss.ndim or not loss.is_floating_point() else loss
     if loss is None and not suspects:
         return
-    again, _ = observed(order)
-    if loss is not None and _close(loss, again[0]):
-        # Place by place both sides have the same terms, and the same randomness.
-        swapped, _ = observed([1 - i for i in order])
-        if not _close(loss + swapped[0], copies[0][0] + copies[1][0]):
-            raise InvalidInput(
-                "the loss that the module returns for two samples is neither the mean nor the sum "
-                "of their own, as where it is averaged over the targets of the batch that count: "
-                "average within each sample, and then over samples"
-            )
+    # Copies in another order are the same: what differs is randomness of the module's own.
+    again, _ = observed([0] * samples)
+    random = _different(copies[0], again, samples, range(samples))
+    # Place by place both sides have the same terms, and the same randomness.
+    fixed = loss is not None and _close(copies[0][0], again[0])
+    if fixed and not _close(mixed[0] + swapped[0], copies[0][0] + copies[1][0]):
+        raise InvalidInput(
+            "the loss that the module returns for two samples is neither the mean nor the sum "
+            "of their own, as where it is averaged over the targets of the batch that count: "
+            "average within each sample, and then over samples"
+        )
     more, _ = observed([0] * (samples + 1))
-    own_randomness = {s for place in (0, 1) for s in _different(mixed, again, samples, dim, place)}
-    for i, d in suspects - own_randomness:
-        if len(more) == len(mixed) and more[i].ndim > d and more[i].shape[d] == samples + 1:
+    for key, d in suspects - random:
+        if key in more and more[key].shape[d : d + 1] == (samples + 1,):
+            where = "the module's output" if isinstance(key, int) else "the input of a layer"
             raise InvalidInput(
-                "the module's output for a sample depends on the other samples of its batch, so "
-                "that its gradient cannot be clipped: normalise within a sample (GroupNorm, "
-                "LayerNorm), and compare or pair samples nowhere"
+                f"{where} for a sample depends on the other samples of its batch, or has another "
+                "place in it, so that gradients cannot be clipped: normalise within a sample "
+                "(GroupNorm, LayerNorm), keep the order, and compare or pair samples nowhere"
             )
 
 
 class _Held:
-    """A copy of a module's buffers, and its parameters' versions, for comparison and restoring."""
+    """A copy of a module's buffers and parameters, for comparison and restoring."""
 
     def __init__(self, module: nn.Module) -> None:
-        self._module = module
         self._buffers = [
             (layer, key, buffer, buffer.clone())
             for layer in module.modules()
             for key, buffer in layer._buffers.items()
             if buffer is not None
         ]
-        self._versions = self._parameter_versions()
+        self._parameters = [(p, p.detach().clone()) for p in module.parameters()]
 
     def values(self) -> list[Tensor]:
-        """Return copies of the buffers as they are now."""
-        now = (layer._buffers[key] for layer, key, _, _ in self._buffers)
-        return [torch.empty(0) if buffer is None else buffer.clone() for buffer in now]
+        """Return copies of the buffers as they are now; raise `InvalidInput` for other parameters.
 
-    def restore(self) -> None:
-        """Restore the buffers' values from before."""
-        with torch.no_grad():
-            for layer, key, buffer, value in self._buffers:
-                layer._buffers[key] = buffer.copy_(value)
-
-    def check(self, one: Sequence[Tensor], other: Sequence[Tensor]) -> None:
-        """Raise `InvalidInput` where buffers differ by the samples, or parameters changed."""
-        for (layer, key, _, _), a, b in zip(self._buffers, one, other, strict=True):
-            if a.shape != b.shape or not torch.allclose(a, b, rtol=0, atol=0, equal_nan=True):
-                raise InvalidInput(
-                    f"the forward of {type(layer).__name__} keeps what it saw of the samples in "
-                    f"its buffer {key}, without noise: keep nothing of them, or freeze it"
-                )
-        if self._parameter_versions() != self._versions:
+        They are compared by value: what is written by way of `data` has no version.
+        """
+        if any(not _same(parameter, value) for parameter, value in self._parameters):
             raise InvalidInput(
                 "the module's forward changes its parameters, without noise: leave that to the "
                 "optimizer"
             )
+        now = (layer._buffers[key] for layer, key, _, _ in self._buffers)
+        return [torch.empty(0) if buffer is None else buffer.clone() for buffer in now]
 
-    def _parameter_versions(self) -> list[int]:
-        return [p._version for p in self._module.parameters()]
+    def restore(self) -> None:
+        """Restore the values from before."""
+        with torch.no_grad():
+            for layer, key, buffer, value in self._buffers:
+                layer._buffers[key] = buffer.copy_(value)
+            for parameter, value in self._parameters:
+                if not _same(parameter, value):
+                    parameter.copy_(value)
+
+    def check(self, one: Sequence[Tensor], other: Sequence[Tensor]) -> None:
+        """Raise `InvalidInput` where buffers differ by the samples."""
+        for (layer, key, _, _), a, b in zip(self._buffers, one, other, strict=True):
+            if a.shape != b.shape or not _same(a, b):
+                raise InvalidInput(
+                    f"the forward of {type(layer).__name__} keeps what it saw of the samples in "
+                    f"its buffer {key}, without noise: keep nothing of them, or freeze it"
+                )
 
 
 def mapped(change: Callable[[Tensor], Tensor], value: Any) -> Any:
@@ -136,18 +143,22 @@ def tensors(value: Any) -> list[Tensor]:
 
 
 def _different(
-    one: list[Tensor], other: list[Tensor], samples: int, dim: int, place: int
-) -> set[tuple[int, int]]:
-    """Return the outputs' indices, and `dim` or 0, where they differ in the sample at `place`."""
+    one: Mapping[Any, Tensor], other: Mapping[Any, Tensor], samples: int, places: range
+) -> set[tuple[Any, int]]:
+    """Return the keys, and the dimensions of so many samples, that differ at some of the places."""
+    rows = slice(places.start, places.stop, places.step)
     return {
-        (i, d)
-        for i, (a, b) in enumerate(zip(one, other, strict=False))
-        for d in {dim, 0}
-        if a.shape == b.shape  # or they are cut to the longest sample
-        and a.ndim > d
-        and a.shape[d] == samples
-        and not _close(a.select(d, place), b.select(d, place))
+        (key, d)
+        for key, a in one.items()
+        if key in other and a.shape == other[key].shape  # or they are cut to the longest sample
+        for d, size in enumerate(a.shape)
+        if size == samples and not _close(a.movedim(d, 0)[rows], other[key].movedim(d, 0)[rows])
     }
+
+
+def _same(one: Tensor, other: Tensor) -> bool:
+    # The second takes ten times as long.
+    return torch.equal(one, other) or torch.allclose(one, other, rtol=0, atol=0, equal_nan=True)
 
 
 def _close(one: Tensor, other: Tensor) -> bool:

@@ -49,7 +49,7 @@ def _embedding(
         yield Piece(weight), Rows(rows, grads.to(Piece(weight).dtype), weight.shape)
 
     if dim is not None:
-        return call.tap(flat, gradients, input).view(shape)
+        return call.apart(call.tap(flat, gradients, input).view(shape), dim)
     rows = input.flatten().long()
     leaf = leaf_of(flat.view(shape), call)
     return Own.of(leaf, call, {leaf: lambda grads: of_rows(rows.expand(len(grads), -1), grads)})
@@ -73,10 +73,10 @@ def embedding_bag(
         ids, present = input, torch.ones_like(input, dtype=torch.bool)
         weights = per_sample_weights
     else:
-        call.batch_dim(offsets, only=0)
         if layer.include_last_offset:
             raise InvalidInput(f"{call.name}: include_last_offset leaves no batch of offsets")
         ids, present, weights = _padded(input, offsets, per_sample_weights)
+        call.batch_dim((ids * present).sum(1), only=0)  # offsets depend on other samples
     if layer.padding_idx is not None:
         present = present & (ids != layer.padding_idx)
     scale = present.to(layer.weight.dtype)

@@ -80,7 +80,7 @@ def fault(layer: nn.Module) -> str | None:
         return "has its parameters spread over devices: use DistributedDataParallel"
     if isinstance(layer, torch.jit.ScriptModule):
         return "is compiled, which hides its layers: use the module that it was made of"
-    if type(layer).__name__ == "OptimizedModule":
+    if type(layer).__name__ == "OptimizedModule" or layer._compiled_call_impl is not None:
         return "is compiled, which hides its layers: leave out torch.compile"
     if type(layer).__name__ == "FullyShardedDataParallel":
         return "has its parameters spread over devices: use DistributedDataParallel"

@@ -165,6 +165,15 @@ OWN: dict[str, Case] = {
         ),
         (4,),
     ),
+    "first states": (
+        lambda: With(
+            lambda self, x: self.layer(x, tuple(v.expand(1, len(x), 4) for v in (self.p, self.q))),
+            (1, 1, 4),
+            (1, 1, 4),
+            layer=nn.LSTM(4, 4, batch_first=True),
+        ),
+        (3, 4),
+    ),
     "list": (
         lambda: With(
             lambda self, x: x * self.layer[0] - self.layer[1],
@@ -187,6 +196,12 @@ OWN: dict[str, Case] = {
 """Modules with parameters of their own that meet samples in known ways."""
 
 
+def _repeated(self: With, x: Tensor) -> Tensor:
+    tokens = self.p.repeat(len(x), 1, 1)
+    tokens[:, 0] = 0
+    return torch.cat([tokens.mul_(3), x], 1)
+
+
 def _written(self: With, x: Tensor) -> Tensor:
     places = x.new_zeros(1, 3, 4)
     places[:, 1] = self.p
@@ -194,6 +209,7 @@ def _written(self: With, x: Tensor) -> Tensor:
 
 
 OTHERS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
+    "repeated, and changed in place": (lambda: With(_repeated, (1, 2, 4)), (3, 4)),
     "unknown function": (
         lambda: With(lambda self, x: torch.einsum("btd,d->bt", x, self.p), (4,)),
         (2, 4),

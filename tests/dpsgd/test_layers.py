@@ -1,5 +1,6 @@
 """Every rule against a loop over single samples, in float64."""
 
+import math
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -21,6 +22,7 @@ from models import (
 )
 from oracle import Recording, batch_of, check, energy, energy_second, keep
 from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
 
 from dpsgd.clipping.policies import FlatClipping
 from dpsgd.gradients.persample import Outer
@@ -259,8 +261,30 @@ def test_parameters_used_otherwise_than_in_the_first_batch_are_refused() -> None
     keeper = keep(With(run, (4,)), Recording(1.0))
     x = torch.ones(BATCH, 4)
     keeper.module(x)
-    with pytest.raises(InvalidInput, match="used in einsum, other than"):
+    with pytest.raises(InvalidInput, match="was not called like this for the first batch"):
         keeper.module(1e7 * x)
+
+
+def test_training_takes_no_batch_dimension_from_evaluation() -> None:
+    def run(self: Any, x: Tensor) -> Tensor:
+        if not self.training:
+            x = x * self.q
+        return x + torch.arange(1.0, BATCH + 1)[:, None].expand(BATCH, 4) * self.p
+
+    keeper = keep(With(run, (1, 4), (4,)).eval(), FlatClipping(1.0))
+    x, weights = torch.randn(BATCH, BATCH, 4), torch.eye(BATCH)[0][:, None, None]
+    for training in (False, True):  # the same function, at one of which samples meet q
+        (1000 * weights * keeper.module.train(training)(x)).sum().backward()
+        assert math.hypot(*(float(total.norm()) for total in keeper.take_sums())) <= 1
+
+
+def test_a_function_of_other_parameters_is_refused_beside_own_ones() -> None:
+    def run(self: Any, x: Tensor) -> Tensor:
+        return F.layer_norm(self.layer(x), (4,), self.p, 2 * self.layer.bias)
+
+    keeper = keep(With(run, (4,), layer=nn.Linear(4, 4)), Recording(1.0))
+    with pytest.raises(InvalidInput, match="layer_norm with what depends on other parameters"):
+        keeper.module(torch.randn(BATCH, 4))
 
 
 @pytest.mark.slow
@@ -313,6 +337,15 @@ def test_any_other_layer_is_run_by_sample_and_named(name: str) -> None:
     module, shape = OTHERS[name]
     with pytest.warns(UserWarning, match="no rule for"):
         check(module(), torch.randn(BATCH, *shape))
+
+
+@pytest.mark.filterwarnings("ignore:no rule for")
+def test_a_module_without_a_rule_may_be_wrapped_after() -> None:
+    module, shape = OTHERS["unknown function"][0](), OTHERS["unknown function"][1]
+    keeper, tapped = keep(module, Recording(1.0)), module.forward
+    module.forward = lambda x: tapped(x).float()  # as accelerate does it for bfloat16
+    module(torch.randn(BATCH, *shape)).sum().backward()
+    assert keeper.take_sums()[0].norm() > 0
 
 
 def mixed() -> nn.Module:

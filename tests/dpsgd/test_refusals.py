@@ -5,10 +5,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from models import Made
+from models import Made, With
 from private import BATCH, N, backward, data, make, model, sized, train
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
@@ -20,7 +19,6 @@ from dpsgd import PrivacyEngine
 from dpsgd.accounting import CentralLimitApproximation
 from dpsgd.clipping.policies import PerLayerClipping
 from ldp import InvalidInput
-from ldp.testing import SeededCoins
 
 
 @pytest.mark.parametrize("value", [-1.0, 0.0, math.nan, math.inf, "1", True])
@@ -83,6 +81,11 @@ def test_parameters_on_several_devices_are_refused() -> None:
         make(module=nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2, device="meta")))
 
 
+def _with_a_forward_of_its_own(layer: nn.Module) -> nn.Module:
+    layer.forward = lambda x: F.linear(2 * x, layer.weight)
+    return layer
+
+
 @pytest.mark.filterwarnings("ignore")  # torch warns of two of them itself
 @pytest.mark.parametrize(
     ("wrap", "advice"),
@@ -91,11 +94,13 @@ def test_parameters_on_several_devices_are_refused() -> None:
         (torch.jit.script, "use the module that it was made of"),
         pytest.param(torch.compile, "leave out torch.compile", marks=pytest.mark.slow),
         (type("OptimizedModule", (nn.Sequential,), {}), "leave out torch.compile"),
+        (lambda layer: layer.compile() or layer, "leave out torch.compile"),
+        (_with_a_forward_of_its_own, "a class of its own"),
         (nn.utils.weight_norm, "torch.nn.utils.parametrizations"),
         (nn.utils.parametrizations.spectral_norm, "use weight_norm"),
         (lambda layer: prune.random_unstructured(layer, "weight", 0.5), "prune.remove"),
     ],
-    ids=["DataParallel", "jit", "compile", "compiled", "weight_norm", "spectral_norm", "pruned"],
+    ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_wrappers_that_hide_a_layer_are_refused(wrap: Any, advice: str) -> None:
     with pytest.raises(InvalidInput, match=advice):
@@ -107,6 +112,13 @@ def after(mix: Callable[[Tensor], Tensor]) -> nn.Module:
     return Made(lambda self, x: self.layer(mix(x)), layer=nn.Linear(4, 2))
 
 
+def _shuffled(layer: nn.Module, x: Tensor) -> Tensor:
+    """Run a layer on another order each time, of no generator of torch's, and undo it."""
+    order = torch.arange(len(x)).roll(next(_COUNTER))
+    return layer(x[order])[order.argsort()]
+
+
+_COUNTER = itertools.count()
 MIXTURES: dict[str, Callable[[Tensor], Tensor]] = {
     "minus the batch's mean": lambda x: x - x.mean(0),
     "softmax over the batch": lambda x: torch.softmax(x, 0),
@@ -118,6 +130,28 @@ MIXTURES: dict[str, Callable[[Tensor], Tensor]] = {
     "softmax over a batch of rank 3": lambda x: nn.Softmax(dim=0)(x[:, None])[:, 0],
 }
 MIXING = {name: after(mix) for name, mix in MIXTURES.items()}
+MIXING["sorted between layers"] = Made(
+    lambda self, x: self.layer(self.first(x)[x[:, 0].argsort()])[x[:, 0].argsort().argsort()],
+    first=nn.Linear(4, 4),
+    layer=nn.Linear(4, 2),
+)
+MIXING["shuffled between layers"] = Made(
+    lambda self, x: _shuffled(self.layer, self.first(x)),
+    first=nn.Linear(4, 4),
+    layer=nn.Linear(4, 2),
+)
+MIXING["mean of the class tokens"] = With(
+    lambda self, x: (
+        self.layer(x) + torch.cat([self.p.expand(len(x), 1, 2), x[:, None, :2]], 1)[:, 0].mean(0)
+    ),
+    (1, 1, 2),
+    layer=nn.Linear(4, 2),
+)
+MIXING["mean of an embedded id that all have"] = Made(
+    lambda self, x: self.layer(x + self.ids(torch.zeros(len(x), dtype=torch.long)).mean(0)),
+    ids=nn.Embedding(2, 4),
+    layer=nn.Linear(4, 2),
+)
 MIXING["a frozen GRU that takes the batch for time"] = Made(
     lambda self, x: self.layer(self.gru(x[:, None])[0][:, 0]),
     gru=nn.GRU(4, 4).requires_grad_(False),
@@ -173,7 +207,8 @@ def test_a_module_is_tried_once() -> None:
     _, module, optimizer, loader = make(module=after(count))
     sizes = train(module, optimizer, loader)
     assert calls[-len(sizes) :] == sizes
-    assert len(calls) - len(sizes) == 3  # with others, and each of two with copies
+    # Two in both orders, each with copies, and twice more as the two outputs are as many.
+    assert len(calls) - len(sizes) == 6
 
 
 def test_mixing_is_found_though_the_first_batch_was_in_evaluation_mode() -> None:
@@ -188,22 +223,9 @@ def test_mixing_is_found_though_the_first_batch_was_in_evaluation_mode() -> None
 
 
 def test_mixing_is_found_though_the_first_batch_was_one_sample() -> None:
-    class Growing(SeededCoins):
-        size = 0
-
-        def bernoulli_many(self, threshold: int, n: int) -> Any:
-            self.size += 1
-            return np.arange(n) < self.size
-
-    engine = PrivacyEngine(coins=Growing(1))
-    _, module, optimizer, loader = make(engine, module=MIXING["its neighbour's"])
-    sizes = []
+    _, module, _, loader = make(sized(1), module=MIXING["its neighbour's"])
     with pytest.raises(InvalidInput, match="normalise within a sample"):
-        for x, y in loader:
-            sizes.append(len(x))
-            F.cross_entropy(module(x), y).backward()
-            optimizer.step()
-    assert sizes == [1, 2]
+        module(next(iter(loader))[0])
 
 
 @pytest.mark.parametrize(
@@ -233,7 +255,8 @@ def test_a_sequence_layer_that_takes_the_batch_for_time_is_refused(layer: nn.Mod
         module(x)
 
 
-def test_a_forward_that_keeps_what_it_saw_is_refused() -> None:
+@pytest.mark.parametrize("most", [None, 1], ids=["", "one by one"])
+def test_a_forward_that_keeps_what_it_saw_is_refused(most: int | None) -> None:
     def remember(self: Any, x: Tensor) -> Tensor:
         self.calls += 1
         if self.training:
@@ -246,7 +269,7 @@ def test_a_forward_that_keeps_what_it_saw_is_refused() -> None:
     _, module, optimizer, loader = make(module=remembering().eval())
     train(module, optimizer, loader, 1)
     assert module.calls == 1  # trying it out leaves no trace
-    _, module, _, loader = make(module=remembering())
+    _, module, _, loader = make(module=remembering(), max_physical_batch_size=most)
     with pytest.raises(InvalidInput, match="buffer mean, without noise"):
         module(next(iter(loader))[0])
     assert module.mean.tolist() == [0] * 4
@@ -263,15 +286,33 @@ def test_a_buffer_that_moves_by_little_of_its_size_is_refused() -> None:
         module(next(iter(loader))[0])
 
 
-def test_a_forward_that_changes_parameters_is_refused() -> None:
-    def renormalise(self: Any, x: Tensor) -> Tensor:
-        with torch.no_grad():
-            self.layer.weight.mul_(0.5)
+@pytest.mark.parametrize("name", ["layer", "frozen"])
+def test_a_forward_that_changes_parameters_is_refused(name: str) -> None:
+    def remember(self: Any, x: Tensor) -> Tensor:
+        self.get_submodule(name).weight.data.copy_(x[:2])
         return self.layer(x)
 
-    _, module, _, loader = make(module=Made(renormalise, layer=nn.Linear(4, 2)))
+    layers = {"layer": nn.Linear(4, 2), "frozen": nn.Linear(4, 2).requires_grad_(False)}
+    before = layers[name].weight.tolist()
+    _, module, _, loader = make(module=Made(remember, **layers))
     with pytest.raises(InvalidInput, match="changes its parameters"):
         module(next(iter(loader))[0])
+    assert layers[name].weight.tolist() == before
+
+
+def test_a_forward_that_was_interrupted_leaves_nothing() -> None:
+    def run(self: Any, x: Tensor) -> Tensor:
+        self.calls += 1
+        if self.calls == 3:
+            raise KeyboardInterrupt
+        return self.layer(x)
+
+    _, module, optimizer, loader = make(
+        module=Made(run, layer=nn.Linear(4, 2), calls=torch.zeros(()))
+    )
+    with pytest.raises(KeyboardInterrupt):
+        train(module, optimizer, loader)
+    train(module, optimizer, loader)
 
 
 @pytest.mark.parametrize("kind", [torch.optim.LBFGS, torch.optim.SparseAdam])
