@@ -235,7 +235,8 @@ def test_bounds_hold_what_is_there_and_no_more() -> None:
     found = release.bounds(values, epsilon=2.0, accountant=rdp(), coins=SeededCoins(2))
     np.testing.assert_array_equal(found.value, [[16.0, -0.5], [64.0, -0.25]])
     accountant = rdp(Relation.REPLACE_ONE)
-    one = release.bounds(values[:, 0], epsilon=2.0, accountant=accountant, edges=[0, 50, 100, 200])
+    known = {"edges": [0, 50, 100, 200], "coins": SeededCoins(2)}
+    one = release.bounds(values[:, 0], epsilon=2.0, accountant=accountant, **known)
     assert one.value == (0.0, 100.0)
     few = release.bounds([5.0], epsilon=1e-3, accountant=accountant)
     assert few.value[0] < few.value[1]
