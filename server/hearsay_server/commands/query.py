@@ -16,7 +16,7 @@ from hearsay.columns import NO_MAP
 from hearsay.v1 import analyst_pb2
 from hearsay_server.commands import connect, plotting
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Target, Token
-from hearsay_server.commands.selecting import First, Last, Level, Map, Period
+from hearsay_server.commands.selecting import First, Last, Level, Map, Period, selected
 from hearsay_server.commands.shown import Shown
 from hearsay_server.commands.together import TwoAttributes
 from ldp.errors import InvalidInput, needs
@@ -193,13 +193,7 @@ def query(
             raise InvalidInput("--plot draws --distribution and --cdf: add one of them")
         plotting.check(plot)
     show = Shown(as_json, as_csv, limited)
-    chosen = Selection(
-        levels=level or (),
-        periods=period or (),
-        first_period=first,
-        last_period=last,
-        maps=maps or (),
-    )
+    chosen = selected(level, period, first, last, maps)
     selection = analyst_pb2.Selection(**chosen)
     options: Options = {
         **chosen,  # type: ignore[typeddict-item]
@@ -335,9 +329,7 @@ def export(
         from hearsay_server.answers.export import export as write
         from hearsay_server.answers.folders import without_credentials
 
-    chosen = Selection(
-        levels=level or (), periods=period or (), first_period=first, last_period=last
-    )
+    chosen = selected(level, period, first, last)
     with Analyst(target, tls=connect.tls(context), token=token, insecure=insecure) as analyst:
         done = write(analyst, survey, to, since=since, **chosen)
     if done.kept:

@@ -17,7 +17,7 @@ from hearsay.together import fit_request, groups_request
 from hearsay.v1 import analyst_pb2
 from hearsay_server.commands import connect, plotting
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Target, Token
-from hearsay_server.commands.selecting import First, Last, Level, Period
+from hearsay_server.commands.selecting import First, Last, Level, Period, selected
 from hearsay_server.commands.shown import Shown, interval_heading, plain, repeats_text, warn
 from ldp.errors import InvalidInput
 
@@ -291,9 +291,7 @@ def fit(
         raise InvalidInput("choose one of --json and --csv")
     if method and not logit:
         raise InvalidInput("--method is of --logit")
-    selection = Selection(
-        levels=level or (), periods=period or (), first_period=first, last_period=last
-    )
+    selection = selected(level, period, first, last)
     with Analyst(target, tls=connect.tls(context), token=token, insecure=insecure) as analyst:
         model = analyst.model(survey, formula, logistic=logit, success=success)
         answer = analyst.query_fit(

@@ -14,12 +14,11 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 import hearsay.plans.plan
 from hearsay import Analyst
-from hearsay.asking import Selection
 from hearsay.plans.domains import Categorical, Numeric
 from hearsay.plans.plan import Plan
 from hearsay_server.commands import connect
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Token
-from hearsay_server.commands.selecting import First, Last, Level, Period
+from hearsay_server.commands.selecting import First, Last, Level, Period, selected
 from ldp.errors import InvalidInput, needs
 
 if TYPE_CHECKING:
@@ -88,9 +87,7 @@ def train(
             "trainings tell of the same records adds up"
         )
     asked = [name.strip() for name in features.split(",")]
-    selection = Selection(
-        levels=level or (), periods=period or (), first_period=first, last_period=last
-    )
+    selection = selected(level, period, first, last)
     with Analyst(server, tls=connect.tls(context), token=token, insecure=insecure) as analyst:
         plan = hearsay.plans.plan.parse(analyst.show_survey(survey).plan)
         model = _model(plan, target, asked, epsilon, delta, steps, hidden)
