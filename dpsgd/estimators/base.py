@@ -96,7 +96,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
 
     def fit(
         self,
-        X: Any,  # noqa: N803
+        X: Any,
         y: Any = None,
         *,
         features: Sequence[str] | None = None,
@@ -122,13 +122,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         return self
 
     @abstractmethod
-    def _fit(
-        self,
-        X: Any,  # noqa: N803
-        y: Any,
-        features: Sequence[str] | None,
-        score: Score | None,
-    ) -> None: ...
+    def _fit(self, X: Any, y: Any, features: Sequence[str] | None, score: Score | None) -> None: ...
 
     def _forget(self) -> None:
         """Take away all that a training has set."""
@@ -271,10 +265,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         return nn.Sequential(*layers, last)
 
     def _checked(
-        self,
-        X: Any,  # noqa: N803
-        y: Any,
-        **options: Any,
+        self, X: Any, y: Any, **options: Any
     ) -> tuple[NDArray[Any], NDArray[Any], Accountant]:
         """Return arrays to train on, as scikit-learn checks them, and an accountant."""
         accountant = self._accountant()
@@ -285,18 +276,18 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
                 raise InvalidInput(
                     f"{type(self).__name__} requires y to be passed, but the target y is None"
                 )
-            X, y = validate_data(self, X, y, dtype=self._dtype, **options)  # noqa: N806
+            X, y = validate_data(self, X, y, dtype=self._dtype, **options)
         self.features_ = features_of(self._names(), self.feature_bounds, self.categories)
         return X, y, accountant
 
-    def _encoded(self, X: NDArray[Any], accountant: Accountant) -> Tensor:  # noqa: N803
+    def _encoded(self, X: NDArray[Any], accountant: Accountant) -> Tensor:
         """Return the module's inputs; find how to standardise them, if that is asked for."""
         if self.standardize:
             self.features_ = self._standardised(X, accountant)
         with as_ours():
             return as_tensor(encode(self.features_, X))
 
-    def _standardised(self, X: NDArray[Any], accountant: Accountant) -> list[Feature]:  # noqa: N803
+    def _standardised(self, X: NDArray[Any], accountant: Accountant) -> list[Feature]:
         """Return the features with private estimates of their means and deviations.
 
         One release has both moments of all of them, for a quarter of epsilon alone. That leaves the
@@ -367,15 +358,15 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         found = getattr(self, "feature_names_in_", range(self.n_features_in_))
         return [str(name) for name in found]
 
-    def _inputs(self, X: Any) -> Tensor:  # noqa: N803
+    def _inputs(self, X: Any) -> Tensor:
         """Return the module's inputs for true features, checked."""
         check_is_fitted(self)
         with as_ours():
-            X = validate_data(self, X, reset=False, dtype=self._dtype)  # noqa: N806
+            X = validate_data(self, X, reset=False, dtype=self._dtype)
             return as_tensor(encode(self.features_, X))
 
     @torch.no_grad()
-    def _outputs(self, X: Any) -> NDArray[np.float64]:  # noqa: N803
+    def _outputs(self, X: Any) -> NDArray[np.float64]:
         inputs = self._inputs(X)
         parts = [self.module_(part) for part in torch.split(inputs, 1 << 16)]
         found: NDArray[np.float64] = torch.cat(parts).double().numpy()

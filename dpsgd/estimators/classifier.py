@@ -47,13 +47,7 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
 
     classes: Sequence[Any] | None = None
 
-    def _fit(
-        self,
-        X: Any,  # noqa: N803
-        y: Any,
-        features: Sequence[str] | None,
-        score: Score | None,
-    ) -> None:
+    def _fit(self, X: Any, y: Any, features: Sequence[str] | None, score: Score | None) -> None:
         loss: Loss = surprise
         records: Mapping[str, Sequence[Mechanism]] | None = None
         if isinstance(X, Rows):
@@ -67,7 +61,7 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
             model = self.built(found.inputs.shape[1], len(self.classes_))
             module: torch.nn.Module = Joint(model, found.inputs)
         else:
-            X, y, accountant = self._checked(X, y)  # noqa: N806
+            X, y, accountant = self._checked(X, y)
             self.classes_, codes = self._coded(y)
             inputs = self._encoded(X, accountant)
             table = Table(inputs, torch.as_tensor(codes))
@@ -75,12 +69,12 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
             loss = _cross_entropy
         self._train(table, loss, module, model, score, accountant, records)
 
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:  # noqa: N803
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the probabilities of the classes for true features, shape (n, classes)."""
         found: NDArray[np.float64] = torch.as_tensor(self._outputs(X)).softmax(1).numpy()
         return found
 
-    def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
+    def predict(self, X: Any) -> NDArray[Any]:
         """Return the most probable classes for true features, shape (n,)."""
         outputs = self._outputs(X)
         found: NDArray[Any] = self.classes_[outputs.argmax(1)]

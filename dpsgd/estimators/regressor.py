@@ -41,25 +41,19 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
     learning_rate: float = 0.02
     target_bounds: tuple[float, float] | None = None
 
-    def _fit(
-        self,
-        X: Any,  # noqa: N803
-        y: Any,
-        features: Sequence[str] | None,
-        score: Score | None,
-    ) -> None:
+    def _fit(self, X: Any, y: Any, features: Sequence[str] | None, score: Score | None) -> None:
         if self.target_bounds is not None:
             check_bounds("target_bounds", self.target_bounds)
         if isinstance(X, Rows):
             self._fit_rows(X, y, features, score)
             return
-        X, y, accountant = self._checked(X, y, y_numeric=True)  # noqa: N806
+        X, y, accountant = self._checked(X, y, y_numeric=True)
         inputs = self._encoded(X, accountant)
         targets = scaled(np.asarray(y, dtype=np.float64), self.target_bounds)
         model = self.built(inputs.shape[1], 1)
         self._train(Table(inputs, as_tensor(targets)), _squares, model, model, score, accountant)
 
-    def predict(self, X: Any) -> NDArray[np.float64]:  # noqa: N803
+    def predict(self, X: Any) -> NDArray[np.float64]:
         """Return the expected targets for true features, shape (n,), in the targets' units."""
         found: NDArray[np.float64] = self._outputs(X)[:, 0]
         if self.target_bounds is None:
@@ -68,11 +62,7 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
         return low + (found + 1) * (high - low) / 2
 
     def _fit_rows(
-        self,
-        rows: Rows,
-        label: Any,
-        features: Sequence[str] | None,
-        score: Score | None,
+        self, rows: Rows, label: Any, features: Sequence[str] | None, score: Score | None
     ) -> None:
         if self.hidden or self.module is not None:
             raise InvalidInput("a regression on Rows is linear: leave out hidden and module")
