@@ -22,6 +22,7 @@ from ldp.estimating.change import (
     trend,
 )
 from ldp.estimating.sums import Summed
+from ldp.planning.sizes import detectable_change, two_wave_power, two_wave_sample_size
 
 Floats = NDArray[np.float64]
 
@@ -349,3 +350,40 @@ def test_what_cannot_be_told_is_refused() -> None:
         difference(two).interval(1.0)
     with pytest.raises(InvalidInput, match="a difference is of two periods, got 3"):
         difference(series([{"all": (mechanism, tally(50, 50))}] * 3))
+
+
+# --- plans -------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("epsilon", [1.0, 4.0])
+@pytest.mark.parametrize("panels", [0, PANELS])
+def test_the_power_is_the_planned_one(epsilon: float, panels: int) -> None:
+    """`plan --change` says how many reports show a change with probability .8: so many do, and more
+    where the same people keep their answers."""
+    change, runs = 0.1, 400
+    mechanism = KRR(2, epsilon)
+    options: Any = {"panels": panels} if panels else {"same_people": True}
+    n = two_wave_sample_size(mechanism, 0.3, change, **options)
+    assert two_wave_power(mechanism, 0.3, change, n, **options) == pytest.approx(0.8, abs=0.002)
+    assert detectable_change(mechanism, 0.3, n, **options) == pytest.approx(change, rel=0.001)
+    rng = np.random.default_rng(3)
+    shares = np.array([0.3, 0.3 + change])
+    seen = {}
+    for keep in (True, False):
+        found = []
+        for _ in range(runs):
+            first = rng.random(n) < 0.3
+            if keep:
+                second = first | (rng.random(n) < change / 0.7)
+            elif panels:
+                second = rng.random(n) < shares[1]
+            else:  # whoever says yes says no later, as far as the shares permit
+                second = ~first & (rng.random(n) < shares[1] / 0.7)
+            whole, own = collected(rng, np.array([first, second]), epsilon, False, same=True)
+            made = series(whole, own if panels else ())
+            found.append(difference(made).p_value[1] <= 0.05)
+        seen[keep] = np.mean(found)
+    slack = 3 * math.sqrt(0.16 / runs)
+    assert seen[False] == pytest.approx(0.8, abs=slack + 0.02)  # planned at the share before
+    assert seen[True] >= 0.8 - slack
