@@ -34,8 +34,8 @@ def demo(
     periods: Annotated[
         str,
         typer.Option(
-            help="Of --csv: the column that says when somebody answers. Its values stand, in order, "
-            "for the survey's last periods.",
+            help="Of --csv: the column that says when somebody answers. Its values stand, in "
+            "order, for the survey's last periods.",
         ),
     ] = "",
     seed: Annotated[
