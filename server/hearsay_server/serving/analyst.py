@@ -30,7 +30,7 @@ from hearsay_server.serving.status import Ended, no_survey
 from hearsay_server.serving.together import Together
 from hearsay_server.storage import audit
 from hearsay_server.storage.packed import PackedTallies
-from hearsay_server.storage.selection import Selected, resolve
+from hearsay_server.storage.selection import Apart, Selected, resolve
 from hearsay_server.storage.shards import Counted
 from hearsay_server.storage.store import Store
 from ldp import InvalidInput
@@ -158,7 +158,7 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         with _telling():
             frozen, plan = await self._plan(request)
             changes.check(plan, request)
-            tallies = await self._tallies(plan, request)
+            tallies = await self._tallies(plan, request, apart=("panel",))
             now = self._clock()
             names = sorted({cohort.period for cohort in tallies})
             unfinished = [name for name in names if period.end(plan.period, name) > now]
@@ -358,21 +358,36 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         return await self._read(lambda: self._store.tallies(plan.survey, asked, selected))
 
     async def _tallies(
-        self, plan: Plan, question: Question, *, none: bool = False
+        self,
+        plan: Plan,
+        question: Question,
+        *,
+        none: bool = False,
+        apart: Sequence[Apart] = (),
     ) -> PackedTallies:
-        """Return the tallies asked for; raise `NoReports` where there are none, unless `none`."""
-        tallies = await self._selected(plan, question.attribute, question.selection)
+        """Return the tallies asked for; raise `NoReports` where there are none, unless `none`.
+
+        `apart` is as of `resolve`.
+        """
+        tallies = await self._selected(plan, question.attribute, question.selection, apart)
         if not tallies and not none:
             raise NoReports(f"there are no such reports of {question.attribute!r} yet")
         return tallies
 
     async def _selected(
-        self, plan: Plan, attribute: str, selection: analyst_pb2.Selection
+        self,
+        plan: Plan,
+        attribute: str,
+        selection: analyst_pb2.Selection,
+        apart: Sequence[Apart] = (),
     ) -> PackedTallies:
         asked = plan.questions_of(plan.parts(attribute))
-        return await self._read(
-            lambda: self._store.tallies(plan.survey, asked, resolve(plan, selection, attribute))
-        )
+
+        def read() -> PackedTallies:
+            selected = resolve(plan, selection, attribute, apart)
+            return self._store.tallies(plan.survey, asked, selected)
+
+        return await self._read(read)
 
     async def _answer(
         self,
