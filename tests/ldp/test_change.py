@@ -201,6 +201,14 @@ def test_periods_that_lack_a_level_are_of_the_people_who_answered() -> None:
     assert found.people
 
 
+def test_what_is_known_without_error_did_not_change() -> None:
+    mechanism = Summed(KRR(2, 1.0), [[1, 1]])
+    periods = [{"all": (mechanism, tally(40 + t, 60))} for t in range(6)]
+    for found in (trend(series(periods), range(6)), breaks(series(periods))):
+        assert found.value == pytest.approx([0], abs=1e-9)
+        assert found.p_value == pytest.approx([1])
+
+
 def test_sums_have_the_errors_of_their_covariance() -> None:
     mechanism = KRR(4, 1.0)
     summed = Summed(mechanism, [[1, 1, 1, 1], [1, 1, 0, 0]])
@@ -210,6 +218,39 @@ def test_sums_have_the_errors_of_their_covariance() -> None:
     assert found.variance[:, 0] == pytest.approx([0, 0], abs=1e-12)
     apart = series([{"all": (mechanism, own)}] * 2)
     assert found.variance[0, 1] < 0.9 * apart.variance[0, :2].sum()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("memo", [False, True], ids=["fresh", "memo"])
+def test_all_values_are_tested_at_once_over_panels(memo: bool) -> None:
+    """Five values, 16 panels: nothing changed is rejected in 5% of cases, and a change is found."""
+    mechanism, n, runs = KRR(5, 1.5), 1600, 120
+    matrix = mechanism.matrix()
+    assert matrix is not None
+    rng = np.random.default_rng(8)
+    rejected = []
+    for shares in ([0.2] * 5, [0.32, 0.2, 0.2, 0.2, 0.08]):
+        found = []
+        for _ in range(runs):
+            first = rng.integers(5, size=n)
+            second = np.where(rng.random(n) < 0.5, rng.choice(5, n, p=shares), first)
+            lies = rng.random((2, n))
+            memos = np.array([rng.choice(5, n, p=row) for row in matrix])
+            panel = rng.integers(PANELS, size=n)
+            counts = []
+            for told, lie in zip((first, second), lies, strict=True):
+                own = matrix.cumsum(axis=1)[told]
+                code = memos[told, np.arange(n)] if memo else (lie[:, None] > own).sum(axis=1)
+                counts.append(np.bincount(5 * panel + code, minlength=5 * PANELS).reshape(-1, 5))
+            panels = [
+                [{"all": (mechanism, Tally(int(c[p].sum()), c[p]))} for c in counts]
+                for p in range(PANELS)
+            ]
+            whole = [{"all": (mechanism, Tally(n, c.sum(axis=0)))} for c in counts]
+            found.append(difference(series(whole, panels)).any_p_value <= 0.05)
+        rejected.append(np.mean(found))
+    assert rejected[0] <= 0.05 + 3 * math.sqrt(0.0475 / runs)
+    assert rejected[1] > 0.15 + 0.3 * memo
 
 
 # --- breaks ------------------------------------------------------------------------------------

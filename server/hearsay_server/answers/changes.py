@@ -86,6 +86,7 @@ def change(
         periods=names,
         period_reports=found.n.astype(int).tolist(),
         rows=_rows(plan, question, changes, labels, names, confidence),
+        any_p_value=changes.any_p_value,
         panels=0 if found.scores is None else found.scores.shape[0],
         warning="; ".join(
             filter(

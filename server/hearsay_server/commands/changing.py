@@ -175,6 +175,8 @@ def _print(answer: analyst_pb2.ChangeResponse) -> None:
         counted += "; before and after are the ends of the line"
     Console().print(counted)
     Console().print(errors_text(answer.panels))
+    if len(answer.rows) > 1:
+        Console().print(f"that nothing changed at all: p = {answer.any_p_value:.2g}")
 
 
 def _digits(rows: Sequence[analyst_pb2.Difference]) -> int:
