@@ -9,18 +9,30 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Selection(_message.Message):
-    __slots__ = ("levels", "periods", "first_period", "last_period", "maps")
+    __slots__ = ("levels", "periods", "first_period", "last_period", "maps", "where", "panels")
     LEVELS_FIELD_NUMBER: _ClassVar[int]
     PERIODS_FIELD_NUMBER: _ClassVar[int]
     FIRST_PERIOD_FIELD_NUMBER: _ClassVar[int]
     LAST_PERIOD_FIELD_NUMBER: _ClassVar[int]
     MAPS_FIELD_NUMBER: _ClassVar[int]
+    WHERE_FIELD_NUMBER: _ClassVar[int]
+    PANELS_FIELD_NUMBER: _ClassVar[int]
     levels: _containers.RepeatedScalarFieldContainer[str]
     periods: _containers.RepeatedScalarFieldContainer[str]
     first_period: str
     last_period: str
     maps: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, levels: _Optional[_Iterable[str]] = ..., periods: _Optional[_Iterable[str]] = ..., first_period: _Optional[str] = ..., last_period: _Optional[str] = ..., maps: _Optional[_Iterable[str]] = ...) -> None: ...
+    where: _containers.RepeatedCompositeFieldContainer[Where]
+    panels: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, levels: _Optional[_Iterable[str]] = ..., periods: _Optional[_Iterable[str]] = ..., first_period: _Optional[str] = ..., last_period: _Optional[str] = ..., maps: _Optional[_Iterable[str]] = ..., where: _Optional[_Iterable[_Union[Where, _Mapping]]] = ..., panels: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Where(_message.Message):
+    __slots__ = ("property", "values")
+    PROPERTY_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    property: str
+    values: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, property: _Optional[str] = ..., values: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class EstimateRequest(_message.Message):
     __slots__ = ("survey", "attribute", "selection", "confidence", "simultaneous", "method", "consistency", "forged", "recover", "top", "values", "sums", "sizes")
