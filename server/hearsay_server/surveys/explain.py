@@ -239,10 +239,15 @@ def _ranges(plan: Plan, level: Level, rows: Sequence[Row], users: int) -> list[s
         variance = mechanism.range_variance
         worst = math.sqrt(planned.worst_range_variance / reports)
         middle = math.sqrt(planned.middle_variance / reports)
+        median = (
+            f"{middle * domain.count:.2g} bins"
+            if domain.edges
+            else f"{middle * (domain.high - domain.low):.4g}"
+        )
         lines.append(
             f"{level.name}, {row.attribute}: the share of a range has an error of {row.error:.4f} "
             f"on average, {worst:.4f} at worst; the median one of "
-            f"{middle * (domain.high - domain.low):.4g}. The design's average variance is within "
+            f"{median}. The design's average variance is within "
             f"{mechanism.gap:.2%} of the least that other chances of these patterns, or plain "
             f"waves, could have, and within {variance / mechanism.least_range_variance - 1:.0%} of "
             "the least of all channels that treat bins alike"
