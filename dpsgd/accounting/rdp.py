@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
 
 from scipy.optimize import minimize_scalar
 
@@ -44,12 +43,11 @@ class RDPAccountant(Accountant):
     def set_budget(self, epsilon: float, delta: float, plan: Event) -> None:
         """Refuse from now on what would exceed (epsilon, delta): a privacy filter.
 
-        `record` raises `BudgetExhausted` for an event with which the divergences of one order
-        exceed what that order allows. The order is the best for steps like `plan`, and stays.
+        `record` raises `BudgetExhausted` for an event with which the divergences exceed what one
+        order allows: the best for steps like `plan`, fixed in advance, since other bounds hold only
+        for events that are all fixed in advance.
         Guarantee: (epsilon, delta)-DP of all releases together, where each event, and when to
-        stop, may be chosen in the light of the releases before. That needs one order, fixed in
-        advance: with the best order of what came, or a privacy loss distribution, a bound holds
-        for events that were fixed in advance alone.
+        stop, may be chosen in the light of the releases before.
         Raises `InvalidInput` for a bad target, and where there is a budget already.
         Source: Feldman and Zrnic, "Individual privacy accounting via a Rényi filter", NeurIPS
         2021, section 4; Lécuyer, "Practical privacy filters and odometers with Rényi differential
@@ -72,8 +70,9 @@ class RDPAccountant(Accountant):
         found = minimize_scalar(cost, bounds=(least - 0.2, least + 0.2), method="bounded")
         self._budget = (float(epsilon), float(delta), math.exp(found.x))
 
-    def _affordable(self, event: Event | Unsampled) -> int:
-        epsilon, delta, excess = self._budget or (0.0, 0.5, 1.0)
+    def _affordable(
+        self, event: Event | Unsampled, epsilon: float, delta: float, excess: float
+    ) -> int:
         count, settled = self._settled
         for past in self._history[count:-1]:  # the last one may still grow
             count, settled = count + 1, settled + self._cost(past, excess)
@@ -86,18 +85,11 @@ class RDPAccountant(Accountant):
     def _cost(self, event: Event | Unsampled, excess: float) -> float:
         return event.steps * _divergence(replace(event, steps=1), self.relation, excess)
 
-    def _restore(self, budget: Any) -> None:
-        super()._restore(budget)
-        self._settled = (0, 0.0)
-
     def _epsilon(self, events: Events, delta: float) -> float:
         if self._total_variation(events) <= delta:
             return 0.0
 
-        def at(excess: float) -> float:
-            return self._divergence(events, excess) + _overhead(delta, excess)
-
-        return least(at)
+        return least(lambda excess: self._divergence(events, excess) + _overhead(delta, excess))
 
     def _delta(self, events: Events, epsilon: float) -> float:
         def at(excess: float) -> float:

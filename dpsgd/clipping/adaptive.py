@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from dpsgd.clipping.policies import FlatClipping, PerLayerClipping, check_norm
+from dpsgd.accounting.events import check_positive
+from dpsgd.clipping.policies import FlatClipping, PerLayerClipping
 from ldp import InvalidInput
 
 
@@ -36,13 +37,13 @@ class QuantileClipping:
 
     def __post_init__(self) -> None:
         if not isinstance(self.max_grad_norm, PerLayerClipping):
-            check_norm("max_grad_norm", self.max_grad_norm)
-        check_norm("rate", self.rate)
-        check_norm("quantile", self.quantile)
+            check_positive("max_grad_norm", self.max_grad_norm)
+        check_positive("rate", self.rate)
+        check_positive("quantile", self.quantile)
         if self.quantile >= 1:
             raise InvalidInput(f"quantile must lie between 0 and 1, got {self.quantile}")
         if self.count_noise is not None:
-            check_norm("count_noise", self.count_noise)
+            check_positive("count_noise", self.count_noise)
 
     @property
     def first(self) -> FlatClipping | PerLayerClipping:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from dpsgd.accounting.events import check_positive
 from dpsgd.accounting.gaussian import combined_noise_multiplier
 from ldp import InvalidInput
 
@@ -62,7 +63,7 @@ class FlatClipping(ClippingPolicy):
     max_grad_norm: float
 
     def __post_init__(self) -> None:
-        check_norm("max_grad_norm", self.max_grad_norm)
+        check_positive("max_grad_norm", self.max_grad_norm)
 
     @property
     def limits(self) -> tuple[float, ...]:
@@ -89,7 +90,7 @@ class AutomaticClipping(ClippingPolicy):
     limits = (1.0,)
 
     def __post_init__(self) -> None:
-        check_norm("gamma", self.gamma)
+        check_positive("gamma", self.gamma)
 
     def factors(self, norms: Tensor) -> Tensor:
         return _rounded_down(norms) / (norms + self.gamma)
@@ -121,9 +122,9 @@ class PerLayerClipping(ClippingPolicy):
         if not self.max_grad_norms:
             raise InvalidInput("max_grad_norms must name the parameters, got none")
         for name, norm in self.max_grad_norms.items():
-            check_norm(f"the max_grad_norm of {name}", norm)
+            check_positive(f"the max_grad_norm of {name}", norm)
         for name, value in (self.noise or {}).items():
-            check_norm(f"the noise of {name}", value)
+            check_positive(f"the noise of {name}", value)
         if self.noise is not None and self.noise.keys() != self.max_grad_norms.keys():
             raise InvalidInput(
                 f"noise must have the names of max_grad_norms, {sorted(self.max_grad_norms)}, got "
@@ -133,7 +134,7 @@ class PerLayerClipping(ClippingPolicy):
     @classmethod
     def evenly(cls, names: list[str], max_grad_norm: float) -> "PerLayerClipping":
         """Give each of M parameters or layers max_grad_norm / sqrt(M): together, max_grad_norm."""
-        check_norm("max_grad_norm", max_grad_norm)
+        check_positive("max_grad_norm", max_grad_norm)
         return cls(dict.fromkeys(names, max_grad_norm / math.sqrt(max(1, len(names)))))
 
     @classmethod
@@ -142,7 +143,7 @@ class PerLayerClipping(ClippingPolicy):
 
         `sizes` maps names to these numbers. Together, the norms are max_grad_norm.
         """
-        check_norm("max_grad_norm", max_grad_norm)
+        check_positive("max_grad_norm", max_grad_norm)
         total = sum(sizes.values())
         return cls({name: max_grad_norm * math.sqrt(n / total) for name, n in sizes.items()})
 
@@ -170,13 +171,6 @@ class PerLayerClipping(ClippingPolicy):
 
     def factors(self, norms: Tensor) -> Tensor:
         return _shortened(norms, norms.new_tensor(self.limits)[:, None])
-
-
-def check_norm(name: str, value: float) -> None:
-    """Raise `InvalidInput` unless the value is a finite number > 0."""
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not (math.isfinite(value) and value > 0):
-        raise InvalidInput(f"{name} must be finite and > 0, got {value!r}")
 
 
 def _shortened(norms: Tensor, most: Tensor | float) -> Tensor:

@@ -13,8 +13,9 @@ from torch.utils.data import DataLoader
 from dpsgd.accounting import Accountant, Event, RDPAccountant, Relation
 from dpsgd.accounting.accountant import check_guarantee
 from dpsgd.accounting.calibration import calibrate_noise_multiplier
+from dpsgd.accounting.events import check_positive
 from dpsgd.clipping.current_policy import Clipping, CurrentPolicy
-from dpsgd.clipping.policies import ClippingPolicy, PerLayerClipping, check_norm
+from dpsgd.clipping.policies import ClippingPolicy, PerLayerClipping
 from dpsgd.clipping.schedules import Schedule
 from dpsgd.training import checkpoint
 from dpsgd.training.distributed import unwrapped
@@ -111,7 +112,7 @@ class PrivacyEngine:
         if self._run is not None:
             raise InvalidInput("this engine has made a module private already: use another")
         first = noise_multiplier(0) if callable(noise_multiplier) else noise_multiplier
-        check_norm("noise_multiplier", first)
+        check_positive("noise_multiplier", first)
         if loss_reduction not in ("mean", "sum"):
             raise InvalidInput(f'loss_reduction must be "mean" or "sum", got {loss_reduction!r}')
         if max_physical_batch_size is not None and max_physical_batch_size < 1:
@@ -212,7 +213,7 @@ class PrivacyEngine:
 
     @noise_multiplier.setter
     def noise_multiplier(self, value: float) -> None:
-        check_norm("noise_multiplier", value)
+        check_positive("noise_multiplier", value)
         self._started.noise = value
 
     @property
