@@ -16,11 +16,9 @@ class QuantileClipping:
     """Clip to a norm C, and move C towards the `quantile` of the gradients' norms.
 
     Each step also releases how many gradients were no longer than C: each adds half if so and
-    minus half if not, so that a record moves the count by a half, and the count gets noise of
-    deviation `count_noise` (by default a twentieth of the expected batch). Then C is multiplied by
-    exp(-rate * (share - quantile)), for the next step: gradients get noise for the C that clipped
-    them. With a `PerLayerClipping` in the place of the first C each group has its own count, and
-    its norm follows its own gradients.
+    minus half if not, and the count gets noise of deviation `count_noise` (by default a twentieth
+    of the expected batch). Then C is multiplied by exp(-rate * (share - quantile)), for the next
+    step. With a `PerLayerClipping` in the place of the first C each group has a count of its own.
 
     Formal guarantee: with the gradients' multiplier of `gradient_noise`, gradients and counts
     together are one Gaussian release with the noise multiplier that was asked for.
