@@ -47,8 +47,8 @@ def count(
 ) -> Release:
     """Count the rows that are true, with discrete Laplace noise. `values` has shape (n,).
 
-    Guarantee: `Pure(epsilon)` under every relation, one row moving the count by at most 1. Raises
-    `InvalidInput`, and releases nothing, for an epsilon or an accountant that is not valid.
+    Guarantee: `Pure(epsilon)` under every relation. Raises `InvalidInput`, and releases nothing,
+    for an epsilon or an accountant that is not valid.
     Source: Ghosh, Roughgarden and Sundararajan, STOC 2009.
     """
     array = np.asarray(values)
@@ -169,9 +169,9 @@ def select(
 
     Guarantee: `Pure(epsilon)` under the relation that the sensitivity is for. Scores are tried in
     a random order, and each is taken with probability exp(epsilon (score - best) /
-    (2 sensitivity)), exactly; it is never worse than the exponential mechanism. Raises
-    `InvalidInput` as `count`, and unless there are scores, all finite, and 0 < sensitivity < inf.
-    Source: McKenna and Sheldon, "Permute-and-flip", NeurIPS 2020.
+    (2 sensitivity)), exactly. Raises `InvalidInput` as `count`, and unless there are scores, all
+    finite, and 0 < sensitivity < inf. Source: McKenna and Sheldon, "Permute-and-flip", NeurIPS
+    2020, which is never worse than the exponential mechanism.
     """
     array = _numbers(scores)
     if array.ndim != 1 or not (np.isfinite(array).all() and 0 < sensitivity < math.inf):

@@ -48,7 +48,7 @@ class Accountant(ABC):
         return tuple(self._history)
 
     def step(self, *, noise_multiplier: float, sampling: Sampling, steps: int = 1) -> None:
-        """Record `Event(noise_multiplier, sampling, steps)`, as `record` does."""
+        """Record the releases of an `Event`."""
         self.record(Event(noise_multiplier, sampling, steps))
 
     def record(self, event: Event | Unsampled) -> None:
@@ -83,10 +83,7 @@ class Accountant(ABC):
         )
 
     def remaining(self, event: Event | Unsampled) -> tuple[float, int]:
-        """Return the epsilon that the budget has left, and how often the event still fits.
-
-        Raises `InvalidInput` without a budget.
-        """
+        """Return the epsilon left of the budget, and how often the event still fits."""
         if self._budget is None:
             raise InvalidInput("there is no budget: give make_private one")
         epsilon, delta, _ = self._budget
@@ -121,7 +118,7 @@ class Accountant(ABC):
         return state if self._budget is None else state | {"budget": list(self._budget)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over the history of a checkpoint, whose budget goes on where it has one.
+        """Take over the history of a checkpoint, and its budget where it has one.
 
         Raises `InvalidInput`, and changes nothing, where this accountant has a history, and where
         the checkpoint is another accountant's, relation's or budget's, or is malformed.
@@ -131,14 +128,12 @@ class Accountant(ABC):
                 "this accountant has recorded releases, which the state would make forgotten: "
                 "load it into a new one"
             )
-        if not isinstance(state, dict):
-            raise InvalidInput(f"the state must be a dict, got {state!r}")
+        if not isinstance(state, dict) or not isinstance(history := state.get("history"), list):
+            raise InvalidInput(f"the state must be a dict with a history, a list, got {state!r}")
         for key, ours in (("accountant", self.name), ("relation", self.relation.value)):
             if state.get(key) != ours:
                 raise InvalidInput(f"the state's {key} is {state.get(key)!r}, this one's {ours!r}")
-        history, budget = state.get("history"), state.get("budget")
-        if not isinstance(history, list):
-            raise InvalidInput(f"the state's history must be a list, got {history!r}")
+        budget = state.get("budget")
         events = [event_of(document) for document in history]
         for event in events:
             self._check(event)
@@ -171,7 +166,7 @@ class Accountant(ABC):
         """Return the events that depend on the data, with equal steps merged."""
         steps: dict[Event | Unsampled, int] = {}
         for event in self._history:
-            if not event.silent:
+            if event.steps and event.sampling.rate:
                 kind = replace(event, steps=1)
                 if isinstance(kind, Event) and event.sampling.rate == 1:
                     kind = replace(kind, sampling=NoSampling())

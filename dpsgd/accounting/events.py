@@ -61,7 +61,7 @@ class PoissonSampling:
 class FixedSizeSampling:
     """Take `batch` of `dataset` records uniformly without replacement, afresh for each step.
 
-    Batches of a shuffled pass over the data are NOT this: they are drawn from the rest.
+    Batches of a shuffled pass are NOT this: they are drawn from the rest.
     Raises `InvalidInput` unless 0 <= batch <= dataset and dataset >= 1.
     """
 
@@ -100,9 +100,8 @@ _SAMPLINGS: dict[str, tuple[type[Sampling], tuple[Relation, ...]]] = {
 class Event:
     """`steps` releases of a clipped sum with Gaussian noise.
 
-    `noise_multiplier` is the noise's standard deviation over max_grad_norm, for every relation:
-    that neighbours may differ by twice max_grad_norm is the accountant's business. Raises
-    `InvalidInput` unless noise_multiplier is finite and > 0 and steps an integer >= 0.
+    `noise_multiplier` is the noise's standard deviation over max_grad_norm, for every relation.
+    Raises `InvalidInput` unless it is finite and > 0, and steps an integer >= 0.
     """
 
     noise_multiplier: float
@@ -151,11 +150,6 @@ class Unsampled:
     def __post_init__(self) -> None:
         object.__setattr__(self, "steps", check_integer("steps", self.steps, 0))
 
-    @property
-    def silent(self) -> bool:
-        """Whether there is no release."""
-        return self.steps == 0
-
     def dominating(self) -> Losses:
         """Return privacy losses that dominate one release, of any two neighbours."""
         raise NotImplementedError
@@ -191,8 +185,7 @@ class Pure(Unsampled):
     Its divergences are those of binary randomised response, of which every epsilon-DP release is
     a randomisation. Of a Poisson sample, under add and remove, the epsilon is
     `composition.amplified`'s. Raises `InvalidInput` unless 0 < epsilon <= 32.
-    Source: Kairouz, Oh and Viswanath, "The composition theorem for differential privacy", ICML
-    2015, theorem 3.3 and its proof.
+    Source: Kairouz, Oh and Viswanath, ICML 2015, theorem 3.3 and its proof.
     """
 
     kind = "pure"

@@ -26,9 +26,9 @@ def analytic_noise(epsilon: float, delta: float) -> float:
 def gaussian_delta(noise_multiplier: float, epsilon: float) -> float:
     """Return the exact delta of Gaussian noise at an epsilon, rounded up.
 
-    Raises `InvalidInput` unless the noise is finite and > 0 and epsilon finite and >= 0.
-    Source: Balle and Wang 2018, theorem 8: with m = 1 / noise it is
-    Phi(m / 2 - epsilon / m) - e**epsilon Phi(-m / 2 - epsilon / m).
+    Phi(m / 2 - epsilon / m) - e**epsilon Phi(-m / 2 - epsilon / m), m = 1 / noise. Raises
+    `InvalidInput` unless the noise is finite and > 0 and epsilon finite and >= 0.
+    Source: Balle and Wang 2018, theorem 8.
     """
     check_positive("noise_multiplier", noise_multiplier)
     check_epsilon(epsilon)
@@ -78,10 +78,9 @@ def epsilon_of_mean(mean: float, delta: float) -> float:
 
 
 def combined_noise_multiplier(noise_multipliers: Sequence[float]) -> float:
-    """Return the noise multiplier of groups that are clipped and noised apart, taken together.
+    """Return (sum z_m**-2)**-1/2, for groups that are clipped to C_m and get noise of z_m C_m.
 
-    Group m is clipped to C_m and has noise of z_m C_m: the release is as private as one with
-    (sum z_m**-2)**-1/2. Raises `InvalidInput` where there is no group or a bad multiplier.
+    Raises `InvalidInput` where there is no group or a bad multiplier.
     Source: McMahan et al., "A general approach to adding differential privacy to iterative
     training procedures", arXiv 1812.06210, theorem 1.
     """

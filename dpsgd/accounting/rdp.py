@@ -26,9 +26,8 @@ _MOST_EXCESS = 1e13
 class RDPAccountant(Accountant):
     """Bound by Rényi divergences of every real order, with the tight conversion.
 
-    Guarantee: (epsilon, delta)-DP under the relation. The best order is searched for, not taken
-    from a list, so nothing floors where a list would end; each order is a bound, so that a search
-    that ended early would only be looser.
+    Guarantee: (epsilon, delta)-DP under the relation. The best order is searched for; each order is
+    a bound, so that a search that ended early would only be looser.
     Source: Mironov, "Rényi differential privacy", CSF 2017; the conversion is Canonne, Kamath and
     Steinke, NeurIPS 2020, proposition 12 (Asoodeh et al. and Balle et al. 2020 have it too).
     Cost: about 40 divergences for every different event, milliseconds each.
@@ -79,8 +78,8 @@ class RDPAccountant(Accountant):
         self._settled = (count, settled)
         spent = settled + sum(self._cost(last, excess) for last in self._history[count:])
         left = epsilon - _overhead(delta, excess) - spent * ROUNDED_UP
-        most = left / max(self._cost(replace(event, steps=1), excess), 1e-30) / ROUNDED_UP
-        return int(min(max(0.0, most), 2.0**62))
+        most = left / max(_divergence(replace(event, steps=1), self.relation, excess), 1e-30)
+        return int(min(max(0.0, most / ROUNDED_UP), 2.0**62))
 
     def _cost(self, event: Event | Unsampled, excess: float) -> float:
         return event.steps * _divergence(replace(event, steps=1), self.relation, excess)
@@ -92,9 +91,8 @@ class RDPAccountant(Accountant):
         return least(lambda excess: self._divergence(events, excess) + _overhead(delta, excess))
 
     def _delta(self, events: Events, epsilon: float) -> float:
-        def at(excess: float) -> float:
-            above = self._divergence(events, excess) - epsilon
-            return excess * (above + math.log(excess / (1 + excess))) - math.log1p(excess)
+        def at(excess: float) -> float:  # where delta makes the epsilon of this order the asked
+            return (self._divergence(events, excess) + _overhead(1.0, excess) - epsilon) * excess
 
         return min(math.exp(min(0.0, least(at))), self._total_variation(events))
 
@@ -112,15 +110,14 @@ _divergence = lru_cache(maxsize=4096)(divergence)
 
 def _overhead(delta: float, excess: float) -> float:
     """Return how much above the divergence of order 1 + excess epsilon is, at delta."""
-    spread = math.log(excess / (1 + excess))
-    return spread - (math.log(delta) + math.log1p(excess)) / excess
+    return math.log(excess / (1 + excess)) - (math.log(delta) + math.log1p(excess)) / excess
 
 
 def least(function: Callable[[float], float]) -> float:
     """Return the least value of `function` over the excess, the order minus one.
 
-    (order - 1) times a Rényi divergence is convex in the order, and so are the terms of the
-    conversions: the function falls, then rises, and one bracket holds its minimum.
+    (order - 1) times a Rényi divergence, and each term of the conversions, is convex in the order:
+    the function falls, then rises, and one bracket holds its minimum.
     """
     low = middle = _LEAST_EXCESS
     best = function(middle)

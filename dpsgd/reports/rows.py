@@ -14,6 +14,7 @@ maps, by name, as "maps".
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -178,18 +179,15 @@ class Rows:
         columns = [self._column(name) for name in attributes]
         ways = np.unique(np.stack([column.levels for column in columns], axis=1), axis=0)
         found = {}
-        for way in ways.tolist():
-            answered = {
-                name: (column.names[level], column.channels[column.names[level]])
+        for way in ways[(ways >= 0).any(axis=1)].tolist():
+            answered = [
+                (name, column.names[level], column.channels[column.names[level]])
                 for name, column, level in zip(attributes, columns, way, strict=True)
                 if level >= 0
-            }
-            if not answered:
-                continue
-            levels = {level for level, _ in answered.values()}
-            whole = len(answered) == len(columns) and len(levels) == 1
-            each = ", ".join(f"{name} {level}" for name, (level, _) in answered.items())
-            found[levels.pop() if whole else each] = [m for _, m in answered.values()]
+            ]
+            each = ", ".join(f"{name} {level}" for name, level, _ in answered)
+            alike = len(answered) == len(columns) and len({level for _, level, _ in answered}) == 1
+            found[answered[0][1] if alike else each] = [mechanism for *_, mechanism in answered]
         return found
 
     def _column(self, attribute: str) -> Column:
@@ -210,26 +208,21 @@ def _files(path: Path) -> Path | list[Path]:
 def _channels(
     text: bytes | str | None, where: str, attributes: Collection[str] | None
 ) -> Mapping[str, Mapping[str, Mechanism]]:
-    if text is None:
-        raise InvalidInput(f"{where} does not say how its codes were randomised")
-    built: dict[str, Mechanism] = {}
+    """Build the channels of each attribute, by level and map."""
     try:
-        document = json.loads(text)
-        found = {}
-        for attribute in document if attributes is None else attributes:
-            found[attribute] = {
-                name: _built(channel, built)
+        document = json.loads(text or "")
+        return {
+            attribute: {
+                _named(level, chosen): _built(json.dumps(channel))
                 for level, own in document[attribute].items()
-                for name, channel in (
-                    (level, {key: value for key, value in own.items() if key != "maps"}),
-                    *((_named(level, chosen), of) for chosen, of in own.get("maps", {}).items()),
-                )
+                for chosen, channel in {_NO_MAP: own, **own.get("maps", {})}.items()
             }
+            for attribute in (document if attributes is None else attributes)
+        }
     except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
         raise InvalidInput(
             f"{where} does not say how its codes were randomised: {error!r}"
         ) from None
-    return found
 
 
 def _named(level: str, chosen: str) -> str:
@@ -260,12 +253,11 @@ def _columns(
     return columns
 
 
-def _built(channel: Mapping[str, Any], built: dict[str, Mechanism]) -> Mechanism:
+@lru_cache
+def _built(text: str) -> Mechanism:
     """Build a mechanism once: attributes often share one."""
-    key = json.dumps(channel)
-    if key not in built:
-        built[key] = build(channel["mechanism"], channel["epsilon"], channel["integers"])
-    return built[key]
+    channel = json.loads(text)
+    return build(channel["mechanism"], channel["epsilon"], channel["integers"])
 
 
 def _codes(mechanism: Mechanism, values: NDArray[Any]) -> Codes:
