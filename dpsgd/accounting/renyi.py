@@ -36,7 +36,7 @@ def divergence(event: Event | Unsampled, relation: Relation, excess: float) -> f
     """Return the Rényi divergence of order 1 + `excess` of one step of the event, rounded up.
 
     `excess` > 0 is the order less one, which keeps its digits for orders near 1. Infinite where
-    doubles end. The event must be one of the relation. Cost: 1e3 to 1e5 exponentials.
+    doubles end. Cost: 1e3 to 1e5 exponentials.
 
     - Unsampled: order / (2 z**2), exactly (Mironov, CSF 2017, proposition 7).
     - Poisson: E_Q[L**order] (Mironov, Talwar and Zhang, arXiv 1908.10530, theorem 4; the other
@@ -44,8 +44,7 @@ def divergence(event: Event | Unsampled, relation: Relation, excess: float) -> f
     - Fixed size: neighbours' hockey-stick curve is H(L Q || Q) above 1 and its reflection below
       (Balle, Barthe and Gaboardi, NeurIPS 2018, theorem 10; Zhu, Dong and Wang, AISTATS 2022,
       theorem 11), and a bound on the curve bounds every f-divergence;
-      g(L) = (L**(order - 1) - 1) (L - L**(1 - order)) where L > 1. It holds at real orders and is
-      below the bound of Wang, Balle and Kasiviswanathan (AISTATS 2019, theorem 27).
+      g(L) = (L**(order - 1) - 1) (L - L**(1 - order)) where L > 1.
 
     Sampling never hurts (quasi-convexity), so the unsampled divergence bounds the others too.
     """

@@ -2,11 +2,12 @@
 
 import math
 
-from dpsgd.accounting.accountant import Accountant, Events
-from dpsgd.accounting.events import Event, Unsampled, check_unsampled
+from dpsgd.accounting.accountant import Events
+from dpsgd.accounting.events import Event, Unsampled
+from dpsgd.accounting.gdp import GDPAccountant
 
 
-class ZCDPAccountant(Accountant):
+class ZCDPAccountant(GDPAccountant):
     """Bound unsampled steps by the sum of their rho, with the simple conversion.
 
     rho is 1 / (2 z**2) of Gaussian noise, and epsilon**2 / 2 of any epsilon-DP release. A
@@ -20,24 +21,19 @@ class ZCDPAccountant(Accountant):
 
     name = "zcdp"
 
-    def _check(self, event: Event | Unsampled) -> None:
-        super()._check(event)
-        check_unsampled(event, self.name)
-        self._of_one(event)
-
     def rho(self) -> float:
         """Return the rho of the history."""
         return self._rho(self._pooled())
 
     def _rho(self, events: Events) -> float:
-        return math.fsum(e.steps * self._of_one(e) for e in events)
+        mean = self._mean(events)
+        return mean * mean / 2
 
-    def _of_one(self, event: Event | Unsampled) -> float:
-        if isinstance(event, Unsampled):
-            losses = event.dominating()
-            return math.inf if losses.certain else losses.epsilon**2 / 2
-        z = event.noise_per_difference(self.relation)
-        return 0.5 / z / z
+    def _mean_of(self, event: Event | Unsampled) -> float:
+        if not isinstance(event, Unsampled):
+            return super()._mean_of(event)
+        losses = event.dominating()
+        return math.inf if losses.certain else losses.epsilon
 
     def _epsilon(self, events: Events, delta: float) -> float:
         rho = self._rho(events)

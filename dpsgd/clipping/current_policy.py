@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from dpsgd.clipping.adaptive import QuantileClipping, centred_counts
-from dpsgd.clipping.policies import ClippingPolicy, FlatClipping, PerLayerClipping
+from dpsgd.clipping.policies import ClippingPolicy, FlatClipping
 from dpsgd.clipping.schedules import Schedule
 from dpsgd.noise.grid import Grid
 from dpsgd.noise.sources import NoiseSource
@@ -24,17 +24,11 @@ class CurrentPolicy(ClippingPolicy):
     """
 
     def __init__(self, clipping: Clipping, batch: int, values: int) -> None:
-        self._schedule: Schedule | None = None
-        self._adaptive: QuantileClipping | None = None
-        self.policy: ClippingPolicy
-        if isinstance(clipping, ClippingPolicy):
-            self.policy = clipping
-        elif isinstance(clipping, QuantileClipping):
-            self._adaptive, self.policy = clipping, clipping.first
-        elif callable(clipping):
-            self._schedule, self.policy = clipping, FlatClipping(clipping(0))
-        else:
-            self.policy = FlatClipping(clipping)
+        self._schedule = clipping if callable(clipping) else None
+        self._adaptive = clipping if isinstance(clipping, QuantileClipping) else None
+        first = clipping.first if isinstance(clipping, QuantileClipping) else clipping
+        first = first(0) if callable(first) else first
+        self.policy = first if isinstance(first, ClippingPolicy) else FlatClipping(first)
         self._batch, self._values = batch, values
         self._counts: Tensor | None = None
 
@@ -52,10 +46,7 @@ class CurrentPolicy(ClippingPolicy):
         return self.policy.factors(norms)
 
     def deviations(self, noise_multiplier: float) -> list[float]:
-        """Return the deviations of the groups' noise, given the multiplier of the whole release.
-
-        Adaptive clipping releases noisy counts, too, which take a part of it.
-        """
+        """Return the deviations of the groups' noise; noisy counts take their part of it."""
         if self._adaptive:
             noise_multiplier = self._adaptive.gradient_noise(noise_multiplier, self._batch)
         return self.policy.deviations(noise_multiplier)
@@ -87,7 +78,7 @@ class CurrentPolicy(ClippingPolicy):
     def end(self, noisy_counts: Sequence[float], batches: int) -> None:
         """Move to the next policy, after a step of `batches` logical batches."""
         self._counts = None
-        if self._adaptive and isinstance(self.policy, FlatClipping | PerLayerClipping):
+        if self._adaptive:
             samples = batches * self._batch
             self.policy = self.policy.at(self._adaptive.moved(self.limits, noisy_counts, samples))
 
@@ -99,10 +90,8 @@ class CurrentPolicy(ClippingPolicy):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the kind of clipping, and its norm or norms where no schedule gives them."""
-        norms: float | list[float] | None = None
-        if self._schedule is None and isinstance(self.policy, FlatClipping | PerLayerClipping):
-            norms = self.limits[0] if self.groups == 1 else list(self.limits)
-        return {"kind": self._kind, "max_grad_norm": norms}
+        norms = self.limits[0] if self.groups == 1 else list(self.limits)
+        return {"kind": self._kind, "max_grad_norm": None if self._schedule else norms}
 
     def restored(self, state: dict[str, Any]) -> ClippingPolicy:
         """Return the policy of a checkpoint; raises `InvalidInput` for that of another kind."""
@@ -112,7 +101,7 @@ class CurrentPolicy(ClippingPolicy):
             raise InvalidInput(
                 f"the state's clipping is {state.get('kind')!r}, this run's {self._kind!r}"
             )
-        if norms is None or not isinstance(self.policy, FlatClipping | PerLayerClipping):
+        if norms is None:
             return self.policy
         if len(several) != self.groups:
             raise InvalidInput(f"the state has {len(several)} norms, this run {self.groups} groups")

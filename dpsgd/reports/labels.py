@@ -23,10 +23,8 @@ class RRWithPrior:
 
     A label among the s likeliest under the prior goes through s-RR, any other becomes one of
     them, uniformly; s maximises the prior chance that the true label is reported.
-    Guarantee: epsilon-LDP for every pair of labels, and every prior that does not depend on this
-    label; it may depend on its features, and on other labels' reports, which are then charged to
-    those labels. The s-RR is exact (integers over 2**64); a uniform label is no more than
-    e**epsilon from either of its probabilities.
+    Guarantee: epsilon-LDP for every pair of labels, exactly, and every prior that does not depend
+    on this label; it may depend on its features, and on other labels' reports.
     Source: Ghazi, Golowich, Kumar, Manurangsi and Zhang, "Deep learning with label differential
     privacy", NeurIPS 2021, algorithms 2 and 3.
     """
@@ -49,8 +47,7 @@ class RRWithPrior:
     def randomize_many(self, labels: ArrayLike, priors: ArrayLike, coins: Coins) -> Labels:
         """Return one label for each of `labels`, shape (n,), given its prior, shape (n, k).
 
-        Raises `InvalidInput` for labels outside 0..k-1, and for priors that are negative, not
-        finite, or all zero.
+        Raises `InvalidInput` for labels outside 0..k-1, and for priors that are none.
         """
         array = _check_labels(labels, self.k)
         order, sizes = self._order(priors), self.sizes(priors)
@@ -90,16 +87,13 @@ class RRWithPrior:
         """Enumerate the exact channel under one prior, shape (k,); excluded labels have zeros."""
         row = np.asarray(prior, dtype=float)[np.newaxis]
         size = int(self.sizes(row)[0])
-        top = self._order(row)[0, :size].tolist()
+        top, labels = self._order(row)[0, :size].tolist(), tuple(range(self.k))
         p, q, outside = self._table(size)
-        rows = [
-            [
-                Fraction(0) if y not in top else outside if x not in top else p if x == y else q
-                for y in range(self.k)
-            ]
-            for x in range(self.k)
-        ]
-        return Channel(tuple(range(self.k)), tuple(map(tuple, rows)))
+        chances = {x: {y: p if x == y else q for y in top} for x in top}
+        others = dict.fromkeys(top, outside)
+        none = Fraction(0)
+        rows = (tuple(chances.get(x, others).get(y, none) for y in labels) for x in labels)
+        return Channel(labels, tuple(rows))
 
     def _order(self, priors: ArrayLike) -> NDArray[np.int64]:
         """Return the labels from the likeliest, the smaller first where priors tie."""
@@ -132,10 +126,9 @@ label probabilities, shape (rows, k)."""
 def two_stage(labels: ArrayLike, k: int, epsilon: float, train: Train, coins: Coins) -> TwoStage:
     """Report half of the labels by k-RR, train on them, and report the rest with learned priors.
 
-    Then train anew on all that was reported. `labels` has shape (n,), n >= 2; the halves are
-    drawn.
+    `labels` has shape (n,), n >= 2; the halves are drawn. Then train anew on all.
     Guarantee: epsilon-LDP for each label: it is reported once, and its prior was learned from
-    other labels' reports (parallel composition), and from features, which are public.
+    other labels' reports and from features, which are public.
     Raises `InvalidInput` for labels outside 0..k-1 and for predictions that are no priors.
     Source: Ghazi et al., NeurIPS 2021, algorithm 1 (LP-2ST).
     """
