@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
 
-from dpsgd.clipping.clipped_sums import Gradients, Piece
+from dpsgd.clipping.clipped_sums import Gradients, wide
 from dpsgd.gradients.persample import Dense
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ class Own(Tensor):
 
     def _of_parameters(self, target: Tensor, grads: Tensor) -> Gradients:
         """Yield the parameters' gradients from those of a function of them, batch first."""
-        each = grads.reshape(len(grads), *target.shape)
+        each = grads.reshape(len(grads), *target.shape).to(target.dtype)
         found: Sequence[tuple[Tensor, Tensor | None]] = [(target, each)]
         if target not in self.leaves:
             leaves = list(self.leaves)
@@ -188,7 +188,7 @@ class Own(Tensor):
         for leaf, gradient in found:
             of = self.leaves[leaf]
             if gradient is not None and isinstance(of, nn.Parameter):
-                yield Piece(of), Dense(gradient.to(Piece(of).dtype))
+                yield of, Dense(gradient.to(wide(of.dtype)))
             elif gradient is not None and not isinstance(of, nn.Parameter):
                 yield from of(gradient)
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from dpsgd.clipping.clipped_sums import Bookkeeper, Gradients
+from dpsgd.clipping.clipped_sums import Bookkeeper, Gradients, wide
 from dpsgd.clipping.own import Own
 from dpsgd.gradients.batch_dims import in_backward
 from dpsgd.gradients.precision import exact
@@ -153,9 +153,10 @@ class _Tap(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         (gradient,) = grads
-        saved = ctx.saved_tensors
+        dtype = wide(gradient.dtype)
+        saved = [v.to(dtype) if v.is_floating_point() else v for v in ctx.saved_tensors]
         with exact(gradient.device.type):
-            ctx.call.book(ctx.gradients(gradient, *saved))
+            ctx.call.book(ctx.gradients(gradient.to(dtype), *saved))
         return (None, gradient, None, None, *[None] * len(saved))
 
 

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from dpsgd.clipping.clipped_sums import Gradients, Piece
+from dpsgd.clipping.clipped_sums import Gradients
 from dpsgd.clipping.own import Own, function, leaf_of
 from dpsgd.clipping.taps import Call
 from dpsgd.gradients.persample import Rows
@@ -46,7 +46,7 @@ def _embedding(
         grads = grads.reshape(*rows.shape, grads.shape[-1])
         if padding_idx is not None:
             grads = grads.masked_fill((rows == padding_idx)[:, :, None], 0)
-        yield Piece(weight), Rows(rows, grads.to(Piece(weight).dtype), weight.shape)
+        yield weight, Rows(rows, grads, weight.shape)
 
     if dim is not None:
         return call.apart(call.tap(flat, gradients, input).view(shape), dim)
@@ -89,10 +89,7 @@ def embedding_bag(
 
     def gradients(grads: Tensor, ids: Tensor, scale: Tensor) -> Gradients:
         spread = grads[:, None] * scale[:, :, None]
-        yield (
-            Piece(layer.weight),
-            Rows(ids.long(), spread.to(Piece(layer.weight).dtype), layer.weight.shape),
-        )
+        yield layer.weight, Rows(ids.long(), spread, layer.weight.shape)
 
     return call.tap(output, gradients, ids, scale)
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
-from dpsgd.clipping.clipped_sums import Piece
+from dpsgd.clipping.clipped_sums import wide
 from dpsgd.clipping.taps import Call
 from dpsgd.gradients.persample import Dense
 from ldp import InvalidInput
@@ -48,7 +48,7 @@ def by_sample(layer: nn.Module, call: Call, *args: Any, **kwargs: Any) -> Any:
 
 def _booking(call: Call, parameter: nn.Parameter) -> Callable[[Tensor], None]:
     def book(gradients: Tensor) -> None:
-        call.book([(Piece(parameter), Dense(gradients.detach().to(Piece(parameter).dtype)))])
+        call.book([(parameter, Dense(gradients.detach().to(wide(parameter.dtype))))])
 
     return book
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F  # noqa: N812
 
-from dpsgd.clipping.clipped_sums import Gradients, Piece
+from dpsgd.clipping.clipped_sums import Gradients, wide
 from dpsgd.clipping.own import function
 from dpsgd.clipping.taps import Call
 from dpsgd.gradients.persample import Dense
@@ -32,16 +32,15 @@ def layer_norm(layer: nn.LayerNorm, call: Call, input: Tensor) -> Tensor:  # noq
     dim = call.batch_dim(input)
 
     def gradients(grads: Tensor, value: Tensor) -> Gradients:
-        dtype = torch.promote_types(grads.dtype, torch.float32)
         rows, grads = (
-            v.movedim(dim, 0).reshape(call.batch, -1, math.prod(shape)).to(dtype).contiguous()
+            v.movedim(dim, 0).reshape(call.batch, -1, math.prod(shape)).contiguous()
             for v in (value, grads)
         )
         sums = grads.new_zeros(2, call.batch, *shape)
         add_normal_products(rows.numpy(), grads.numpy(), eps, *sums.flatten(2).numpy())
         for parameter, total in zip((layer.weight, layer.bias), sums, strict=True):
             if isinstance(parameter, nn.Parameter) and parameter.requires_grad:
-                yield Piece(parameter), Dense(total.to(Piece(parameter).dtype))
+                yield parameter, Dense(total)
 
     return call.tap(output, gradients, input)
 
@@ -94,9 +93,8 @@ def _tapped_last(
         between = tuple(i for i in range(1, grads.ndim - rank))
         for parameter, scale in ((layer.weight, normalize), (getattr(layer, "bias", None), None)):
             if isinstance(parameter, nn.Parameter) and parameter.requires_grad:
-                wide = grads.to(Piece(parameter).dtype)
-                found = (wide if scale is None else scale(value) * wide).movedim(dim, 0)
-                yield Piece(parameter), Dense(found.sum(between) if between else found)
+                found = (grads if scale is None else scale(value) * grads).movedim(dim, 0)
+                yield parameter, Dense(found.sum(between) if between else found)
 
     return call.tap(output, gradients, value)
 
@@ -105,8 +103,8 @@ def _tapped_groups(
     layer: nn.GroupNorm | _Instance, call: Call, value: Tensor, groups: int
 ) -> Tensor:
     call.batch_dim(value, only=0)
-    wide = value.to(Piece(layer.weight).dtype)
-    output: Tensor = _Groups.apply(call.anchor, call, layer, groups, wide)  # type: ignore[no-untyped-call]
+    widened = value.to(wide(layer.weight.dtype))
+    output: Tensor = _Groups.apply(call.anchor, call, layer, groups, widened)  # type: ignore[no-untyped-call]
     return output.to(value.dtype)
 
 
@@ -153,7 +151,7 @@ class _Groups(torch.autograd.Function):
                 )
             both = zip((ctx.layer.weight, ctx.layer.bias), (scale, shift), strict=True)
             ctx.call.book(
-                (Piece(parameter), Dense(gradients.view(batch, channels)))
+                (parameter, Dense(gradients.view(batch, channels)))
                 for parameter, gradients in both
                 if parameter is not None and parameter.requires_grad
             )

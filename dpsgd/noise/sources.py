@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from dpsgd.noise.grid import Grid
-from dpsgd.noise.shared import Values, bare, tensor_of
 from dpsgd.noise.ziggurat import fill_normal, words_for
 from ldp import Coins
 
@@ -26,8 +25,8 @@ class NoiseSource(ABC):
     """
 
     @abstractmethod
-    def fill(self, out: Values) -> None:
-        """Fill a flat tensor or array in float64."""
+    def fill(self, out: Tensor) -> None:
+        """Fill a flat tensor in float64."""
 
     def add_to(
         self, sums: Iterable[Tensor], grid: Grid, deviation: float, divisor: float = 1.0
@@ -37,12 +36,11 @@ class NoiseSource(ABC):
         Raises `RuntimeError` for sums that are not contiguous.
         """
         for summed in sums:
-            flat = bare(summed.view(-1))
+            flat = summed.view(-1)
             most = _PART if summed.is_cpu else max(len(flat), 1)
             room = torch.empty(min(len(flat), most), dtype=torch.float64, device=summed.device)
-            for start in range(0, len(flat), most):
-                part = flat[start : start + most]
-                normal = bare(room)[: len(part)]
+            for part in torch.split(flat, most):
+                normal = room[: len(part)]
                 self.fill(normal)
                 grid.release(part, normal, deviation, divisor)
 
@@ -59,8 +57,8 @@ class GeneratorNoise(NoiseSource):
         self._generator = torch.Generator(device)
         self._generator.manual_seed(int.from_bytes(os.urandom(8), "little") >> 1)
 
-    def fill(self, out: Values) -> None:
-        tensor_of(out).normal_(generator=self._generator)
+    def fill(self, out: Tensor) -> None:
+        out.normal_(generator=self._generator)
 
 
 class KeystreamNoise(NoiseSource):
@@ -74,10 +72,10 @@ class KeystreamNoise(NoiseSource):
     def __init__(self, coins: Coins) -> None:
         self._coins = coins
 
-    def fill(self, out: Values) -> None:
-        values = np.empty(len(out)) if isinstance(out, Tensor) else out
+    def fill(self, out: Tensor) -> None:
+        values = out.numpy() if out.is_cpu else np.empty(len(out))
         for start in range(0, len(values), _PART):
             part = values[start : start + _PART]
             fill_normal(part, self._coins.words(words_for(len(part))))
-        if isinstance(out, Tensor):
-            out.copy_(tensor_of(values))
+        if not out.is_cpu:
+            out.copy_(torch.from_numpy(values))
