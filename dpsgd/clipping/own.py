@@ -108,7 +108,7 @@ class Own(Tensor):
                 raise call.uncovered(f"{_name(func)} with what depends on other parameters")
             touched = [*others, *(own.plain for own in owns)]
             versions = [v._version for v in touched]
-            with torch.set_grad_enabled(torch.is_grad_enabled() or call.probing):
+            with torch.set_grad_enabled(torch.is_grad_enabled() or call.dims.probing):
                 result = run(lambda own: own.plain)
             if versions != [v._version for v in touched]:
                 raise call.uncovered(f"{_name(func)}, which changes a tensor in place")
@@ -156,7 +156,7 @@ class Own(Tensor):
 
         value = target.detach().view(shape)
         copies = value.expand(*shape[:dim], call.batch, *shape[dim + 1 :])
-        return call.tap(call.apart(copies, dim), gradients)
+        return call.tap(call.dims.apart(copies, dim), gradients)
 
     def whole(self) -> Tensor:
         """Return the value for other layers: it must have been expanded to the batch."""

@@ -55,11 +55,10 @@ class Call:
         self._keeper = keeper
         self._layer = layer
         self.name = name
-        self.probing = keeper.dims.probing
-        self.batch = keeper.dims.begin(layer, name)
+        self.dims = keeper.dims
+        self.batch, self._number = keeper.dims.begin(layer, name)
         self.anchor = keeper.anchor  # requires a gradient
         self._drawn = keeper.drawn
-        self._number = keeper.dims.number(layer)
         self._inputs = 0
         self._again = in_backward()
 
@@ -67,11 +66,7 @@ class Call:
         """Return the batch dimension of an input, or None. `use` is by what function it is used."""
         self._inputs += 1
         place = self._layer, self._layer.training, use, self._inputs
-        return self._keeper.dims.find((self._number, place), value, self.name)
-
-    def apart(self, value: Tensor, dim: int) -> Tensor:
-        """Return the value, told apart by samples as they are tried."""
-        return self._keeper.dims.apart(value, dim)
+        return self.dims.find((self._number, place), value, self.name)
 
     def batch_dim(self, value: Tensor, *, only: int | None = None) -> int:
         """Return the batch dimension of an input, which must be `only` if that is given.
@@ -79,7 +74,7 @@ class Call:
         Raises `InvalidInput` where the input holds no batch, or elsewhere.
         """
         dim = self.find_batch(value)
-        if self._keeper.dims.probing and only is not None:
+        if self.dims.probing and only is not None:
             dim = only if value.ndim > only and value.shape[only] == self.batch else None
         if dim is None or only not in (None, dim):
             place = "a dimension" if only is None else f"dimension {only}"
@@ -94,7 +89,7 @@ class Call:
 
         As samples are tried it never reaches anybody: the layer is run by sample from then on.
         """
-        self._keeper.dims.uncovered = self._layer
+        self.dims.uncovered = self._layer
         return InvalidInput(
             f"{self.name}: a parameter of its own is used in {use}, other than when it was tried "
             "on samples of the first batch"

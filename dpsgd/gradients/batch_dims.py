@@ -61,8 +61,8 @@ class BatchDims:
         """The size of the batch that runs; in a backward pass checkpointed parts run again."""
         return self._last if in_backward() else self._batch
 
-    def begin(self, layer: nn.Module, name: str) -> int:
-        """Count a call of a layer; return the size of the batch."""
+    def begin(self, layer: nn.Module, name: str) -> tuple[int, int]:
+        """Count a call of a layer; return the size of the batch, and the number of the call."""
         batch = self._now
         if batch is None:
             raise InvalidInput(
@@ -70,11 +70,7 @@ class BatchDims:
                 "make_private returned, or disable gradients"
             )
         self._calls[layer] += 1
-        return batch
-
-    def number(self, layer: nn.Module) -> int:
-        """Return the number of calls of the layer in this forward."""
-        return self._calls[layer]
+        return batch, self._calls[layer]
 
     def draw(self, batch: int) -> None:
         """Note the size of the batch that the loader hands out; no forward runs any longer."""

@@ -49,7 +49,7 @@ def _embedding(
         yield weight, Rows(rows, grads, weight.shape)
 
     if dim is not None:
-        return call.apart(call.tap(flat, gradients, input).view(shape), dim)
+        return call.dims.apart(call.tap(flat, gradients, input).view(shape), dim)
     rows = input.flatten().long()
     leaf = leaf_of(flat.view(shape), call)
     return Own.of(leaf, call, {leaf: lambda grads: of_rows(rows.expand(len(grads), -1), grads)})

@@ -1,8 +1,7 @@
 """Normalisations within a sample, and the gradients of their scale and shift."""
 
 import math
-from collections.abc import Callable, Sequence
-from types import SimpleNamespace
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -25,24 +24,8 @@ _Instance = nn.InstanceNorm1d | nn.InstanceNorm2d | nn.InstanceNorm3d
 def layer_norm(layer: nn.LayerNorm, call: Call, input: Tensor) -> Tensor:  # noqa: A002
     """Normalise over the last dimensions."""
     shape, eps = layer.normalized_shape, layer.eps
-    weight, bias = _detached(layer.weight), _detached(layer.bias)
-    output = F.layer_norm(input, shape, weight, bias, eps)
-    if not input.is_cpu:
-        return _tapped_last(call, layer, output, input, lambda x: F.layer_norm(x, shape, eps=eps))
-    dim = call.batch_dim(input)
-
-    def gradients(grads: Tensor, value: Tensor) -> Gradients:
-        rows, grads = (
-            v.movedim(dim, 0).reshape(call.batch, -1, math.prod(shape)).contiguous()
-            for v in (value, grads)
-        )
-        sums = grads.new_zeros(2, call.batch, *shape)
-        add_normal_products(rows.numpy(), grads.numpy(), eps, *sums.flatten(2).numpy())
-        for parameter, total in zip((layer.weight, layer.bias), sums, strict=True):
-            if isinstance(parameter, nn.Parameter) and parameter.requires_grad:
-                yield parameter, Dense(total)
-
-    return call.tap(output, gradients, input)
+    output: Tensor = _layer_norm(call, input, shape, layer.weight, layer.bias, eps)
+    return output
 
 
 @function(F.layer_norm)
@@ -55,9 +38,16 @@ def _layer_norm(
     eps: float = 1e-5,
 ) -> Tensor:
     shape = tuple(normalized_shape)
-    own = SimpleNamespace(normalized_shape=shape, weight=weight, bias=bias, eps=eps)
-    output: Tensor = layer_norm(own, call, input)
-    return output
+    output = F.layer_norm(input, shape, _detached(weight), _detached(bias), eps)
+
+    def sums(rows: Tensor, grads: Tensor) -> Iterable[Tensor]:
+        if rows.is_cpu:
+            found = grads.new_zeros(2, len(grads), grads.shape[2])
+            add_normal_products(rows.numpy(), grads.numpy(), eps, *found.numpy())
+            return found
+        return (F.layer_norm(rows, rows.shape[2:], eps=eps) * grads).sum(1), grads.sum(1)
+
+    return _tapped_last(call, shape, (weight, bias), output, input, sums)
 
 
 @rule(nn.RMSNorm)
@@ -65,7 +55,11 @@ def rms_norm(layer: nn.RMSNorm, call: Call, input: Tensor) -> Tensor:  # noqa: A
     """Divide by the root of the mean square over the last dimensions."""
     shape, eps = layer.normalized_shape, layer.eps
     output = F.rms_norm(input, list(shape), _detached(layer.weight), eps)
-    return _tapped_last(call, layer, output, input, lambda x: F.rms_norm(x, list(shape), eps=eps))
+
+    def sums(rows: Tensor, grads: Tensor) -> Iterable[Tensor]:
+        return ((F.rms_norm(rows, rows.shape[2:], eps=eps) * grads).sum(1),)
+
+    return _tapped_last(call, shape, (layer.weight,), output, input, sums)
 
 
 @rule(nn.GroupNorm)
@@ -82,19 +76,23 @@ def instance_norm(layer: _Instance, call: Call, input: Tensor) -> Tensor:  # noq
 
 def _tapped_last(
     call: Call,
-    layer: nn.LayerNorm | nn.RMSNorm,
+    shape: tuple[int, ...],
+    parameters: Iterable[Tensor | None],
     output: Tensor,
     value: Tensor,
-    normalize: Callable[[Tensor], Tensor],
+    sums: Callable[[Tensor, Tensor], Iterable[Tensor]],
 ) -> Tensor:
-    dim, rank = call.batch_dim(value), len(layer.normalized_shape)
+    """Tap a norm; sums(values, grads), of shape (b, T, d), has the parameters' gradients (b, d)."""
+    dim = call.batch_dim(value)
 
     def gradients(grads: Tensor, value: Tensor) -> Gradients:
-        between = tuple(i for i in range(1, grads.ndim - rank))
-        for parameter, scale in ((layer.weight, normalize), (getattr(layer, "bias", None), None)):
-            if isinstance(parameter, nn.Parameter) and parameter.requires_grad:
-                found = (grads if scale is None else scale(value) * grads).movedim(dim, 0)
-                yield parameter, Dense(found.sum(between) if between else found)
+        rows, grads = (
+            v.movedim(dim, 0).reshape(call.batch, -1, math.prod(shape)).contiguous()
+            for v in (value, grads)
+        )
+        for parameter, total in zip(parameters, sums(rows, grads), strict=True):
+            if parameter is not None and parameter.requires_grad:
+                yield parameter, Dense(total.view(len(total), *shape))
 
     return call.tap(output, gradients, value)
 
@@ -158,5 +156,5 @@ class _Groups(torch.autograd.Function):
         return None, None, None, None, inputs.view_as(value)
 
 
-def _detached(parameter: nn.Parameter | None) -> Tensor | None:
+def _detached(parameter: Tensor | None) -> Tensor | None:
     return None if parameter is None else parameter.detach()
