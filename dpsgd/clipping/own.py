@@ -194,28 +194,33 @@ class Own(Tensor):
 
 
 def run_own(layer: nn.Module, call: "Call", *args: Any, **kwargs: Any) -> Any:
-    """Run a layer by its class's forward, its own parameters as `Own` tensors: a rule.
-
-    Lists and dicts of parameters among its parts count as its own.
-    """
-    lists = (v for v in layer.children() if isinstance(v, nn.ParameterList | nn.ParameterDict))
+    """Run a layer by its class's forward, its own parameters as `Own` tensors: a rule."""
     leaves: Leaves = {}
-    owned = [
-        (holder, name, parameter)
-        for holder in (layer, *lists)
-        for name, parameter in holder._parameters.items()
-        if parameter is not None and parameter.requires_grad
-    ]
+    trained = owned(layer)
     try:
-        for holder, name, parameter in owned:
+        for holder, name, parameter in trained:
             leaf = leaf_of(parameter.detach(), call)
             leaves[leaf] = parameter
             holder.__dict__[name] = Own.of(leaf, call, leaves)  # found before the parameter
         output = type(layer).forward(layer, *args, **kwargs)
         return tree_map_only(Own, Own.whole, output)
     finally:
-        for holder, name, _ in owned:
+        for holder, name, _ in trained:
             holder.__dict__.pop(name, None)
+
+
+def owned(layer: nn.Module) -> list[tuple[nn.Module, str, nn.Parameter]]:
+    """Return the layer's own parameters to train, each with its holder and its name there.
+
+    Lists and dicts of parameters among its parts count as its own.
+    """
+    lists = (v for v in layer.children() if isinstance(v, nn.ParameterList | nn.ParameterDict))
+    return [
+        (holder, name, parameter)
+        for holder in (layer, *lists)
+        for name, parameter in holder._parameters.items()
+        if parameter is not None and parameter.requires_grad
+    ]
 
 
 def leaf_of(values: Tensor, call: "Call") -> Tensor:
