@@ -2,9 +2,9 @@
 
 While gradients are enabled the layers of a module run by their rules (`dpsgd.layers`): with
 weights that autograd does not see, and with their outputs tapped (`dpsgd.clipping.taps`). A
-backward pass then computes the gradients of activations only; as it passes a tap, the layer's
-inputs and output gradients are booked as per-sample gradients of its parameters. When it has
-ended they are clipped and summed. No gradient of the batch ever stands in `.grad`.
+backward pass computes the gradients of activations only; as it passes a tap, per-sample gradients
+of the layer's parameters are booked. When it has ended they are clipped and summed. No gradient of
+the batch ever stands in `.grad`.
 
 Source: Bu, Wang, Zha and Karypis, "Differentially private optimization on large model at small
 cost", ICML 2023, algorithm 1.
@@ -57,8 +57,8 @@ class Bookkeeper:
         self._names: dict[Tensor, str] = {p: name for name, p in module.named_parameters()}
         self._sums: dict[Tensor, Tensor] = {}
         self._booked: dict[Tensor, PerSample] = {}
-        self._booked_batch: int | None = None
-        self._booking: int | None = None  # id of the backward pass
+        self._size: int | None = None  # of the batch of these bookings; None: there are none
+        self._walk: int | None = None  # id of their backward pass
         self.drawn = 0  # number of batches begun
         self.seen = 0  # number of the last with which a layer was called
         self.anchor = torch.zeros((), device=self.parameters[0].device, requires_grad=True)
@@ -78,17 +78,14 @@ class Bookkeeper:
     def book(self, name: str, batch: int, gradients: Gradients) -> None:
         """Add per-sample gradients of a layer; called while a backward pass walks the taps."""
         walk = torch._C._current_graph_task_id()
-        if walk != self._booking:
-            self._forget()  # an earlier pass that failed
-            self._booking = walk
-        if self._booked_batch is None:
+        if walk != self._walk or self._size is None:  # anew, also where an earlier pass failed
+            self._booked, self._size, self._walk = {}, batch, walk
             torch.autograd.Variable._execution_engine.queue_callback(self._settle)
-        elif self._booked_batch != batch:
-            first = self._forget()
+        elif self._size != batch:
+            first, self._size = self._size, None
             raise InvalidInput(
                 f"a backward pass must see batches of one size, got {first} and {batch} samples"
             )
-        self._booked_batch = batch
         for parameter, gradient in gradients:
             if parameter not in self._names:
                 raise InvalidInput(
@@ -108,14 +105,9 @@ class Bookkeeper:
         self.drawn += 1
         self.dims.draw(batch)
 
-    def _forget(self) -> int | None:
-        batch = self._booked_batch
-        self._booked, self._booked_batch = {}, None
-        return batch
-
     def _refusal(self, name: str) -> Callable[[Tensor], None]:
         def refuse(_gradient: Tensor) -> None:
-            self._forget()
+            self._size = None
             raise InvalidInput(
                 f"{name} was used outside the forward of its layer, where its gradient cannot be "
                 "clipped by sample: call the layer, or keep the parameter in a module of its own"
@@ -125,8 +117,8 @@ class Bookkeeper:
 
     def _settle(self) -> None:
         """Clip and sum the booked gradients; called when the backward pass has ended."""
-        booked = self._booked
-        batch = self._forget()  # None where the pass was given up
+        booked, batch = self._booked, self._size
+        self._booked, self._size = {}, None
         if batch is not None and self._expect(batch):
             with exact(self.anchor.device.type):
                 self._add(booked, batch, float(batch) if self._mean else 1.0)

@@ -69,10 +69,7 @@ class Call:
         return self.dims.find((self._number, place), value, self.name)
 
     def batch_dim(self, value: Tensor, *, only: int | None = None) -> int:
-        """Return the batch dimension of an input, which must be `only` if that is given.
-
-        Raises `InvalidInput` where the input holds no batch, or elsewhere.
-        """
+        """Return the batch dimension of an input, which must be `only` if that is given."""
         dim = self.find_batch(value)
         if self.dims.probing and only is not None:
             dim = only if value.ndim > only and value.shape[only] == self.batch else None
@@ -87,7 +84,7 @@ class Call:
     def uncovered(self, use: str) -> InvalidInput:
         """Return the error for a use of the layer's own parameters that no rule covers.
 
-        As samples are tried it never reaches anybody: the layer is run by sample from then on.
+        As samples are tried nobody sees it: the layer is run by sample from then on.
         """
         self.dims.uncovered = self._layer
         return InvalidInput(
@@ -98,7 +95,7 @@ class Call:
     def tap(self, output: Tensor, gradients: Callable[..., Gradients], *saved: Tensor) -> Tensor:
         """Return the output, tapped: its gradient g will book gradients(g, *saved).
 
-        A saved tensor that is modified in between is an error, as elsewhere in autograd.
+        Both come in float32 or wider. A saved tensor that is modified in between is an error.
         """
         if not torch.is_grad_enabled():
             return output
@@ -158,8 +155,7 @@ class _Tap(torch.autograd.Function):
 class _Tapped:
     """A layer's forward: by its rule where gradients are enabled, if it has one; else its class's.
 
-    In a copy of a module, such as one that averages weights, and in a file, the layer is an
-    ordinary one again.
+    In a copy of a module, and in a file, the layer is an ordinary one again.
     """
 
     def __init__(self, keeper: Bookkeeper, layer: nn.Module, rule: Rule | None, name: str) -> None:

@@ -1,9 +1,8 @@
 """Detection of the batch dimension in each layer's input.
 
 A size may equal the batch's by chance, and a layer that took one for the other would clip the
-wrong thing. So a few samples of the first batch run before it, without gradients: the
-dimension that is another then is the batch. Later calls are held to that. On the same samples it
-is tried whether the module mixes them.
+wrong thing. So a few samples of the first batch run before it, without gradients: the dimension
+that is another then is the batch. Later calls are held to that.
 """
 
 import itertools
@@ -77,7 +76,7 @@ class BatchDims:
         self.drawn, self._batch = batch, None
 
     def apart(self, value: Tensor, dim: int) -> Tensor:
-        """Return a value with the batch in `dim`: as samples are tried, with what tells them apart.
+        """Return a value with the batch in `dim`: as samples are tried, told apart by numbers.
 
         Else nothing would show where rows are mixed that do not depend on the samples.
         """
@@ -235,10 +234,7 @@ def in_backward() -> bool:
 
 
 def _bags(module: nn.Module, values: Sequence[Tensor], batch: int) -> tuple[Tensor, Tensor] | None:
-    """Return flat ids and the offsets of each sample's among them, as an EmbeddingBag takes them.
-
-    None where no EmbeddingBag is in the module, or its inputs are not like that.
-    """
+    """Return flat ids and the offsets of each sample's, as an EmbeddingBag takes them, or None."""
     flat = [v for v in values if v.ndim == 1 and not v.is_floating_point()]
     if len(flat) < 2 or not any(isinstance(layer, nn.EmbeddingBag) for layer in module.modules()):
         return None

@@ -205,9 +205,8 @@ class _Cell(ABC):
     def back(self, gates: Tensor, *states: Tensor) -> Tensor | None:
         """Overwrite what `step` left of the gates with their gradients.
 
-        The gradients of the states after the step come last. That of the outputs may change, the
-        others are overwritten with those of the states before it. Return what the gradient of the
-        outputs before has apart from the gates'.
+        The gradients of the states after the step come last; all but the outputs' are overwritten
+        with those before it. Return what the outputs' before has apart from the gates'.
         """
 
 

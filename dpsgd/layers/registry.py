@@ -31,8 +31,8 @@ def rule(*layers: type[nn.Module] | str) -> Callable[[Rule], Rule]:
 def rules_for(module: nn.Module) -> dict[nn.Module, Rule]:
     """Return a rule for each layer that has parameters to train.
 
-    A layer without a rule of its own is run with its parameters as `dpsgd.clipping.own` does it,
-    and the layers inside by their rules; one with parametrisations by `fallback`.
+    Without one of its own a layer is run by `run_own`, and the layers inside by their rules; a
+    layer with parametrisations by `fallback`.
     """
     found: dict[nn.Module, Rule] = {}
 

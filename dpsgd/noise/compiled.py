@@ -1,8 +1,7 @@
 """Compiled loops over values of noise and of gradients: numpy takes twice as long.
 
-Loops are short and simple, so that the compiler does several values at once, and keeps their
-common values in registers. Nothing checks sizes here. What one loop calls stands in the same
-file: the code on disk is renewed where this file changes.
+Nothing checks sizes here. What one loop calls stands in the same file: the code on disk is renewed
+where this file changes.
 """
 
 import math

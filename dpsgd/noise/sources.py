@@ -19,9 +19,8 @@ _PART = 1 << 15
 class NoiseSource(ABC):
     """Draw independent standard normal values. Nothing about its state is ever saved.
 
-    In float64, for every parameter type: 24 bits would show. Angles and radii in float32, as torch
-    has them, leave a pattern in every pair of values, by which one release of 30,000 tells
-    neighbours apart.
+    In float64, for every parameter type: what torch makes in float32 has a pattern in every pair of
+    values, by which one release of 30,000 tells neighbours apart.
     """
 
     @abstractmethod
@@ -46,11 +45,10 @@ class NoiseSource(ABC):
 
 
 class GeneratorNoise(NoiseSource):
-    """The device's own generator of torch, seeded by the operating system.
+    """The device's own generator of torch, seeded by the operating system alone.
 
-    It is explicit: no seed that is set elsewhere has a say in it. Neither mt19937 (of CPUs) nor
-    Philox (of GPUs) is a cryptographic generator: enough of the noise tells the rest. On a GPU
-    values come from 53 bits and end at 8.6 standard deviations.
+    Neither mt19937 (of CPUs) nor Philox (of GPUs) is a cryptographic generator: enough of the noise
+    tells the rest. On a GPU values come from 53 bits and end at 8.6 standard deviations.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -64,9 +62,8 @@ class GeneratorNoise(NoiseSource):
 class KeystreamNoise(NoiseSource):
     """Normal values by the ziggurat from the AES-256 keystreams of `Coins`.
 
-    Of 64 bits for each value, and of more for values in the tails, which end at 13.3 standard
-    deviations. Nothing is kept between draws, so a forked child has noise of its own, and
-    threads may share the object.
+    Values end at 13.3 standard deviations. Nothing is kept between draws, so a forked child has
+    noise of its own, and threads may share the object.
     """
 
     def __init__(self, coins: Coins) -> None:
