@@ -2,9 +2,9 @@
 
 Such are class tokens, learned positions, scales of layers, and the weights of subclasses. While
 the forward runs, each of them is an `Own` tensor. What is computed of `Own` tensors alone is
-another, which autograd follows. Where one meets a tensor with samples, it is repeated for each of
-them, and the gradients of the copies are those of the samples. It may do so only in functions that
-are known to keep samples apart; in all others the module is run under `vmap`.
+another, which autograd follows. Where one meets samples it is repeated for each of them, and the
+gradients of the copies are those of the samples: in functions that are known to keep samples apart.
+For all others the module is run under `vmap`.
 """
 
 from collections.abc import Callable, Sequence
@@ -72,12 +72,7 @@ class Own(Tensor):
         return leaf if isinstance(leaf, nn.Parameter) else None
 
     @staticmethod
-    def of(
-        plain: Tensor,
-        call: "Call",
-        leaves: Leaves,
-        before: Tensor | None = None,
-    ) -> "Own":
+    def of(plain: Tensor, call: "Call", leaves: Leaves, before: Tensor | None = None) -> "Own":
         """Return a value in the call's graph."""
         # Empty, so that code which does not ask __torch_function__ fails.
         own = torch.empty(0, device="cpu", requires_grad=True).as_subclass(Own)

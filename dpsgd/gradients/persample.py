@@ -2,10 +2,8 @@
 
 A form knows the norm of each sample's gradient and the sum of the gradients after each was
 scaled, and needs the gradients themselves for neither. Forms of one parameter that was used more
-than once are merged before a norm is taken, because norms do not add.
-
-Norms are rounded upwards where a difference of large numbers, or a square that is rounded to zero,
-could make them come out too small: no gradient clipped by them is longer than it should be.
+than once are merged before a norm is taken, because norms do not add. Norms are rounded upwards:
+no gradient clipped by them is longer than it should be.
 """
 
 from abc import ABC, abstractmethod

@@ -38,8 +38,8 @@ def _embedding(
     shape = *input.shape, flat.shape[1]
 
     def gradients(grads: Tensor, ids: Tensor) -> Gradients:
-        grads = grads.reshape(shape).movedim(dim or 0, 0)
         rows = ids.movedim(dim or 0, 0).long()
+        grads = grads.reshape(shape).movedim(dim or 0, 0)
         yield from of_rows(rows.reshape(len(rows), rows[:1].numel()), grads)
 
     def of_rows(rows: Tensor, grads: Tensor) -> Gradients:
@@ -65,8 +65,7 @@ def embedding_bag(
 ) -> Tensor:
     """Look rows up and add or average them: one bag for each sample.
 
-    Bags are the rows of `input`, or begin at `offsets` in a flat one; these are filled up to the
-    longest with rows of weight 0.
+    Bags are the rows of `input`, or begin at `offsets` in a flat one and are padded.
     """
     if offsets is None:
         call.batch_dim(input, only=0)

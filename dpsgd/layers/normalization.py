@@ -62,16 +62,14 @@ def rms_norm(layer: nn.RMSNorm, call: Call, input: Tensor) -> Tensor:  # noqa: A
     return _tapped_last(call, shape, (layer.weight,), output, input, sums)
 
 
-@rule(nn.GroupNorm)
-def group_norm(layer: nn.GroupNorm, call: Call, input: Tensor) -> Tensor:  # noqa: A002
-    """Normalise groups of channels."""
-    return _tapped_groups(layer, call, input, layer.num_groups)
-
-
-@rule(nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d)
-def instance_norm(layer: _Instance, call: Call, input: Tensor) -> Tensor:  # noqa: A002
-    """Normalise each channel of each sample, as groups of one channel; the batch may be empty."""
-    return _tapped_groups(layer, call, input, layer.num_features)
+@rule(nn.GroupNorm, nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d)
+def group_norm(layer: nn.GroupNorm | _Instance, call: Call, input: Tensor) -> Tensor:  # noqa: A002
+    """Normalise groups of channels, or each channel; the batch may be empty."""
+    call.batch_dim(input, only=0)
+    groups = layer.num_groups if isinstance(layer, nn.GroupNorm) else layer.num_features
+    widened = input.to(wide(layer.weight.dtype))
+    output: Tensor = _Groups.apply(call.anchor, call, layer, groups, widened)  # type: ignore[no-untyped-call]
+    return output.to(input.dtype)
 
 
 def _tapped_last(
@@ -95,15 +93,6 @@ def _tapped_last(
                 yield parameter, Dense(total.view(len(total), *shape))
 
     return call.tap(output, gradients, value)
-
-
-def _tapped_groups(
-    layer: nn.GroupNorm | _Instance, call: Call, value: Tensor, groups: int
-) -> Tensor:
-    call.batch_dim(value, only=0)
-    widened = value.to(wide(layer.weight.dtype))
-    output: Tensor = _Groups.apply(call.anchor, call, layer, groups, widened)  # type: ignore[no-untyped-call]
-    return output.to(value.dtype)
 
 
 class _Groups(torch.autograd.Function):
