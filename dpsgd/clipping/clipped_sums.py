@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from dpsgd.clipping.policies import ClippingPolicy
 from dpsgd.gradients.batch_dims import BatchDims
-from dpsgd.gradients.persample import PerSample, least_square
+from dpsgd.gradients.persample import Dense, PerSample, least_square, merged
 from dpsgd.gradients.precision import exact
 from ldp import InvalidInput
 
@@ -56,7 +56,7 @@ class Bookkeeper:
         self._expect = expect
         self._names: dict[Tensor, str] = {p: name for name, p in module.named_parameters()}
         self._sums: dict[Tensor, Tensor] = {}
-        self._booked: dict[Tensor, PerSample] = {}
+        self._booked: dict[Tensor, list[PerSample]] = {}
         self._size: int | None = None  # of the batch of these bookings; None: there are none
         self._walk: int | None = None  # id of their backward pass
         self.drawn = 0  # number of batches begun
@@ -97,8 +97,10 @@ class Bookkeeper:
                     f"{name}: was on {self.anchor.device} when make_private was called, and is on "
                     f"{parameter.device}: move the module before"
                 )
-            booked = self._booked.get(parameter)
-            self._booked[parameter] = gradient if booked is None else booked.merge(gradient)
+            forms = self._booked.setdefault(parameter, [])
+            if forms and isinstance(forms[-1], Dense) and isinstance(gradient, Dense):
+                gradient = merged([forms.pop(), gradient])  # each would take as much memory
+            forms.append(gradient)
 
     def begin(self, batch: int) -> None:
         """Begin another batch; backward passes of earlier forwards are refused from now on."""
@@ -117,10 +119,11 @@ class Bookkeeper:
 
     def _settle(self) -> None:
         """Clip and sum the booked gradients; called when the backward pass has ended."""
-        booked, batch = self._booked, self._size
+        forms, batch = self._booked, self._size
         self._booked, self._size = {}, None
         if batch is not None and self._expect(batch):
             with exact(self.anchor.device.type):
+                booked = {parameter: merged(forms.pop(parameter)) for parameter in list(forms)}
                 self._add(booked, batch, float(batch) if self._mean else 1.0)
 
     def _add(self, booked: dict[Tensor, PerSample], batch: int, scale: float) -> None:

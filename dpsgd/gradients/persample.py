@@ -49,10 +49,6 @@ class PerSample(ABC):
         form: PerSample = mapped(drop, self)
         return form
 
-    def merge(self, other: "PerSample") -> "PerSample":
-        """Return the sum of both gradients, sample by sample."""
-        return Dense(self.dense() + other.dense())
-
 
 @dataclass(eq=False)
 class Dense(PerSample):
@@ -87,26 +83,16 @@ class Outer(PerSample):
     shape: torch.Size
     gram: list[Tensor] = field(default_factory=list)
     """The Gram matrix of the outputs, once it is known: forms of the same outputs may share it."""
-    _more: list["Outer"] = field(default_factory=list)  # merged, but not yet joined
-
-    def _joined(self) -> tuple[Tensor, Tensor]:
-        """Return the inputs and the outputs of all positions."""
-        if self._more:
-            parts, self._more = [self, *self._more], []
-            self.inputs = torch.cat([part.inputs for part in parts], 1)
-            self.outputs = torch.cat([part.outputs for part in parts], 1)
-        return self.inputs, self.outputs
 
     def add_squared_norms(self, totals: Tensor) -> None:
-        inputs, outputs = self._joined()
-        if inputs.shape[1] == 1:
-            totals += _squares(inputs, totals) * _squares(outputs, totals)
+        if self.inputs.shape[1] == 1:
+            totals += _squares(self.inputs, totals) * _squares(self.outputs, totals)
         else:
-            self.gram[:] = self.gram or [_gram(outputs)]
-            totals += gram_squares(inputs, outputs, self.gram[0])
+            self.gram[:] = self.gram or [_gram(self.outputs)]
+            totals += gram_squares(self.inputs, self.outputs, self.gram[0])
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
-        inputs, outputs = self._joined()
+        inputs, outputs = self.inputs, self.outputs
         factors = factors[:, None, None]
         if inputs.shape[-1] < outputs.shape[-1]:
             inputs = inputs * factors
@@ -117,15 +103,7 @@ class Outer(PerSample):
         return (outputs.flatten(0, 1).T @ inputs.flatten(0, 1)).view(self.shape)
 
     def dense(self) -> Tensor:
-        inputs, outputs = self._joined()
-        return (outputs.mT @ inputs).view(-1, *self.shape)
-
-    def merge(self, other: PerSample) -> PerSample:
-        if isinstance(other, Outer):
-            self._more += [other, *other._more]
-            self.gram = []
-            return self
-        return Tied(self, other) if isinstance(other, Rows) else super().merge(other)
+        return (self.outputs.mT @ self.inputs).view(-1, *self.shape)
 
 
 @dataclass(eq=False)
@@ -161,12 +139,6 @@ class Rows(PerSample):
         places = self.rows[:, :, None].expand_as(self.gradients)
         return total.scatter_add_(1, places, self.gradients)
 
-    def merge(self, other: PerSample) -> PerSample:
-        if isinstance(other, Rows):
-            rows = torch.cat([self.rows, other.rows], 1)
-            return Rows(rows, torch.cat([self.gradients, other.gradients], 1), self.shape)
-        return other.merge(self) if isinstance(other, Outer | Tied) else super().merge(other)
-
 
 @dataclass(eq=False)
 class Tied(PerSample):
@@ -177,7 +149,7 @@ class Tied(PerSample):
 
     def add_squared_norms(self, totals: Tensor) -> None:
         # Where the embedding's gradient e falls on row r, the sum of g_s h_s^T has g_s[r] h_s.
-        inputs, outputs = self.outer._joined()
+        inputs, outputs = self.outer.inputs, self.outer.outputs
         apart = torch.zeros_like(totals)
         self.outer.add_squared_norms(apart)
         self.rows.add_squared_norms(apart)
@@ -195,12 +167,22 @@ class Tied(PerSample):
     def dense(self) -> Tensor:
         return self.outer.dense() + self.rows.dense()
 
-    def merge(self, other: PerSample) -> PerSample:
-        if isinstance(other, Outer):
-            return self.outer.merge(other).merge(self.rows)
-        if isinstance(other, Rows):
-            return self.outer.merge(self.rows.merge(other))
-        return super().merge(other)
+
+def merged(forms: list[PerSample]) -> PerSample:
+    """Return the sum of gradients of one parameter, sample by sample."""
+    if len(forms) == 1:
+        return forms[0]
+    outers = [form for form in forms if isinstance(form, Outer)]
+    rows = [form for form in forms if isinstance(form, Rows)]
+    if len(outers) + len(rows) < len(forms):
+        return Dense(sum((form.dense() for form in forms[1:]), forms[0].dense()))
+    if len(outers) > 1:
+        inputs, outputs = zip(*((form.inputs, form.outputs) for form in outers), strict=True)
+        outers = [Outer(torch.cat(inputs, 1), torch.cat(outputs, 1), outers[0].shape)]
+    if len(rows) > 1:
+        places, gradients = zip(*((form.rows, form.gradients) for form in rows), strict=True)
+        rows = [Rows(torch.cat(places, 1), torch.cat(gradients, 1), rows[0].shape)]
+    return Tied(outers[0], rows[0]) if outers and rows else [*outers, *rows][0]
 
 
 def outer(inputs: Tensor, outputs: Tensor, shape: torch.Size) -> PerSample:

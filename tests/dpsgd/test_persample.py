@@ -10,7 +10,7 @@ from oracle import keep, squared_norms
 from torch import nn
 
 from dpsgd.clipping.policies import FlatClipping
-from dpsgd.gradients.persample import Dense, Outer, PerSample, Rows, gram_squares
+from dpsgd.gradients.persample import Dense, Outer, PerSample, Rows, gram_squares, merged
 from dpsgd.gradients.precision import exact
 from ldp import InvalidInput
 
@@ -32,10 +32,9 @@ def forms() -> dict[str, PerSample]:
 
 @pytest.mark.parametrize("names", list(itertools.product(KINDS, repeat=3)), ids=str)
 def test_forms_of_any_kinds_merge_into_their_sum(names: tuple[str, str, str]) -> None:
-    first, *others = (forms()[name] for name in names)
-    expected = first.dense() + sum(other.dense() for other in others)
-    for other in others:
-        first = first.merge(other)
+    parts = [forms()[name] for name in names]
+    expected = sum(part.dense() for part in parts)
+    first = merged(parts)
     torch.testing.assert_close(first.dense(), expected)
     squares = expected.flatten(1).square().sum(1)
     torch.testing.assert_close(squared_norms(first), squares)
@@ -75,7 +74,7 @@ def test_a_norm_of_a_tied_table_that_cancels_is_rounded_upwards() -> None:
     inputs, ids = torch.randn(200, 1, 60), torch.randint(V, (200, 1))
     outputs = nn.functional.one_hot(ids, V).float()
     rows = Rows(ids, -inputs * (1 + 1e-5 * torch.rand(200, 1, 1)), torch.Size((V, 60)))
-    form = Outer(inputs, outputs, rows.shape).merge(rows)
+    form = merged([Outer(inputs, outputs, rows.shape), rows])
     exact = (inputs.double() + rows.gradients.double()).flatten(1).norm(dim=1)
     assert (squared_norms(form).sqrt() >= exact).all()
 
@@ -131,7 +130,7 @@ SMALL: dict[str, Callable[[torch.dtype], PerSample]] = {
     "outer of one position": lambda dtype: outer_of(1, dtype),
     "outer of several": lambda dtype: outer_of(3, dtype),
     "rows": lambda dtype: rows_of(3, dtype),
-    "tied": lambda dtype: outer_of(3, dtype).merge(rows_of(3, dtype)),
+    "tied": lambda dtype: merged([outer_of(3, dtype), rows_of(3, dtype)]),
 }
 
 
@@ -151,7 +150,9 @@ def test_a_norm_of_a_tied_table_whose_products_are_rounded_to_zero_is_not_too_sm
     rows = Rows(
         torch.zeros(1, 1, dtype=torch.long), torch.full((1, 1, 1), 1e-10), torch.Size((1, 1))
     )
-    form = Outer(inputs, outputs, rows.shape).merge(rows)  # both are 1e-10, and their product 1e-46
+    form = merged(
+        [Outer(inputs, outputs, rows.shape), rows]
+    )  # both are 1e-10, and their product 1e-46
     assert squared_norms(form).sqrt().item() >= 2e-10
 
 
