@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F  # noqa: N812
 
-from dpsgd.clipping.clipped_sums import Gradients, Piece
+from dpsgd.clipping.clipped_sums import Gradients, wide
 from dpsgd.clipping.taps import Call
 from dpsgd.gradients.persample import Outer
 from dpsgd.gradients.precision import exact
@@ -98,13 +98,13 @@ def _unrolled(
 ) -> tuple[Tensor, _States]:
     """Return the outputs of steps (T, b, d), and the state after the last."""
     kinds = ("weight_ih", "weight_hh", *(("bias_ih", "bias_hh") if layer.bias else ()))
-    pieces = [Piece(getattr(layer, kind + suffix)) for kind in kinds]
+    weights = [getattr(layer, kind + suffix) for kind in kinds]
     dtype, device = steps.dtype, steps.device.type
     if torch.is_autocast_enabled(device) and dtype != torch.float64:
         dtype = torch.get_autocast_dtype(device)
     values = (value.to(dtype) for value in (steps, *state))
     outputs, *others = _Recurrence.apply(  # type: ignore[no-untyped-call]
-        call.anchor, call, _cell(layer), pieces, reverse, *values
+        call.anchor, call, _cell(layer), weights, reverse, *values
     )
     return outputs, (outputs[0 if reverse else -1], *others)
 
@@ -118,12 +118,12 @@ class _Recurrence(torch.autograd.Function):
         anchor: Tensor,
         call: Call,
         cell: "_Cell",
-        pieces: Sequence[Piece],
+        weights: Sequence[Tensor],
         reverse: bool,
         steps: Tensor,
         *state: Tensor,
     ) -> _States:
-        weight, matrix, *biases = (piece.value.to(steps.dtype) for piece in pieces)
+        weight, matrix, *biases = (w.detach().to(steps.dtype) for w in weights)
         length, batch = steps.shape[:2]
         apart = matrix.shape[1] if cell.apart else 0
         matrix = matrix.roll(apart, 0) if apart else matrix
@@ -148,7 +148,7 @@ class _Recurrence(torch.autograd.Function):
             mapped.addmm_(parts[0], transposed)
             cell.step(gate, *parts)
         ctx.save_for_backward(steps, weight, matrix, gates, *views)
-        ctx.call, ctx.cell, ctx.pieces, ctx.reverse = call, cell, pieces, reverse
+        ctx.call, ctx.cell, ctx.weights, ctx.reverse = call, cell, weights, reverse
         return views[1].clone(), *(values[0 if reverse else -1].clone() for values in states[1:])
 
     @staticmethod
@@ -166,24 +166,26 @@ class _Recurrence(torch.autograd.Function):
                 if through is not None:
                     dh += through
             of_states = of_states.roll(-apart, 2) if apart else of_steps
-            ctx.call.book(_gradients(ctx.pieces, steps, of_steps, views[0], of_states))
+            ctx.call.book(_gradients(ctx.weights, steps, of_steps, views[0], of_states))
             flat = of_steps.flatten(0, 1)
             of_inputs = (flat @ weight).view(steps.shape) if ctx.needs_input_grad[5] else None
         return None, None, None, None, None, of_inputs, dh, *others
 
 
 def _gradients(
-    pieces: Sequence[Piece], steps: Tensor, of_steps: Tensor, states: Tensor, of_states: Tensor
+    weights: Sequence[Tensor], steps: Tensor, of_steps: Tensor, states: Tensor, of_states: Tensor
 ) -> Gradients:
-    weight, matrix = pieces[:2]
-    bias, shift = pieces[2:] or (None, None)
+    weight, matrix = weights[:2]
+    bias, shift = weights[2:] or (None, None)
+    dtype, alike = wide(weight.dtype), of_steps is of_states
+    steps, of_steps, states, of_states = (v.to(dtype) for v in (steps, of_steps, states, of_states))
     found = [
         *linear_gradients(weight, bias, steps, of_steps, 1),
         *linear_gradients(matrix, shift, states, of_states, 1),
     ]
     forms = [form for _, form in found if isinstance(form, Outer)]
-    if of_steps is of_states and len(forms) == 2:
-        forms[1].share_gram(forms[0])
+    if alike and len(forms) == 2:
+        forms[1].gram = forms[0].gram
     return found
 
 
@@ -203,9 +205,8 @@ class _Cell(ABC):
     def back(self, gates: Tensor, *states: Tensor) -> Tensor | None:
         """Overwrite what `step` left of the gates with their gradients.
 
-        The gradients of the states after the step come last. That of the outputs may change, the
-        others are overwritten with those of the states before it. Return what the gradient of the
-        outputs before has apart from the gates'.
+        The gradients of the states after the step come last; all but the outputs' are overwritten
+        with those before it. Return what the outputs' before has apart from the gates'.
         """
 
 
