@@ -263,6 +263,11 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         with _telling():
             frozen, plan = await self._frozen(request.survey)
             selected = resolve(plan, request.selection)
+            if selected.groups or selected.panels:
+                raise InvalidInput(
+                    "rows are exported of all devices together, without their panels and "
+                    "properties: leave these out of the selection"
+                )
             before = _exported(plan, request.since)
             caller = auth.caller()
             async with self._exports.process() as run:
