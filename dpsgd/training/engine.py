@@ -226,10 +226,9 @@ class PrivacyEngine:
         return self._started.remaining()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the engine's state for a checkpoint, beside the module's and the optimizer's.
+        """Return the engine's state, without any of a generator: noise drawn twice cancels out.
 
-        No state of a generator is in it: noise that was drawn twice would cancel out. Raises
-        `InvalidInput` between the parts of a logical batch.
+        Raises `InvalidInput` between the parts of a logical batch.
         """
         return self._started.state_dict()
 
