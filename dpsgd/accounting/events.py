@@ -240,10 +240,9 @@ class Laplace(Unsampled):
 class Channel(Unsampled):
     """A report of each record through a channel: an `ldp` mechanism, its `channel()`, or `Losses`.
 
-    What is kept are the losses that dominate it for any two inputs (`ldp.core.losses.losses_of`).
-    Accounted for under REPLACE_ONE: whether somebody reported is not hidden. Raises `InvalidInput`
-    for a mechanism of which the epsilon does not hold for every pair of inputs and one report
-    (policies, memos, the Gaussian).
+    What is kept are the losses that dominate it for any two inputs. Accounted for under
+    REPLACE_ONE: whether somebody reported is not hidden. Raises `InvalidInput` for a mechanism of
+    which one epsilon does not hold for every pair of inputs (policies, memos, the Gaussian).
     """
 
     kind = "channel"

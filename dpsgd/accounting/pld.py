@@ -80,11 +80,10 @@ class PLDAccountant(RDPAccountant):
     def _composed(self, events: Events) -> list[pld_pmf.PLDPmf]:
         """Return the composed losses of removing, and of adding if they differ; or none."""
         steps = sum(e.steps for e in events if not _is_one(e))
-        highest = super()._epsilon(events, 1e-12)
-        unknown = any(isinstance(e, BestOf) for e in events)
-        if unknown or steps > _MOST_STEPS or highest > _LARGEST_EPSILON:
+        if steps > _MOST_STEPS or any(isinstance(e, BestOf) for e in events):
             return []
-        return _composed(tuple(events), self.relation, highest)
+        known = (highest := super()._epsilon(events, 1e-12)) <= _LARGEST_EPSILON
+        return _composed(tuple(events), self.relation, highest) if known else []
 
 
 @lru_cache(maxsize=4)
