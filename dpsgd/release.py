@@ -210,10 +210,10 @@ def _scaled(values: Any, bounds: tuple[Any, Any]) -> tuple[Floats, Floats, Float
     array = _numbers(values)
     array = array.reshape(len(array), -1)
     try:
-        lower, upper = (np.full(array.shape[1], b, dtype=np.float64) for b in bounds)
+        lower, upper = (np.full(array.shape[1], b, dtype=np.float64) / 2 for b in bounds)
     except (TypeError, ValueError):
         raise InvalidInput(f"expected two bounds for each of {array.shape[1]} columns") from None
-    middle, half = lower / 2 + upper / 2, upper / 2 - lower / 2
+    middle, half = lower + upper, upper - lower
     if not (np.isfinite(half).all() and (half > 0).all()):
         raise InvalidInput("bounds must be finite, each lower one below its upper one")
     with np.errstate(over="ignore"):
@@ -239,8 +239,8 @@ def _means(
     # A row moves the integers by sqrt(width) 2**(2 bits) in all, twice that if it is replaced.
     variance = math.ceil(Fraction(float(noise_multiplier)) ** 2 * (width << 4 * _BITS))
     coins = coins or Coins()
-    noisy = [(summed << _BITS) + _discrete_gaussian(variance, coins) for summed in total.tolist()]
     whole = len(unit) << 2 * _BITS
+    noisy = [(summed << _BITS) + _discrete_gaussian(variance, coins) for summed in total.tolist()]
     return np.array([summed / whole for summed in noisy]), math.sqrt(variance) / whole
 
 

@@ -49,8 +49,8 @@ def best_of(
     `accountant.record` adds to others. That is so only if nothing else is seen: not the number of
     runs, nor their time, other models or other scores.
 
-    Raises `InvalidInput` without candidates, for a bad mean, where an accountant's figures are
-    no guarantees or of another relation, and where a run released more than `account` says.
+    Raises `InvalidInput` without candidates, for a bad mean, where an accountant's figures are no
+    guarantees or of another relation, and where a run released more than `account` says.
     Source: Papernot and Steinke, ICLR 2022, algorithm 1; see `BestOf`.
     """
     planned = [account(candidate) for candidate in candidates]

@@ -52,11 +52,10 @@ class Accountant(ABC):
         self.record(Event(noise_multiplier, sampling, steps))
 
     def record(self, event: Event | Unsampled) -> None:
-        """Record the releases of an event: `Pure`, `Laplace`, `Channel`, or an `Event` of steps.
+        """Record the releases of an event, before anything of them is seen.
 
-        Call it before anything of the release is seen. Records nothing, and raises, where the
-        event has no guarantee under the relation or with this accountant (`InvalidInput`), or
-        would exceed a budget (`BudgetExhausted`).
+        Records nothing, and raises, where the event has no guarantee under the relation or with
+        this accountant (`InvalidInput`), or would exceed a budget (`BudgetExhausted`).
         """
         if not isinstance(event, Event | Unsampled):
             raise InvalidInput(f"an event of dpsgd.accounting is expected, got {event!r}")
@@ -86,9 +85,8 @@ class Accountant(ABC):
         """Return the epsilon left of the budget, and how often the event still fits."""
         if self._budget is None:
             raise InvalidInput("there is no budget: give make_private one")
-        epsilon, delta, _ = self._budget
-        left = max(0.0, epsilon - self.get_epsilon(delta))
-        return left, self._affordable(event, *self._budget)
+        left = self._budget[0] - self.get_epsilon(self._budget[1])
+        return max(0.0, left), self._affordable(event, *self._budget)
 
     def get_epsilon(self, delta: float) -> float:
         """Return an epsilon that the history keeps at `delta`; exactly 0 for an empty one.

@@ -2,6 +2,7 @@
 
 import enum
 import math
+import sys
 from dataclasses import dataclass, field
 from functools import lru_cache
 from numbers import Integral, Real
@@ -15,6 +16,8 @@ from ldp.core.losses import Losses, bounded, losses_of
 
 ROUNDED_UP = 1 + 1e-9
 """Factor by which figures are rounded up: far more than the error of quadrature and doubles."""
+
+_LEAST, _MOST = math.ulp(0.0), sys.float_info.max
 
 _bounded = lru_cache(maxsize=256)(bounded)
 
@@ -193,7 +196,7 @@ class Pure(Unsampled):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "epsilon", check_number("epsilon", self.epsilon))
+        object.__setattr__(self, "epsilon", check_epsilon(self.epsilon))
         self.dominating()
 
     def dominating(self) -> Losses:
@@ -237,10 +240,9 @@ class Laplace(Unsampled):
 class Channel(Unsampled):
     """A report of each record through a channel: an `ldp` mechanism, its `channel()`, or `Losses`.
 
-    What is kept are the losses that dominate it for any two inputs (`ldp.core.losses.losses_of`).
-    Accounted for under REPLACE_ONE: whether somebody reported is not hidden. Raises `InvalidInput`
-    for a mechanism of which the epsilon does not hold for every pair of inputs and one report
-    (policies, memos, the Gaussian).
+    What is kept are the losses that dominate it for any two inputs. Accounted for under
+    REPLACE_ONE: whether somebody reported is not hidden. Raises `InvalidInput` for a mechanism of
+    which one epsilon does not hold for every pair of inputs (policies, memos, the Gaussian).
     """
 
     kind = "channel"
@@ -286,18 +288,24 @@ def event_of(document: dict[str, Any]) -> Event | Unsampled:
         raise InvalidInput(f"not an event of an accountant: {document!r}") from None
 
 
-def check_number(name: str, value: float) -> float:
-    """Return a number of any type, such as numpy's, as a float; refuse anything else."""
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise InvalidInput(f"{name} must be a number, got {value!r}")
-    return float(value)
-
-
 def check_positive(name: str, value: float) -> float:
-    """Return a finite number > 0 as a float; refuse anything else."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < value < math.inf:
-        raise InvalidInput(f"{name} must be finite and > 0, got {value!r}")
-    return float(value)
+    """Return a finite number > 0 of any type as a float; refuse anything else."""
+    return _within(name, value, _LEAST, _MOST, "be finite and > 0")
+
+
+def check_rate(rate: float) -> float:
+    """Return a number in [0, 1] as a float; refuse anything else."""
+    return _within("sampling rate", rate, 0, 1, "lie in [0, 1]")
+
+
+def check_delta(delta: float) -> float:
+    """Return a number in (0, 1) as a float; refuse anything else."""
+    return _within("delta", delta, _LEAST, math.nextafter(1, 0), "lie strictly between 0 and 1")
+
+
+def check_epsilon(epsilon: float) -> float:
+    """Return a finite number >= 0 as a float; refuse anything else."""
+    return _within("epsilon", epsilon, 0, _MOST, "be finite and >= 0")
 
 
 def check_integer(name: str, value: int, least: int) -> int:
@@ -307,20 +315,7 @@ def check_integer(name: str, value: int, least: int) -> int:
     return int(value)
 
 
-def check_rate(rate: float) -> float:
-    """Return a number in [0, 1] as a float; refuse anything else."""
-    if not 0 <= check_number("sampling rate", rate) <= 1:
-        raise InvalidInput(f"sampling rate must lie in [0, 1], got {rate}")
-    return float(rate)
-
-
-def check_delta(delta: float) -> None:
-    """Raise `InvalidInput` unless 0 < delta < 1."""
-    if not 0 < check_number("delta", delta) < 1:
-        raise InvalidInput(f"delta must lie strictly between 0 and 1, got {delta}")
-
-
-def check_epsilon(epsilon: float) -> None:
-    """Raise `InvalidInput` unless epsilon is finite and >= 0."""
-    if not 0 <= check_number("epsilon", epsilon) < math.inf:
-        raise InvalidInput(f"epsilon must be finite and >= 0, got {epsilon}")
+def _within(name: str, value: float, low: float, high: float, wanted: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, Real) or not low <= float(value) <= high:
+        raise InvalidInput(f"{name} must {wanted}, got {value!r}")
+    return float(value)

@@ -52,8 +52,7 @@ class GDPAccountant(Accountant):
 class CentralLimitApproximation(GDPAccountant):
     """Approximate Poisson-sampled steps by one Gaussian mechanism: NOT a guarantee.
 
-    The limit for many steps of a small rate; the epsilon is often below the truth, by no known
-    amount. Never report it as privacy.
+    The epsilon is often below the truth, by no known amount. Never report it as privacy.
     Source: Bu, Dong, Long and Su, "Deep learning with Gaussian differential privacy", HDSR 2020,
     corollary 4: mu**2 = q**2 T (e**(1 / z**2) - 1).
     """

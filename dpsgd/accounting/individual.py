@@ -53,8 +53,7 @@ def individual_epsilons(
     levels = np.ceil(np.minimum(rows / max_grad_norm, 1) * _LEVELS).astype(np.intp)
     shares = np.diff(np.linspace(0, run.steps, len(rows) + 1).round())
     counts = np.zeros((rows.shape[1], _LEVELS + 1))
-    for level, share in zip(levels, shares, strict=True):
-        counts[np.arange(len(level)), level] += share
+    np.add.at(counts, (np.arange(rows.shape[1]), levels), shares[:, np.newaxis])
     spent = np.zeros((_LEVELS + 1, len(_EXCESSES)))
     for level in np.flatnonzero(counts.any(axis=0)):
         if level and sampling.rate:

@@ -48,11 +48,9 @@ class PLDAccountant(RDPAccountant):
 
     Guarantee: (epsilon, delta)-DP under the relation. Every approximation is pessimistic:
     the grid (connect the dots), the tails that are cut off, and an allowance of 1e-15 of delta a
-    step for rounding in the Fourier transforms, which dp-accounting leaves out and which makes
-    its own answers too small below a delta of about 1e-10. Where the allowance is more than half
-    of delta, beyond 10**7 sampled steps or an epsilon of 10**6, and wherever it is smaller, the
-    Rényi bound of `RDPAccountant` is returned. Beyond an epsilon of 700, where e**epsilon is no
-    double, it is up to 0.1% above the least.
+    step for rounding in the Fourier transforms, without which answers are too small below a delta
+    of about 1e-10. Where the allowance is more than half of delta, beyond 10**7 sampled steps or
+    an epsilon of 10**6, and wherever it is smaller, the bound of `RDPAccountant` is returned.
     Cost: 10 ms to half a second, kept for the last four histories; every different event adds a
     convolution.
     Source: Doroshenko et al., "Connect the dots", PETS 2022; for fixed-size sampling the curve
@@ -82,11 +80,10 @@ class PLDAccountant(RDPAccountant):
     def _composed(self, events: Events) -> list[pld_pmf.PLDPmf]:
         """Return the composed losses of removing, and of adding if they differ; or none."""
         steps = sum(e.steps for e in events if not _is_one(e))
-        highest = super()._epsilon(events, 1e-12)
-        unknown = any(isinstance(e, BestOf) for e in events)
-        if unknown or steps > _MOST_STEPS or highest > _LARGEST_EPSILON:
+        if steps > _MOST_STEPS or any(isinstance(e, BestOf) for e in events):
             return []
-        return _composed(tuple(events), self.relation, highest)
+        known = (highest := super()._epsilon(events, 1e-12)) <= _LARGEST_EPSILON
+        return _composed(tuple(events), self.relation, highest) if known else []
 
 
 @lru_cache(maxsize=4)

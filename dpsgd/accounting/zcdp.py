@@ -11,19 +11,13 @@ class ZCDPAccountant(GDPAccountant):
     """Bound unsampled steps by the sum of their rho, with the simple conversion.
 
     rho is 1 / (2 z**2) of Gaussian noise, and epsilon**2 / 2 of any epsilon-DP release. A
-    channel that rules an input out has none.
+    channel that rules an input out has none. Refuses sampled steps, which it does not amplify.
 
     Guarantee: (epsilon, delta)-DP under the relation, epsilon = rho + 2 sqrt(rho ln(1 / delta)).
-    Looser than `GDPAccountant`, and reported by many papers. Refuses sampled steps, which it
-    does not amplify.
     Source: Bun and Steinke, "Concentrated differential privacy", TCC 2016, propositions 1.3 to 1.6.
     """
 
     name = "zcdp"
-
-    def rho(self) -> float:
-        """Return the rho of the history."""
-        return self._rho(self._pooled())
 
     def _rho(self, events: Events) -> float:
         mean = self._mean(events)
@@ -41,8 +35,7 @@ class ZCDPAccountant(GDPAccountant):
 
     def _delta(self, events: Events, epsilon: float) -> float:
         rho = self._rho(events)
-        gap = epsilon - rho
+        gap, least = epsilon - rho, math.ulp(0.0)  # smaller values are rounded upwards
         if gap <= 0:
             return 1.0
-        least = math.ulp(0.0)  # smaller values are rounded upwards
         return max(least, math.exp(-gap / (4 * rho) * gap)) if rho else least

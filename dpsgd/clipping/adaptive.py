@@ -68,18 +68,11 @@ class QuantileClipping:
             )
         return 1 / math.sqrt(noise_multiplier**-2 - most**-2)
 
-    def moved(
-        self, limits: Sequence[float], noisy_counts: Sequence[float], samples: int
-    ) -> list[float]:
-        """Return the next step's norms, from noisy counts over `samples` expected samples."""
-        shares = [0.5 + count / samples for count in noisy_counts]
-        steps = [math.exp(-self.rate * (share - self.quantile)) for share in shares]
-        return [limit * step for limit, step in zip(limits, steps, strict=True)]
+    def moved(self, limit: float, noisy_count: float, samples: int) -> float:
+        """Return a group's next norm, from its noisy count over `samples` expected samples."""
+        return limit * math.exp(-self.rate * (0.5 + noisy_count / samples - self.quantile))
 
 
 def centred_counts(norms: Tensor, limits: Sequence[float]) -> Tensor:
-    """Return for each group a half for each norm that is at most its limit, less a half for others.
-
-    `norms` has shape (groups, b).
-    """
+    """Return a half for each norm, of shape (groups, b), at most its limit, less one for others."""
     return (norms <= norms.new_tensor(limits)[:, None]).double().sub_(0.5).sum(1)

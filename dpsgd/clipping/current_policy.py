@@ -63,8 +63,7 @@ class CurrentPolicy(ClippingPolicy):
         if not self._adaptive:
             return [0.0]
         totals = torch.zeros(self.groups, dtype=torch.float64, device="cpu")
-        if self._counts is not None:
-            totals += self._counts.cpu()
+        totals += 0 if self._counts is None else self._counts.cpu()
         if source is not None:
             deviation = self._adaptive.deviation(self._batch)
             source.add_to([totals], Grid.for_sums(0.5, 1, deviation), deviation)
@@ -78,9 +77,11 @@ class CurrentPolicy(ClippingPolicy):
     def end(self, noisy_counts: Sequence[float], batches: int) -> None:
         """Move to the next policy, after a step of `batches` logical batches."""
         self._counts = None
-        if self._adaptive:
-            samples = batches * self._batch
-            self.policy = self.policy.at(self._adaptive.moved(self.limits, noisy_counts, samples))
+        if (adaptive := self._adaptive) is not None:
+            each = zip(self.limits, noisy_counts, strict=True)
+            self.policy = self.policy.at(
+                [adaptive.moved(limit, count, batches * self._batch) for limit, count in each]
+            )
 
     def change(self, max_grad_norm: float) -> None:
         """Clip to another norm from now on. Raises `InvalidInput` without a single norm."""
@@ -97,10 +98,8 @@ class CurrentPolicy(ClippingPolicy):
         """Return the policy of a checkpoint; raises `InvalidInput` for that of another kind."""
         norms = state.get("max_grad_norm")
         several: list[Any] = norms if isinstance(norms, list) else [norms]
-        if state.get("kind") != self._kind:
-            raise InvalidInput(
-                f"the state's clipping is {state.get('kind')!r}, this run's {self._kind!r}"
-            )
+        if (kind := state.get("kind")) != self._kind:
+            raise InvalidInput(f"the state's clipping is {kind!r}, this run's {self._kind!r}")
         if norms is None:
             return self.policy
         if len(several) != self.groups:
@@ -109,6 +108,4 @@ class CurrentPolicy(ClippingPolicy):
 
     @property
     def _kind(self) -> str:
-        if self._schedule is not None:
-            return "schedule"
-        return type(self._adaptive or self.policy).__name__
+        return "schedule" if self._schedule else type(self._adaptive or self.policy).__name__

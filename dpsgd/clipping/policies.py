@@ -50,10 +50,7 @@ class ClippingPolicy(ABC):
         return 0
 
     def deviations(self, noise_multiplier: float) -> list[float]:
-        """Return the standard deviation of each group's noise: by default, the same for all.
-
-        Formal guarantee: all groups together are one Gaussian release with the noise multiplier.
-        """
+        """Return each group's noise: all together are one Gaussian release with the multiplier."""
         return [noise_multiplier * self.sensitivity] * self.groups
 
 
@@ -82,9 +79,8 @@ class FlatClipping(ClippingPolicy):
 class AutomaticClipping(ClippingPolicy):
     """Scale every gradient g by 1 / (|g| + gamma), short ones too: AUTO-S. The sensitivity is 1.
 
-    There is no norm to choose; the learning rate takes its place. Source: Bu, Wang, Zha and
-    Karypis, "Automatic clipping", NeurIPS 2023, equation 4. Raises `InvalidInput` unless gamma
-    is finite and > 0.
+    The learning rate takes the place of a norm. Raises `InvalidInput` unless gamma is finite and
+    > 0. Source: Bu, Wang, Zha and Karypis, "Automatic clipping", NeurIPS 2023, equation 4.
     """
 
     gamma: float = 0.01
@@ -136,10 +132,7 @@ class PerLayerClipping(ClippingPolicy):
 
     @classmethod
     def by_dimension(cls, sizes: Mapping[str, int], max_grad_norm: float) -> "PerLayerClipping":
-        """Give each parameter or layer a norm that grows as the root of its number of values.
-
-        `sizes` maps names to these numbers. Together, the norms are max_grad_norm.
-        """
+        """Give each a norm that grows as the root of its number of values: `sizes`, by name."""
         check_positive("max_grad_norm", max_grad_norm)
         total = sum(sizes.values())
         return cls({name: max_grad_norm * math.sqrt(n / total) for name, n in sizes.items()})

@@ -50,22 +50,22 @@ class Account:
     levels: tuple[LevelGuarantee, ...]
 
     def __str__(self) -> str:
-        training = "without noise"
+        lines = ["training: without noise"]
         if self.relation is not None:
-            training = f"({self.spent:.4g}, {self.delta:g})-DP in rows, {self.relation.value}"
+            spent = f"({self.spent:.4g}, {self.delta:g})-DP in rows, {self.relation.value}"
+            lines = [f"training: {spent}"]
         if not self.levels:
-            return f"training: {training}"
+            return lines[0]
         width = max(len("level"), *(len(level.level) for level in self.levels))
-        lines = [
-            f"training: {training}",
+        lines += [
             "if a record's randomised answers were replaced by others (all else is public)",
             f"  {'level':{width}} {'local':>9} {'central':>9} {'contraction':>12}  smallest",
         ]
-        for level in self.levels:
-            lines.append(
-                f"  {level.level:{width}} {level.local:9.4g} {level.central:9.4g} "
-                f"{level.contracted:12.4g}  {level.model:.4g}, {level.why}"
-            )
+        lines += [
+            f"  {one.level:{width}} {one.local:9.4g} {one.central:9.4g} {one.contracted:12.4g}"
+            f"  {one.model:.4g}, {one.why}"
+            for one in self.levels
+        ]
         lines.append("  local, at delta 0: against whoever sees the reports")
         if any(math.isinf(level.local) for level in self.levels):
             lines.append("  local inf: the survey lets a report reveal some answers for certain")

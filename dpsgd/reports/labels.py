@@ -38,11 +38,7 @@ class RRWithPrior:
 
     def sizes(self, priors: ArrayLike) -> NDArray[np.int64]:
         """Return the number s of labels that each prior, shape (n, k), lets be reported, (n,)."""
-        ascending = np.sort(_check_priors(priors, self.k), axis=1)
-        others = np.arange(self.k)
-        kept = np.cumsum(ascending[:, ::-1], axis=1) / (1 + others * np.exp(-self.epsilon))
-        sizes: NDArray[np.int64] = 1 + np.argmax(kept, axis=1)
-        return sizes
+        return self._ranked(priors)[1]
 
     def randomize_many(self, labels: ArrayLike, priors: ArrayLike, coins: Coins) -> Labels:
         """Return one label for each of `labels`, shape (n,), given its prior, shape (n, k).
@@ -50,21 +46,18 @@ class RRWithPrior:
         Raises `InvalidInput` for labels outside 0..k-1, and for priors that are none.
         """
         array = _check_labels(labels, self.k)
-        order, sizes = self._order(priors), self.sizes(priors)
+        order, sizes = self._ranked(priors)
         if len(order) != array.size:
             raise InvalidInput(f"{array.size} labels have as many priors, got {len(order)}")
         ranks = np.argmax(order == array[:, np.newaxis], axis=1)
         reported = np.zeros(array.size, dtype=np.int64)
-        for size in np.unique(sizes).tolist():
+        for size in np.unique(sizes[sizes > 1]).tolist():  # of one, the likeliest label for all
             rows = np.flatnonzero(sizes == size)
-            if size == 1:
-                continue  # the likeliest label, for every true one
             inside = ranks[rows] < size
             krr = KRR(size, self.epsilon)
             reported[rows[inside]] = krr.randomize_many(ranks[rows[inside]], coins)
             reported[rows[~inside]] = coins.below_many(size, int((~inside).sum()))
-        result: Labels = order[np.arange(array.size), reported]
-        return result
+        return np.asarray(order[np.arange(array.size), reported])
 
     def likelihoods(self, reported: ArrayLike, priors: ArrayLike) -> Floats:
         """Return Pr[reported label | label], shape (n, k), for each report and its prior.
@@ -72,7 +65,7 @@ class RRWithPrior:
         No entry is zero. Raises `InvalidInput` for a label that its prior excludes.
         """
         codes = _check_labels(reported, self.k)
-        order, sizes = self._order(priors), self.sizes(priors)
+        order, sizes = self._ranked(priors)
         ranks = np.argsort(order, axis=1)
         own = np.take_along_axis(ranks, codes[:, np.newaxis], axis=1)
         if (own[:, 0] >= sizes).any():
@@ -85,20 +78,25 @@ class RRWithPrior:
 
     def channel(self, prior: ArrayLike) -> Channel:
         """Enumerate the exact channel under one prior, shape (k,); excluded labels have zeros."""
-        row = np.asarray(prior, dtype=float)[np.newaxis]
-        size = int(self.sizes(row)[0])
-        top, labels = self._order(row)[0, :size].tolist(), tuple(range(self.k))
-        p, q, outside = self._table(size)
+        order, sizes = self._ranked(np.asarray(prior, dtype=float)[np.newaxis])
+        top, labels = order[0, : sizes[0]].tolist(), tuple(range(self.k))
+        p, q, outside = self._table(int(sizes[0]))
         chances = {x: {y: p if x == y else q for y in top} for x in top}
         others = dict.fromkeys(top, outside)
         none = Fraction(0)
         rows = (tuple(chances.get(x, others).get(y, none) for y in labels) for x in labels)
         return Channel(labels, tuple(rows))
 
-    def _order(self, priors: ArrayLike) -> NDArray[np.int64]:
-        """Return the labels from the likeliest, the smaller first where priors tie."""
-        order: NDArray[np.int64] = np.argsort(-_check_priors(priors, self.k), axis=1, kind="stable")
-        return order
+    def _ranked(self, priors: ArrayLike) -> tuple[Labels, Labels]:
+        """Return the labels from the likeliest, the smaller first where priors tie, and sizes."""
+        array = np.asarray(priors, dtype=np.float64)
+        if array.ndim != 2 or array.shape[1] != self.k:
+            raise InvalidInput(f"priors have the shape (n, {self.k}), got {array.shape}")
+        if not (np.isfinite(array).all() and (array >= 0).all() and (array.sum(axis=1) > 0).all()):
+            raise InvalidInput("a prior is finite, nowhere negative and somewhere positive")
+        order = np.argsort(-array, axis=1, kind="stable")
+        sums = np.cumsum(np.take_along_axis(array, order, axis=1), axis=1)
+        return order, 1 + np.argmax(sums / (1 + np.arange(self.k) * np.exp(-self.epsilon)), axis=1)
 
     def _table(self, size: int) -> tuple[Fraction, Fraction, Fraction]:
         """Return the chances that a label inside is kept, that it becomes a given other one, and
@@ -135,9 +133,9 @@ def two_stage(labels: ArrayLike, k: int, epsilon: float, train: Train, coins: Co
     array = _check_labels(labels, k)
     if array.size < 2:
         raise InvalidInput(f"two stages need two labels or more, got {array.size}")
-    half = array.size // 2
-    rows = coins.permutation(array.size)
-    one, two = np.sort(rows[:half]), np.sort(rows[half:])
+    first = np.zeros(array.size, dtype=np.bool_)
+    first[coins.permutation(array.size)[: array.size // 2]] = True
+    one, two = np.flatnonzero(first), np.flatnonzero(~first)
     mechanism, uniform = RRWithPrior(k, epsilon), KRR(k, epsilon)
     reported = np.empty(array.size, dtype=np.int64)
     likelihoods = np.empty((array.size, k))
@@ -146,8 +144,6 @@ def two_stage(labels: ArrayLike, k: int, epsilon: float, train: Train, coins: Co
     priors = train(one, reported[one], likelihoods[one])(two)
     reported[two] = mechanism.randomize_many(array[two], priors, coins)
     likelihoods[two] = mechanism.likelihoods(reported[two], priors)
-    first = np.zeros(array.size, dtype=np.bool_)
-    first[one] = True
     return TwoStage(reported, likelihoods, first)
 
 
@@ -158,12 +154,3 @@ def _check_labels(labels: ArrayLike, k: int) -> Labels:
     if array.size and not 0 <= array.min() <= array.max() < k:
         raise InvalidInput(f"labels must lie in 0..{k - 1}")
     return array.astype(np.int64)
-
-
-def _check_priors(priors: ArrayLike, k: int) -> Floats:
-    array = np.asarray(priors, dtype=np.float64)
-    if array.ndim != 2 or array.shape[1] != k:
-        raise InvalidInput(f"priors have the shape (n, {k}), got {array.shape}")
-    if not (np.isfinite(array).all() and (array >= 0).all() and (array.sum(axis=1) > 0).all()):
-        raise InvalidInput("a prior is finite, nowhere negative and somewhere positive")
-    return array

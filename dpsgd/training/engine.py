@@ -48,14 +48,13 @@ class PrivacyEngine:
     data set's size and the batch size are public. Losses and batches that the loop prints are not
     covered. It holds for floating point up to what `dpsgd.noise.grid.Grid` says.
 
-    Noise comes from AES-256 under keys of the system on a CPU and with `secure_mode`, and on a GPU
-    from torch's generator, which can be predicted by who knows enough of its noise. `accountant` is
-    a class of `dpsgd.accounting` whose figures are guarantees, or a function of the relation, such
-    as one that returns the accountant of releases before. `coins` is for tests.
+    `accountant` is a class of `dpsgd.accounting` whose figures are guarantees, or a function of the
+    relation, such as one that returns the accountant of releases before. Noise on a GPU comes from
+    torch's generator, which can be predicted by who knows enough of its noise, or with
+    `secure_mode` from AES-256, as on a CPU. `coins` is for tests.
 
-    A module in a DistributedDataParallel is trained by all its processes, each with an engine, the
-    whole data set, of which it draws its own share, and its own part of a batch as batch_size. The
-    guarantee is for the whole.
+    A module in a DistributedDataParallel is trained by all its processes, each with an engine, all
+    of the data, and its part of a batch as batch_size. The guarantee is for the whole.
     """
 
     def __init__(
@@ -227,10 +226,9 @@ class PrivacyEngine:
         return self._started.remaining()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the engine's state for a checkpoint, beside the module's and the optimizer's.
+        """Return the engine's state, without any of a generator: noise drawn twice cancels out.
 
-        No state of a generator is in it: noise that was drawn twice would cancel out. Raises
-        `InvalidInput` between the parts of a logical batch.
+        Raises `InvalidInput` between the parts of a logical batch.
         """
         return self._started.state_dict()
 
@@ -266,10 +264,8 @@ class PrivacyEngine:
             raise InvalidInput(f"{path}: is not a file of save_checkpoint")
         parts = run.parts | others
         if set(state["parts"]) != set(parts):
-            raise InvalidInput(
-                f"{path} has the states of {', '.join(sorted(state['parts']))}; "
-                f"expected {', '.join(sorted(parts))}"
-            )
+            there, wanted = (", ".join(sorted(names)) for names in (state["parts"], parts))
+            raise InvalidInput(f"{path} has the states of {there}; expected {wanted}")
         saved, ours = state.get("optimizer"), type(run.parts["optimizer"]).__name__
         if saved != ours:
             raise InvalidInput(f"{path}: its optimizer is {saved}, this run's {ours}")
