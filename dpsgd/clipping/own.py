@@ -41,10 +41,7 @@ Leaves = dict[Tensor, nn.Parameter | Callable[[Tensor], Gradients]]
 
 
 def function(*functions: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Make rule(call, *args, **kwargs) the way to run these functions of samples and parameters.
-
-    A rule may return NotImplemented.
-    """
+    """Have rule(call, *args, **kwargs) run these functions, unless it returns NotImplemented."""
 
     def register(rule: Callable[..., Any]) -> Callable[..., Any]:
         FUNCTIONS.update(dict.fromkeys(functions, rule))
@@ -205,10 +202,7 @@ def run_own(layer: nn.Module, call: "Call", *args: Any, **kwargs: Any) -> Any:
 
 
 def owned(layer: nn.Module) -> list[tuple[nn.Module, str, nn.Parameter]]:
-    """Return the layer's own parameters to train, each with its holder and its name there.
-
-    Lists and dicts of parameters among its parts count as its own.
-    """
+    """Return the parameters to train of a layer and its lists and dicts of them, by holder."""
     lists = (v for v in layer.children() if isinstance(v, nn.ParameterList | nn.ParameterDict))
     return [
         (holder, name, parameter)

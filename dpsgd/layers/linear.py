@@ -46,10 +46,7 @@ def tapped_linear(
     *,
     transposed: bool = False,
 ) -> Tensor:
-    """Return value W^T + b, `transposed` value W + b, with the gradients of W and b tapped.
-
-    `dim` is the batch's.
-    """
+    """Return value W^T + b, `transposed` value W + b, tapped; `dim` is the batch's."""
     # Flat, because the output of more than two dimensions would be a view.
     flat = value if value.ndim == 2 else value.flatten(0, -2)
     matrix = weight.detach().T if transposed else weight.detach()

@@ -5,9 +5,8 @@ matrices and a few operations in place; the gradients of the gates of all steps,
 output gradients of two linear maps: of the inputs and of the states before.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -33,10 +32,7 @@ def recurrent(
     input: Tensor,  # noqa: A002
     hx: Tensor | tuple[Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor | tuple[Tensor, Tensor]]:
-    """Run a recurrent layer on a padded batch.
-
-    Raises `InvalidInput` for packed sequences: pad them.
-    """
+    """Run a recurrent layer on a padded batch."""
     if not isinstance(input, Tensor) or input.ndim != 3:
         raise InvalidInput(f"{call.name}: expected a padded batch of sequences, a tensor of rank 3")
     if isinstance(layer, nn.LSTM) and layer.proj_size:
@@ -189,99 +185,94 @@ def _gradients(
     return found
 
 
-class _Cell(ABC):
+class _Cell(NamedTuple):
     """One step, from gates (b, p): the sum of a linear map of the inputs and one of the outputs.
 
     With `apart` the last of the outputs' map is not in that sum, and comes first instead.
     """
 
-    apart = False
+    step: Callable[..., None]
+    """step(gates, *states) writes each state after the step, from the one before.
 
-    @abstractmethod
-    def step(self, gates: Tensor, *states: Tensor) -> None:
-        """Write each state after the step, from the one before; the gates may change."""
+    The gates may change.
+    """
+    back: Callable[..., Tensor | None]
+    """back(gates, *states, *grads) overwrites what `step` left of the gates with their gradients.
 
-    @abstractmethod
-    def back(self, gates: Tensor, *states: Tensor) -> Tensor | None:
-        """Overwrite what `step` left of the gates with their gradients.
-
-        The gradients of the states after the step come last; all but the outputs' are overwritten
-        with those before it. Return what the outputs' before has apart from the gates'.
-        """
-
-
-class _Rnn(_Cell):
-    def __init__(self, relu: bool) -> None:
-        self._relu = relu
-
-    def step(self, gates: Tensor, *states: Tensor) -> None:
-        _, h = states
-        torch.clamp_min(gates, 0, out=h) if self._relu else torch.tanh(gates, out=h)
-
-    def back(self, gates: Tensor, *states: Tensor) -> None:
-        _, h, dh = states
-        if self._relu:
-            torch.mul(h > 0, dh, out=gates)
-        else:
-            torch.addcmul(dh, dh * h, h, value=-1, out=gates)
+    `grads` are those of the states after the step; all but the outputs' are overwritten with those
+    before it. It returns what the outputs' before has apart from the gates'.
+    """
+    apart: bool = False
 
 
-class _Lstm(_Cell):
-    def step(self, gates: Tensor, *states: Tensor) -> None:
-        _, h, before, c = states
-        i, f, g, o = gates.chunk(4, 1)
-        gates[:, : 2 * h.shape[1]].sigmoid_()
-        g.tanh_()
-        o.sigmoid_()
-        torch.mul(f, before, out=c).addcmul_(i, g)
-        torch.tanh(c, out=h).mul_(o)
-
-    def back(self, gates: Tensor, *states: Tensor) -> None:
-        _, h, before, c, dh, dc = states
-        i, f, g, o = gates.chunk(4, 1)
-        # Products with 1 - i, 1 - f and 1 - o are the slopes of sigmoids, 1 - g g that of tanh.
-        dc.addcmul_(dh, torch.addcmul(o, h, c.tanh(), value=-1))
-        torch.addcmul(h, h, o, value=-1, out=o).mul_(dh)
-        new, old = i * g, f * before
-        torch.addcmul(i, new, g, value=-1, out=g).mul_(dc)
-        torch.addcmul(new, new, i, value=-1, out=i).mul_(dc)
-        torch.addcmul(old, old, f, value=-1, out=old).mul_(dc)
-        dc.mul_(f)
-        f.copy_(old)
+def _tanh_step(gates: Tensor, _: Tensor, h: Tensor) -> None:
+    torch.tanh(gates, out=h)
 
 
-class _Gru(_Cell):
-    """Gates in the order: n of the outputs, r, z, and n of the inputs."""
+def _tanh_back(gates: Tensor, _: Tensor, h: Tensor, dh: Tensor) -> None:
+    torch.addcmul(dh, dh * h, h, value=-1, out=gates)
 
-    apart = True
 
-    def step(self, gates: Tensor, *states: Tensor) -> None:
-        before, h = states
-        recalled, r, z, n = gates.chunk(4, 1)
-        gates[:, h.shape[1] : -h.shape[1]].sigmoid_()
-        n.addcmul_(r, recalled).tanh_()
-        torch.lerp(n, before, z, out=h)
+def _relu_step(gates: Tensor, _: Tensor, h: Tensor) -> None:
+    torch.clamp_min(gates, 0, out=h)
 
-    def back(self, gates: Tensor, *states: Tensor) -> Tensor:
-        before, _, dh = states
-        recalled, r, z, n = gates.chunk(4, 1)
-        through = dh * z
-        torch.addcmul(through, through, z, value=-1, out=z).mul_(before - n)
-        dh -= through
-        torch.addcmul(dh, dh * n, n, value=-1, out=n)
-        reset = recalled * r
-        reset *= n
-        torch.mul(n, r, out=recalled)
-        torch.addcmul(reset, reset, r, value=-1, out=r)
-        return through
+
+def _relu_back(gates: Tensor, _: Tensor, h: Tensor, dh: Tensor) -> None:
+    torch.mul(h > 0, dh, out=gates)
+
+
+def _lstm_step(gates: Tensor, _: Tensor, h: Tensor, before: Tensor, c: Tensor) -> None:
+    i, f, g, o = gates.chunk(4, 1)
+    gates[:, : 2 * h.shape[1]].sigmoid_()
+    g.tanh_()
+    o.sigmoid_()
+    torch.mul(f, before, out=c).addcmul_(i, g)
+    torch.tanh(c, out=h).mul_(o)
+
+
+def _lstm_back(
+    gates: Tensor, _: Tensor, h: Tensor, before: Tensor, c: Tensor, dh: Tensor, dc: Tensor
+) -> None:
+    i, f, g, o = gates.chunk(4, 1)
+    # Products with 1 - i, 1 - f and 1 - o are the slopes of sigmoids, 1 - g g that of tanh.
+    dc.addcmul_(dh, torch.addcmul(o, h, c.tanh(), value=-1))
+    torch.addcmul(h, h, o, value=-1, out=o).mul_(dh)
+    new, old = i * g, f * before
+    torch.addcmul(i, new, g, value=-1, out=g).mul_(dc)
+    torch.addcmul(new, new, i, value=-1, out=i).mul_(dc)
+    torch.addcmul(old, old, f, value=-1, out=old).mul_(dc)
+    dc.mul_(f)
+    f.copy_(old)
+
+
+def _gru_step(gates: Tensor, before: Tensor, h: Tensor) -> None:
+    recalled, r, z, n = gates.chunk(4, 1)  # of which recalled is the outputs' part of n
+    gates[:, h.shape[1] : -h.shape[1]].sigmoid_()
+    n.addcmul_(r, recalled).tanh_()
+    torch.lerp(n, before, z, out=h)
+
+
+def _gru_back(gates: Tensor, before: Tensor, _: Tensor, dh: Tensor) -> Tensor:
+    recalled, r, z, n = gates.chunk(4, 1)
+    through = dh * z
+    torch.addcmul(through, through, z, value=-1, out=z).mul_(before - n)
+    dh -= through
+    torch.addcmul(dh, dh * n, n, value=-1, out=n)
+    reset = recalled * r
+    reset *= n
+    torch.mul(n, r, out=recalled)
+    torch.addcmul(reset, reset, r, value=-1, out=r)
+    return through
+
+
+_TANH, _RELU = _Cell(_tanh_step, _tanh_back), _Cell(_relu_step, _relu_back)
+_LSTM, _GRU = _Cell(_lstm_step, _lstm_back), _Cell(_gru_step, _gru_back, apart=True)
 
 
 def _cell(layer: _Layer) -> _Cell:
-    if isinstance(layer, nn.LSTM | nn.LSTMCell):
-        return _Lstm()
-    if isinstance(layer, nn.GRU | nn.GRUCell):
-        return _Gru()
-    return _Rnn(layer.nonlinearity == "relu")
+    if isinstance(layer, nn.RNN | nn.RNNCell):
+        return _RELU if layer.nonlinearity == "relu" else _TANH
+    return _LSTM if isinstance(layer, nn.LSTM | nn.LSTMCell) else _GRU
 
 
 def _in_time(reverse: bool, *values: Tensor) -> list[_States]:

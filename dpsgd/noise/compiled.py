@@ -32,11 +32,8 @@ def add_rounded(
     spacing: float,
     divisor: float,
 ) -> None:
-    """Add values times `deviation` to sums, both rounded to multiples of `spacing`, and divide.
-
-    The spacing is a power of two.
-    """
-    per_spacing = 1.0 / spacing  # exact, as are products with it
+    """Add values times `deviation` to sums, both rounded to multiples of `spacing`, and divide."""
+    per_spacing = 1.0 / spacing  # exact, as are products with it: it is a power of two
     scale = deviation * per_spacing
     unit = spacing / divisor
     for i in range(sums.size):

@@ -144,10 +144,9 @@ SAMPLERS: dict[str, Callable[[int, int], BatchSampler]] = {
 
 @dataclass(frozen=True)
 class Physical:
-    """A part of a logical batch, as the loader hands it out.
+    """A part of a logical batch, as the loader hands it out: of size 0 as record 0.
 
-    A part of size 0 is handed out as record 0, since models and collate functions may fail on
-    nothing. Whatever is computed from that record is dropped.
+    Models and collate functions may fail on nothing; what that record yields is dropped.
     """
 
     size: int

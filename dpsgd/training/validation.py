@@ -11,11 +11,7 @@ from ldp import InvalidInput
 
 
 def check_module(module: nn.Module) -> None:
-    """Raise `InvalidInput` naming every layer that mixes samples or otherwise leaks them.
-
-    A gradient can be clipped by sample only where each sample's loss depends on that sample
-    alone.
-    """
+    """Raise `InvalidInput` naming every layer that mixes samples or otherwise leaks them."""
     faults = [
         f"{name or 'the module'} ({type(layer).__name__}) {reason}"
         for name, layer in module.named_modules()

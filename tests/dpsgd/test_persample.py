@@ -150,9 +150,7 @@ def test_a_norm_of_a_tied_table_whose_products_are_rounded_to_zero_is_not_too_sm
     rows = Rows(
         torch.zeros(1, 1, dtype=torch.long), torch.full((1, 1, 1), 1e-10), torch.Size((1, 1))
     )
-    form = merged(
-        [Outer(inputs, outputs, rows.shape), rows]
-    )  # both are 1e-10, and their product 1e-46
+    form = merged([Outer(inputs, outputs, rows.shape), rows])  # of 1e-10, their product 1e-46
     assert squared_norms(form).sqrt().item() >= 2e-10
 
 
