@@ -180,8 +180,9 @@ class _Panel:
         axis.set_xticks(shown, [_plain(str(names[place])) for place in shown], rotation=30)
         axis.set_ylabel(f"{self._table.attrs['statistic']}, with {interval}")
         if len(by_value) // len(names) <= 10:
-            beside = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
-            axis.legend(frameon=False, fontsize="small", **beside)
+            axis.legend(
+                frameon=False, fontsize="small", loc="upper left", bbox_to_anchor=(1.0, 1.0)
+            )
 
     def _draw_histogram(self, axis: Axes, interval: str) -> None:
         left, right = (
