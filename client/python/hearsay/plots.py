@@ -68,7 +68,8 @@ class _Panel:
         names = list(table.index.names)
         self._histogram = names == ["left", "right"]
         self._cumulative = names == ["below"]
-        self._grouped = (two or names[0] in ("level", "period", "map")) and len(names) == 2
+        by_group = isinstance(table.attrs.get("reports"), dict)  # `frames.grouped`
+        self._grouped = (two or by_group) and len(names) == 2
         self._pairs = names == ["first", "second"]
         changed = [name for name in ("difference", "slope") if name in table.columns]
         self._difference = changed[0] if changed else ""

@@ -84,6 +84,8 @@ def _estimates(
         levels=options.get("levels", ()),
         maps=options.get("maps", ()),
         periods=options.get("periods", ()),
+        where=options.get("where", {}),
+        panels=options.get("panels", ()),
         first_period=options.get("first_period", ""),
         last_period=options.get("last_period", ""),
         confidence=answer.confidence,
