@@ -224,7 +224,7 @@ def test_sums_have_the_errors_of_their_covariance() -> None:
 @pytest.mark.parametrize("memo", [False, True], ids=["fresh", "memo"])
 def test_all_values_are_tested_at_once_over_panels(memo: bool) -> None:
     """Five values, 16 panels: nothing changed is rejected in 5% of cases, and a change is found."""
-    mechanism, n, runs = KRR(5, 1.5), 1600, 120
+    mechanism, n, runs = KRR(5, 1.5), 1600, 100
     matrix = mechanism.matrix()
     assert matrix is not None
     rng = np.random.default_rng(8)
@@ -322,7 +322,7 @@ CASES = {
 def test_intervals_cover_whatever_people_do(stay: float, memo: bool, same: bool) -> None:
     """n = 5000, epsilon 1, .20 to .25 over 8 periods: without panels .945 to 1, with panels .93 to
     .97, for differences and slopes."""
-    n, runs = 5000, 300
+    n, runs = 5000, 200
     shares = np.linspace(0.2, 0.25, 8)
     rng = np.random.default_rng(1)
     covered: dict[str, list[bool]] = {}
@@ -357,7 +357,7 @@ def test_intervals_cover_whatever_people_do(stay: float, memo: bool, same: bool)
 @pytest.mark.parametrize("stay", [0.0, 0.9])
 @pytest.mark.parametrize("memo", [False, True], ids=["fresh", "memo"])
 def test_breaks_are_rarely_found_where_nothing_changes(memo: bool, stay: float) -> None:
-    runs, rng = 200, np.random.default_rng(4)
+    runs, rng = 120, np.random.default_rng(4)
     found: list[tuple[bool, bool]] = []
     for _ in range(runs):
         told = lives(rng, 2000, np.full(10, 0.3), stay)
@@ -402,7 +402,7 @@ def test_what_cannot_be_told_is_refused() -> None:
 def test_the_power_is_the_planned_one(epsilon: float, panels: int) -> None:
     """`plan --change` says how many reports show a change with probability .8: so many do, and more
     where the same people keep their answers."""
-    change, runs = 0.1, 400
+    change, runs = 0.1, 250
     mechanism = KRR(2, epsilon)
     options: Any = {"panels": panels} if panels else {"same_people": True}
     n = two_wave_sample_size(mechanism, 0.3, change, **options)
