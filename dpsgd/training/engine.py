@@ -106,7 +106,7 @@ class PrivacyEngine:
         if self._run is not None:
             raise InvalidInput("this engine has made a module private already: use another")
         first = noise_multiplier(0) if callable(noise_multiplier) else noise_multiplier
-        check_positive("noise_multiplier", first)
+        first = check_positive("noise_multiplier", first)
         if loss_reduction not in ("mean", "sum"):
             raise InvalidInput(f'loss_reduction must be "mean" or "sum", got {loss_reduction!r}')
         if max_physical_batch_size is not None:
@@ -139,7 +139,7 @@ class PrivacyEngine:
             sampler,
             clipping,
             accountant,
-            noise_multiplier,
+            noise_multiplier if callable(noise_multiplier) else first,
             loss_reduction=loss_reduction,
             batch_dim=batch_dim,
             secure=self._secure,
@@ -191,8 +191,7 @@ class PrivacyEngine:
 
     @noise_multiplier.setter
     def noise_multiplier(self, value: float) -> None:
-        check_positive("noise_multiplier", value)
-        self._started.noise = value
+        self._started.noise = check_positive("noise_multiplier", value)
 
     @property
     def max_grad_norm(self) -> float:
