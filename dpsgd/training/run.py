@@ -9,9 +9,9 @@ from torch import nn
 from torch.optim import Optimizer
 
 from dpsgd.accounting import Accountant, Event
+from dpsgd.accounting.events import check_positive
 from dpsgd.clipping.clipped_sums import Bookkeeper
 from dpsgd.clipping.current_policy import CurrentPolicy
-from dpsgd.clipping.policies import check_norm
 from dpsgd.clipping.schedules import Schedule
 from dpsgd.clipping.taps import tap_layers
 from dpsgd.layers import fallback, rules_for
@@ -174,7 +174,7 @@ class Run:
                 f"{self.noise!r}: give make_private what it was given then"
             )
         if noise is not None:
-            check_norm("the state's noise_multiplier", noise)
+            check_positive("the state's noise_multiplier", noise)
         if not isinstance(steps, int) or steps < 0:
             raise InvalidInput(f"the state's steps must be an integer >= 0, got {steps!r}")
         for key in ("clipping", "accountant"):
@@ -235,7 +235,7 @@ class Run:
             return changed
         self._used[self._draw] = self._round
         multiplier, batches = self.noise_multiplier, len(self._used)
-        check_norm("noise_multiplier", multiplier)
+        check_positive("noise_multiplier", multiplier)
         deviations = self.clipping.deviations(multiplier)
         grids = self.clipping.grids(deviations)
         agreed = {"max_grad_norm": self.clipping.sensitivity, "batches": batches}
