@@ -17,7 +17,7 @@ import hearsay.plans.plan
 from hearsay.plans.domains import Numeric, Ratings
 from hearsay.sending.transport import open_calls
 from hearsay.v1 import admin_pb2
-from hearsay_server.commands import connect, upkeep
+from hearsay_server.commands import connect, ranging, upkeep
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Target, Token
 from hearsay_server.surveys import survey as surveys
 from ldp import InvalidInput
@@ -195,5 +195,6 @@ def _questions(plan: hearsay.plans.plan.Plan, reports: Iterable[admin_pb2.Report
     return table
 
 
+app.command("range")(ranging.survey_range)
 app.command("close")(upkeep.close_survey)
 app.command("delete")(upkeep.delete_survey)
