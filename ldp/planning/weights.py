@@ -13,7 +13,6 @@ the target gets half of epsilon, and the others share the rest in proportion to 
 their importances.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -46,7 +45,8 @@ def mutual_information(table: ArrayLike) -> float:
     even = np.outer(shares.sum(axis=1), shares.sum(axis=0))
     seen = shares > 0
     plain = float(np.sum(shares[seen] * np.log(shares[seen] / even[seen])))
-    return max(0.0, plain - math.prod(side - 1 for side in counts.shape) / (2 * float(n)))
+    rows, columns = counts.shape
+    return max(0.0, plain - (rows - 1) * (columns - 1) / (2 * float(n)))
 
 
 def joint_error(target: Attribute, others: Sequence[Attribute], epsilons: Sequence[float]) -> float:
