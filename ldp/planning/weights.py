@@ -40,13 +40,14 @@ def mutual_information(table: ArrayLike) -> float:
     if counts.ndim != 2 or not (np.isfinite(counts) & (counts >= 0)).all() or not counts.any():
         raise InvalidInput(f"a table of counts has two dimensions, got shape {counts.shape}")
     counts = counts[counts.any(axis=1)][:, counts.any(axis=0)]
-    n = counts.sum()
+    n = float(counts.sum())
     shares = counts / n
     even = np.outer(shares.sum(axis=1), shares.sum(axis=0))
     seen = shares > 0
     plain = float(np.sum(shares[seen] * np.log(shares[seen] / even[seen])))
     rows, columns = counts.shape
-    return max(0.0, plain - (rows - 1) * (columns - 1) / (2 * float(n)))
+    bias: float = (rows - 1) * (columns - 1) / (2 * n)
+    return max(0.0, plain - bias)
 
 
 def joint_error(target: Attribute, others: Sequence[Attribute], epsilons: Sequence[float]) -> float:
