@@ -48,6 +48,8 @@ class Source:
     respondents: Sequence[Answers]
     left_out: int = 0
     """The number of answers outside the survey's domains; they are withheld."""
+    properties: Sequence[Mapping[str, str]] = ()
+    """The public properties of each respondent's device; none where it is empty."""
 
 
 def redbook() -> Source:
@@ -69,7 +71,8 @@ def redbook() -> Source:
 def from_csv(file: Path, survey: survey_pb2.Survey) -> Source:
     """Load a table of one's own: comma-separated, the first line naming the columns.
 
-    A column called "Hours per week" is the attribute hours_per_week. Raises `InvalidInput`
+    A column called "Hours per week" is the attribute hours_per_week, or the property of that name,
+    which need not be there. Raises `InvalidInput`
     where the file cannot be read, lacks a column of the survey, or holds no answer to it.
     """
     try:
@@ -100,7 +103,15 @@ def _source(title: str, survey: survey_pb2.Survey, table: pd.DataFrame) -> Sourc
                 answers[name] = answer
     if not any(respondents):
         raise InvalidInput("the table holds no answer that has a place in the survey")
-    return Source(title, survey, [answers for answers in respondents if answers], left_out)
+    told: list[dict[str, str]] = [{} for _ in respondents]
+    for each in plan.properties.declared:
+        if each.name in table.columns:
+            for properties, cell in zip(told, table[each.name], strict=True):
+                if (value := str(cell).strip()) in each.values:
+                    properties[each.name] = value
+    some = [(answers, of) for answers, of in zip(respondents, told, strict=True) if answers]
+    answered, given = zip(*some, strict=True)
+    return Source(title, survey, answered, left_out, given)
 
 
 def _answer(domain: Domain, cell: object) -> Answer:
@@ -202,6 +213,7 @@ def _collect(
             chooser.choice(levels),
             answers,
             {name: chooser.choice(maps) for name, maps in choices.items()},
+            source.properties[number] if source.properties else {},
         )
         for number, answers in enumerate(source.respondents)
     ]
