@@ -52,6 +52,8 @@ class Source:
     respondents: Sequence[Answers]
     left_out: int = 0
     """The number of answers outside the survey's domains; they are withheld."""
+    properties: Sequence[Mapping[str, str]] = ()
+    """The public properties of each respondent's device; none where it is empty."""
     moments: Sequence[datetime] = ()
     """When each respondent answers; empty: now."""
 
@@ -77,11 +79,11 @@ def from_csv(
 ) -> Source:
     """Load a table of one's own: comma-separated, the first line naming the columns.
 
-    A column called "Hours per week" is the attribute hours_per_week. The column `periods` says when
-    a respondent answers: its values, in order, stand for the last periods of the survey that are
-    over `now`, by default by the system's clock. Raises `InvalidInput` where the file cannot be
-    read, lacks a column of the survey, or holds no answer to it, and where there are more periods
-    than a server still takes reports of.
+    A column called "Hours per week" is the attribute hours_per_week, or the property of that name,
+    which need not be there. The column `periods` says when a respondent answers: its values, in
+    order, stand for the last periods of the survey that are over `now`, by default by the system's
+    clock. Raises `InvalidInput` where the file cannot be read, lacks a column of the survey, or
+    holds no answer to it, and where there are more periods than a server still takes reports of.
     """
     try:
         # Everything as text: whether "1" is a category or a number is for the survey to say.
@@ -143,9 +145,21 @@ def _source(
                 answers[name] = answer
     if not any(respondents):
         raise InvalidInput("the table holds no answer that has a place in the survey")
+    told: list[dict[str, str]] = [{} for _ in respondents]
+    for each in plan.properties.declared:
+        if each.name in table.columns:
+            for properties, cell in zip(told, table[each.name], strict=True):
+                if (value := str(cell).strip()) in each.values:
+                    properties[each.name] = value
     kept = [number for number, answers in enumerate(respondents) if answers]
-    when = [moments[number] for number in kept] if moments else []
-    return Source(title, survey, [respondents[number] for number in kept], left_out, when)
+    return Source(
+        title,
+        survey,
+        [respondents[number] for number in kept],
+        left_out,
+        [told[number] for number in kept],
+        [moments[number] for number in kept] if moments else (),
+    )
 
 
 def _answer(domain: Domain, cell: object) -> Answer:
@@ -247,6 +261,7 @@ def _collect(
             chooser.choice(levels),
             answers,
             {name: chooser.choice(maps) for name, maps in choices.items()},
+            source.properties[number] if source.properties else {},
             source.moments[number] if source.moments else None,
         )
         for number, answers in enumerate(source.respondents)
