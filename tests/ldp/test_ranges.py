@@ -8,8 +8,8 @@ import pytest
 from numpy.typing import NDArray
 
 from ldp import InvalidInput, Waves
+from ldp.estimating.ranges import Range, fitted, growing_edges, propose
 from ldp.planning.mean_design import plain
-from ldp.planning.ranges import Range, fitted, growing_edges, propose
 from ldp.testing import SeededCoins
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data" / "wages"
