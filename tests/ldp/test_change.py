@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -428,3 +429,46 @@ def test_the_power_is_the_planned_one(epsilon: float, panels: int) -> None:
     slack = 3 * math.sqrt(0.16 / runs)
     assert seen[False] == pytest.approx(0.8, abs=slack + 0.02)  # planned at the share before
     assert seen[True] >= 0.8 - slack
+
+
+# --- real people -------------------------------------------------------------------------------
+
+WAGES = Path(__file__).resolve().parents[3] / "shared" / "data" / "wages" / "gss_wages.csv.gz"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not WAGES.exists(), reason=f"{WAGES} is not there")
+def test_slopes_of_the_general_social_survey_are_covered() -> None:
+    """What 34,579 women did in 30 years; the slopes of their answers are the truth."""
+    import pandas as pd
+
+    people = pd.read_csv(WAGES)
+    women = people[people["gender"] == "Female"].dropna(subset=["wrkstat"])
+    values = ["Full-Time", "Part-Time", "Housekeeper", "Retired"]
+    work = women["wrkstat"].map({name: code for code, name in enumerate(values)}).fillna(4)
+    years = [own.to_numpy(dtype=int) for _, own in work.groupby(women["year"])]
+    mechanism = KRR(5, 2.0)
+    matrix = mechanism.matrix()
+    assert matrix is not None
+    truth = series(
+        [{"all": (KRR(5, 30.0), Tally(own.size, np.bincount(own, minlength=5)))} for own in years]
+    )
+    expected = trend(truth, range(30)).value
+    rng = np.random.default_rng(5)
+    covered: list[list[bool]] = []
+    for _ in range(15):
+        panels: list[list[Any]] = [[] for _ in range(PANELS)]
+        whole = []
+        for own in years:
+            code = (rng.random((own.size, 1)) > matrix.cumsum(axis=1)[own]).sum(axis=1)
+            panel = rng.integers(PANELS, size=own.size)
+            counts = np.bincount(5 * panel + code, minlength=5 * PANELS).reshape(PANELS, 5)
+            whole.append({"all": (mechanism, Tally(own.size, counts.sum(axis=0)))})
+            for number, count in enumerate(counts):
+                panels[number].append({"all": (mechanism, Tally(int(count.sum()), count))})
+        for parts in ((), panels):
+            low, high = trend(series(whole, parts), range(30)).interval()
+            covered.append([bool(x) for x in (low <= expected) & (expected <= high)])
+    assert np.mean(covered[::2]) >= 0.95  # the largest errors, and then those by panels
+    assert np.mean(covered[1::2]) == pytest.approx(0.95, abs=0.08)
+    assert expected[2] == pytest.approx(-0.012, abs=0.0005)
