@@ -16,6 +16,8 @@ from hearsay.comparing import Comparisons
 from hearsay.comparing import compare_request as compare_request
 from hearsay.distributions import Distributions
 from hearsay.distributions import range_of as range_of
+from hearsay.margins import messages
+from hearsay.margins import read_margins as read_margins
 from hearsay.plans import plan as plans
 from hearsay.plans.domains import Binned, Categorical, Ratings, SetOf
 from hearsay.sending.transport import Tls, Token, open_calls
@@ -143,6 +145,11 @@ class Analyst(Comparisons, Distributions, Sets):
         `frame.attrs["detectable_difference"]` the smallest difference between two levels that
         this test would have found in 80% of cases. A `method` of pooling gives the pooled
         estimate alone, with a warning where the levels differ.
+
+        With `margins` the estimate is of the population, by weights of public groups; unweighted
+        and unweighted_standard_error are those of the respondents as they are.
+        `frame.attrs["design_effect"]` is by what factor unequal weights alone raise the variance
+        (Kish), and `frame.attrs["weights"]` the smallest and the largest of them.
 
         Needs pandas (`pip install 'hearsay-ldp[analyst]'`), as all that return DataFrames.
         """
@@ -397,9 +404,12 @@ def _request(
         raise InvalidInput(f"values must be a list of values, got {options['values']!r}")
     if any(isinstance(values, str) for values in sums):
         raise InvalidInput(f"each sum is a list of values, got {sums!r}")
+    given = fields(options, Options)
+    if "margins" in given:
+        given["margins"] = messages(given["margins"])
     return analyst_pb2.EstimateRequest(
         survey=survey,
         attribute=attribute,
         sums=[analyst_pb2.ValueSet(values=values) for values in sums],
-        **fields(options, Options),
+        **given,
     )

@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any, TypedDict, TypeVar
 
+from hearsay.margins import Margins
 from hearsay.sending.transport import Unreachable
 from hearsay.v1 import analyst_pb2
 
@@ -49,6 +50,11 @@ class Options(Selection, total=False):
     rows of these values, in this order. Intervals are those of the whole answer: simultaneous ones
     cover the rows that are left out, too. `sizes` asks for the sizes of sets instead of their items
     (`Analyst.set_sizes`).
+
+    `margins` weights the respondents of public groups so that these are as frequent as in the
+    population: `{"platform": {"ios": 0.3, "android": 0.7}, "country": {...}}`, or for combinations
+    `{("platform", "country"): {("ios", "de"): 0.1, ...}}` (`hearsay.margins`). A value with fewer
+    than `least` respondents, 10 by default, is joined with another one, as the warning says.
     """
 
     confidence: float
@@ -60,6 +66,8 @@ class Options(Selection, total=False):
     top: int
     values: Sequence[str]
     sizes: bool
+    margins: Margins
+    least: int
 
 
 def joined(messages: Iterator[_Answer]) -> Iterator[_Answer]:

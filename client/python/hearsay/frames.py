@@ -244,6 +244,9 @@ def _estimates(
         ),
         "warning": answer.warning,
     }
+    if answer.HasField("design_effect"):
+        weights = answer.smallest_weight, answer.largest_weight
+        table.attrs |= {"design_effect": answer.design_effect, "weights": weights}
     return table
 
 
@@ -277,6 +280,8 @@ def _notes(attrs: Any) -> list[str]:
     if attrs.get("method"):
         lines[0] += f", {attrs['method']}"
     lines.append(f"low and high: {kind}{100 * attrs['confidence']:g}% intervals")
+    if "design_effect" in attrs:
+        lines.append(f"design effect of the weights: {attrs['design_effect']:.3g}")
     if attrs.get("repeats", 0) > 1:
         lines.append(f"errors allow for people with {attrs['repeats']:.3g} reports each")
     return lines

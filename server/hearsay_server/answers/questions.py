@@ -14,7 +14,16 @@ import hearsay.plans.plan
 from hearsay.plans.domains import Categorical, Ratings, SetOf
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2, collector_pb2
-from hearsay_server.answers import distributions, fits, joints, queries, records, rectangles, rows
+from hearsay_server.answers import (
+    distributions,
+    fits,
+    joints,
+    queries,
+    records,
+    rectangles,
+    rows,
+    weighted,
+)
 from hearsay_server.answers import pairs as paired
 from hearsay_server.answers.queries import Tallies
 from hearsay_server.ingest.intake import Cohort
@@ -56,10 +65,11 @@ def estimates(
 ) -> list[bytes]:
     """Answer a question from the tallies of each group by itself; raise as `queries.estimate`."""
     plan = _parsed(frozen)
+    work = weighted.estimate if question.margins else queries.estimate
     return [
         data
         for group, part in groups.items()
-        for data in _messages(queries.estimate(plan, question, part, group))
+        for data in _messages(work(plan, question, part, group))
     ]
 
 

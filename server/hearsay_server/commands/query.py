@@ -11,7 +11,7 @@ from rich.markup import escape
 
 import hearsay.plans.plan
 from hearsay import Analyst
-from hearsay.analyst import Options, Selection, compare_request, range_of
+from hearsay.analyst import Options, Selection, compare_request, range_of, read_margins
 from hearsay.columns import NO_MAP
 from hearsay.v1 import analyst_pb2
 from hearsay_server.commands import connect, plotting
@@ -120,6 +120,16 @@ def query(
     nonnegative: Annotated[
         bool, typer.Option(help="Of --joint: the most likely table, without negative shares.")
     ] = False,
+    margins: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Weight public groups to known shares, a CSV of properties and share; repeatable."
+        ),
+    ] = None,
+    least: Annotated[
+        int | None,
+        typer.Option(help="Of --margins: join values with fewer respondents; by default 10."),
+    ] = None,
     watch: Annotated[
         float | None, typer.Option(help="Ask again every so many seconds if reports came in.")
     ] = None,
@@ -163,6 +173,11 @@ def query(
             consistent=consistent,
             forged=forged is not None,
             recover=recover is not None,
+        )
+    if margins and (two.asked or suspicions or distribution or pairs or compare):
+        raise InvalidInput(
+            "--margins weights the estimates of one attribute: leave out --compare, --suspicions, "
+            "--distribution, --pairs, and questions about two attributes"
         )
     limited = top is not None or bool(values)
     if pairs and values:
@@ -212,6 +227,12 @@ def query(
         options["top"] = top
     if sizes:
         options["sizes"] = True
+    if margins:
+        options["margins"] = read_margins(margins)
+    if least is not None:
+        if least < 1 or not margins:
+            raise InvalidInput(f"--least is a number >= 1, with --margins, got {least}")
+        options["least"] = least
     if values:
         options["values"] = next(csv.reader([values]))
     with Analyst(target, tls=connect.tls(context), token=token, insecure=insecure) as analyst:

@@ -27,6 +27,8 @@ _HEADINGS = {
     "shift_up": "forged up",
     "share": "who rated",
     "share_standard_error": "std. error",
+    "unweighted": "unweighted",
+    "unweighted_standard_error": "its error",
 }
 
 
@@ -62,6 +64,8 @@ class Shown:
             if answer.group:
                 Console().print(f"[bold]{escape(answer.group)}[/bold]")
             shown = [column for column in columns[4:] if column in _HEADINGS]
+            if "unweighted" in shown:  # what fits into 80 columns
+                shown = [column for column in shown if column != "effective_sample_size"]
             more = [_HEADINGS[column] for column in shown]
             table = _table(
                 answer.attribute, answer.statistic, answer.confidence, answer.simultaneous, more
@@ -84,6 +88,11 @@ class Shown:
             many = len(answer.cohorts)
             cohorts = f"{_reports(answer.reports)} in {many} cohort{'s' if many > 1 else ''}"
             Console().print(f"{cohorts}, {answer.method}{repeats_text(answer.repeats)}")
+            if answer.HasField("design_effect"):
+                Console().print(
+                    f"design effect of the weights (Kish) {answer.design_effect:.3g}; weights "
+                    f"{answer.smallest_weight:.3g} to {answer.largest_weight:.3g}"
+                )
             if "alike" in columns:
                 Console().print(_if_alike(answer))
 

@@ -29,7 +29,7 @@ from hearsay_server.serving.status import Ended, no_survey
 from hearsay_server.serving.together import Together
 from hearsay_server.storage import audit
 from hearsay_server.storage.packed import PackedTallies
-from hearsay_server.storage.selection import Selected, resolve
+from hearsay_server.storage.selection import Apart, Selected, resolve
 from hearsay_server.storage.shards import Counted
 from hearsay_server.storage.store import Store
 from ldp import InvalidInput
@@ -334,18 +334,23 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         self, plan: Plan, question: Question, *, none: bool = False
     ) -> PackedTallies:
         """Return the tallies asked for; raise `NoReports` where there are none, unless `none`."""
-        tallies = await self._selected(plan, question.attribute, question.selection)
+        weighted = isinstance(question, analyst_pb2.EstimateRequest) and question.margins
+        apart: Sequence[Apart] = ("group",) if weighted else ()
+        tallies = await self._selected(plan, question.attribute, question.selection, apart)
         if not tallies and not none:
             raise NoReports(f"there are no such reports of {question.attribute!r} yet")
         return tallies
 
     async def _selected(
-        self, plan: Plan, attribute: str, selection: analyst_pb2.Selection
+        self,
+        plan: Plan,
+        attribute: str,
+        selection: analyst_pb2.Selection,
+        apart: Sequence[Apart] = (),
     ) -> PackedTallies:
         asked = plan.questions_of(plan.parts(attribute))
-        return await self._read(
-            lambda: self._store.tallies(plan.survey, asked, resolve(plan, selection, attribute))
-        )
+        selected = resolve(plan, selection, attribute, apart)
+        return await self._read(lambda: self._store.tallies(plan.survey, asked, selected))
 
     async def _answer(
         self,
