@@ -259,6 +259,8 @@ MESSAGES = {
     "|needs a domain|twice|sensitive|resolution|within|cap must|ratings",
     "memo": "memo",
     "views": "^views",
+    "panels": "^panels",
+    "properties": "propert",
     "levels": "needs levels, each|^levels: |mechanisms for",
     "chances": "budget has one epsilon|chances must sum",
     "epsilon": "promises epsilon",
@@ -478,6 +480,8 @@ def test_reports_make_the_bytes_of_a_batch_and_come_out_of_them() -> None:
                 revision=bytes.fromhex(case["revision"]),
                 period=case["period"],
                 rows=1,
+                panel=case.get("panel", 0),
+                properties=case.get("properties", ()),
             )
             for cell in row:
                 code = bytes.fromhex(cell["code"])
@@ -493,6 +497,7 @@ def test_reports_make_the_bytes_of_a_batch_and_come_out_of_them() -> None:
         parsed = collector_pb2.Batch.FromString(data)
         for row in (0, len(reports) - 1):
             alone = only(parsed, [row])
+            assert (alone.panel, list(alone.properties)) == (parsed.panel, list(parsed.properties))
             shown = {
                 (c["attribute"], c["level"], c["code"], c.get("map", "")) for c in case["rows"][row]
             }

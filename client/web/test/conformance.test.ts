@@ -340,6 +340,7 @@ test("batches are read and written in the bytes of the vectors", () => {
       given.period,
       given.id,
     ]);
+    expect([batch.panel, batch.properties]).toEqual([given.panel ?? 0, given.properties ?? []]);
     expect(rowsOf(batch)).toEqual(given.rows.map(sorted));
   }
 });

@@ -143,6 +143,8 @@ export interface Draft {
   readonly chances?: bigint[];
   readonly mechanisms?: (level: string, epsilon: number) => WireMechanism[];
   readonly views?: string[][];
+  readonly panels?: number;
+  readonly properties?: Record<string, string[]>;
   /** The mechanisms of maps, by level. */
   readonly mapped?: (level: string, epsilon: number) => WireMechanism[];
 }
@@ -177,6 +179,12 @@ export function planOf(draft: Draft = {}): Uint8Array {
       budget: "",
       views: (draft.views ?? []).map((names) => ({ attributes: names })),
       default_level: draft.defaultLevel ?? levels[0]![0],
+      panels: draft.panels ?? 0,
+      properties: Object.entries(draft.properties ?? {}).map(([name, values]) => ({
+        name,
+        title: "",
+        values,
+      })),
     },
     levels: levels.map(([name, epsilon]): WireLevel => ({
       name,

@@ -333,25 +333,36 @@ def batches() -> dict[str, list[Case]]:
     mixed = [("smokes", "open", 1), ("age", "strict", 2)]
     accents = [("\u00e9", "\U0001f600", 1), ("\uffee", "b", 1), ("a", "\uffee", 1)]
     chosen = [[("smokes", "strict", 1, name)] for name in ("mine", "", "work", "mine")]
-    for rows in (
-        [one],
-        [both],
-        [both] * 2,
-        [both, one],
-        [one, both, loose, one],
-        [both, loose, mixed] * 3,
-        [one] * 8 + [both] + [one] * 8,
-        [[("wide", "strict", 300)]] * 3,
-        [accents, accents[:1], accents[1:]],
-        [one] * 100,
-        chosen,
-        [*chosen, [*chosen[0], ("age", "strict", 2)]],
+    told: dict[int, Case] = {
+        12: {"panel": 7, "properties": ["ios", ""]},
+        13: {"properties": ["", "", "\u00e9"]},
+        14: {"panel": 64},
+    }
+    for number, rows in enumerate(
+        (
+            [one],
+            [both],
+            [both] * 2,
+            [both, one],
+            [one, both, loose, one],
+            [both, loose, mixed] * 3,
+            [one] * 8 + [both] + [one] * 8,
+            [[("wide", "strict", 300)]] * 3,
+            [accents, accents[:1], accents[1:]],
+            [one] * 100,
+            chosen,
+            [*chosen, [*chosen[0], ("age", "strict", 2)]],
+            [both, one],
+            [one],
+            [one] * 2,
+        )
     ):
+        public = told.get(number, {})
         reports = []
         shown = []
         for row in rows:
             report = collector_pb2.Batch(
-                survey="health", revision=bytes(range(32)), period="2026-W27", rows=1
+                survey="health", revision=bytes(range(32)), period="2026-W27", rows=1, **public
             )
             for attribute, level, width, *maps in row:
                 by_map = maps[0] if maps else ""
@@ -376,6 +387,7 @@ def batches() -> dict[str, list[Case]]:
                 "period": batch.period,
                 "id": batch.id.hex(),
                 "rows": shown,
+                **public,
                 "bytes": batch.SerializeToString(deterministic=True).hex(),
             }
         )

@@ -56,6 +56,8 @@ export interface WireSurvey {
   default_level: string;
   levels_differ_at_most?: number;
   views: { attributes: string[] }[];
+  panels: number;
+  properties: { name: string; title: string; values: string[] }[];
 }
 
 export interface WireMechanism {
@@ -95,6 +97,10 @@ export interface Batch {
   period: string;
   rows: number;
   columns: Column[];
+  /** The panel of all rows; 0 where the survey has none. */
+  panel: number;
+  /** The value of each of the survey's properties, in its order; "" where the app gave none. */
+  properties: string[];
 }
 
 export interface PlanResponse {
@@ -137,14 +143,15 @@ const MESSAGES: Readonly<Record<string, string>> = {
   Set: "values:s* at_most:u clamp:t",
   Ratings: "keys:s* low:d high:d at_most:u clamp:t",
   Survey:
-    "name:s title:s period:s levels:d% attributes:Attribute* budget:s default_level:s levels_differ_at_most:o views:View*",
+    "name:s title:s period:s levels:d% attributes:Attribute* budget:s default_level:s levels_differ_at_most:o views:View* panels:u properties:Property*",
+  Property: "name:s title:s values:s*",
   View: "attributes:s*",
   Parameter: "name:s values:p",
   Mechanism: "name:s epsilon:d parameters:Parameter*",
   Level: "name:s epsilon:d mechanisms:Mechanism* chances:p mapped:Mechanism*",
   Plan: "survey:Survey levels:Level*",
   Column: "attribute:s level:s codes:b present:b map:s",
-  Batch: "id:b survey:s revision:b period:s rows:u columns:Column*",
+  Batch: "id:b survey:s revision:b period:s rows:u columns:Column* panel:u properties:s*",
   PlanRequest: "survey:s",
   PlanResponse: "plan:b server_time:u",
   SubmitRequest: "batches:b*",
