@@ -163,7 +163,7 @@ def test_the_table_fits_into_80_columns_and_has_before_and_after(
 ) -> None:
     printed = asked(weather, "sky", *files, "--plot", tmp_path / "sky.svg")
     assert max(map(len, printed.splitlines())) <= 80
-    assert "unweighted" in printed and "its error" in printed
+    assert "unweighted" in printed
     assert "weighted to platform, country" in printed
     assert "design effect of the weights (Kish)" in printed
     assert (tmp_path / "sky.svg").stat().st_size > 1000

@@ -28,7 +28,6 @@ _HEADINGS = {
     "share": "who rated",
     "share_standard_error": "std. error",
     "unweighted": "unweighted",
-    "unweighted_standard_error": "its error",
 }
 
 

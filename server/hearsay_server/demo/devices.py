@@ -24,13 +24,14 @@ Answers = Mapping[str, Answer]
 
 @dataclass(frozen=True)
 class Respondent:
-    """One person: a number, a privacy level, the true answers by attribute name, and the maps
-    that they chose, by attribute name."""
+    """One person: a number, a privacy level, the true answers by attribute name, the maps that
+    they chose, by attribute name, and the public properties that the app gives."""
 
     number: int
     level: str
     answers: Answers
     maps: Mapping[str, str]
+    properties: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,7 @@ def _live(
         agreement,
         level=respondent.level,
         maps=respondent.maps,
+        properties=respondent.properties,
         ledger=MEMORY,
         consent=True,
         strict=True,

@@ -48,6 +48,8 @@ class Source:
     respondents: Sequence[Answers]
     left_out: int = 0
     """The number of answers outside the survey's domains; they are withheld."""
+    properties: Sequence[Mapping[str, str]] = ()
+    """Every respondent's public properties; empty where the table has none."""
 
 
 def redbook() -> Source:
@@ -69,8 +71,10 @@ def redbook() -> Source:
 def from_csv(file: Path, survey: survey_pb2.Survey) -> Source:
     """Load a table of one's own: comma-separated, the first line naming the columns.
 
-    A column called "Hours per week" is the attribute hours_per_week. Raises `InvalidInput`
-    where the file cannot be read, lacks a column of the survey, or holds no answer to it.
+    A column called "Hours per week" is the attribute hours_per_week. A column of a property's name
+    is what the app of the respondent gives, where the property has this value. Raises
+    `InvalidInput` where the file cannot be read, lacks a column of the survey, or holds no answer
+    to it.
     """
     try:
         # Everything as text: whether "1" is a category or a number is for the survey to say.
@@ -100,7 +104,17 @@ def _source(title: str, survey: survey_pb2.Survey, table: pd.DataFrame) -> Sourc
                 answers[name] = answer
     if not any(respondents):
         raise InvalidInput("the table holds no answer that has a place in the survey")
-    return Source(title, survey, [answers for answers in respondents if answers], left_out)
+    answered = np.array([bool(answers) for answers in respondents])
+    declared = plan.properties.declared
+    columns = {
+        each.name: table[each.name].where(table[each.name].isin(each.values), "")[answered]
+        for each in declared
+        if each.name in table.columns
+    }
+    told = [
+        dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)
+    ]
+    return Source(title, survey, [answers for answers in respondents if answers], left_out, told)
 
 
 def _answer(domain: Domain, cell: object) -> Answer:
@@ -202,6 +216,7 @@ def _collect(
             chooser.choice(levels),
             answers,
             {name: chooser.choice(maps) for name, maps in choices.items()},
+            source.properties[number] if source.properties else {},
         )
         for number, answers in enumerate(source.respondents)
     ]
