@@ -2,17 +2,22 @@
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from io import StringIO
 from pathlib import Path
 
+import numpy as np
 import pytest
+from rich.console import Console
 
 import hearsay.plans.plan
 from hearsay.v1 import analyst_pb2, collector_pb2
+from hearsay_server.answers import rows
 from hearsay_server.ingest.intake import Cohort, Limits, Reason, Refused, tallies_of
 from hearsay_server.storage.forgetting import forget
 from hearsay_server.storage.selection import Selected, resolve
 from hearsay_server.storage.store import Store
 from hearsay_server.storage.verify import Verdict, verify
+from hearsay_server.surveys import explain
 from hearsay_server.surveys import survey as surveys
 from ldp import InvalidInput
 
@@ -225,3 +230,27 @@ def test_verification_tells_a_group_that_differs(filled: Store) -> None:
         (2, '["ios","1"]'): 3,
         (3, '["","2"]'): 1,
     }
+
+
+def test_rows_are_exported_without_panels_and_properties() -> None:
+    plain = []
+    for each in SENT:
+        bare = collector_pb2.Batch.FromString(each.SerializeToString())
+        bare.ClearField("panel")
+        bare.ClearField("properties")
+        plain.append(bare)
+    found = [
+        [chunk.SerializeToString() for chunk in rows.chunks(PLAN, [page], ["open"], source)]
+        for page, source in ((sent, np.random.default_rng(5)) for sent in (SENT, plain))
+    ]
+    assert found[0] == found[1]
+    assert sum(analyst_pb2.ExportRowsResponse.FromString(data).rows for data in found[0]) == 9
+
+
+def test_explain_tells_what_is_in_the_clear() -> None:
+    console = Console(width=200, record=True, file=StringIO())
+    explain.show(explain.explain(surveys.from_toml(APPS, "apps.toml"), "apps.toml", 1000), console)
+    text = console.export_text()
+    assert "panel: 1 of 4, which a person's device draws once and sends with every report" in text
+    assert "platform (Platform): ios or android, or none, as the app says" in text
+    assert "1 of 36 combinations, 5.2 bits by which a person's reports may be linked" in text

@@ -17,6 +17,7 @@ from hearsay import Analyst, InvalidInput
 from hearsay.margins import messages, read_margins
 from hearsay.plans.plan import parse
 from hearsay_server.answers.repeats import of_groups, of_levels
+from hearsay_server.demo.play import from_csv
 from hearsay_server.ingest.intake import Cohort
 from hearsay_server.surveys.survey import from_toml, resolve
 from ldp import Tally
@@ -158,6 +159,20 @@ def test_each_level_is_weighted_by_itself(weather: tuple[str, Analyst]) -> None:
     assert found.loc["open", "estimate"].tolist() == pytest.approx(alone["estimate"].tolist())
 
 
+@pytest.mark.filterwarnings("ignore:.*left out|.*small groups")
+def test_each_value_of_a_property_is_weighted_to_margins_of_the_others(
+    weather: tuple[str, Analyst],
+) -> None:
+    analyst, country = weather[1], {"country": {"de": 0.5, "fr": 0.5}}
+    found = analyst.by_property("weather", "sky", "platform", margins=country)
+    alone = analyst.estimate("weather", "sky", margins=country, where={"platform": ["ios"]})
+    assert found.loc["ios", "estimate"].tolist() == pytest.approx(alone["estimate"].tolist())
+    with pytest.raises(InvalidInput, match="answers are by 'platform', which a margin is of"):
+        analyst.by_property("weather", "sky", "platform", margins=MARGINS)
+    with pytest.raises(InvalidInput, match="reports are selected by platform, which a margin"):
+        analyst.estimate("weather", "sky", margins=MARGINS, where={"platform": ["ios"]})
+
+
 def test_the_table_fits_into_80_columns_and_has_before_and_after(
     weather: tuple[str, Analyst], files: list[str], tmp_path: Path
 ) -> None:
@@ -265,3 +280,11 @@ def test_surveys_without_properties_have_no_margins(address: str) -> None:
     submit(address, batch(plan, "open", DAYS[0], {"sky": np.zeros(50, dtype=int)}, 1))
     with Analyst(address) as analyst, pytest.raises(InvalidInput, match="declares no properties"):
         analyst.estimate("plain", "sky", margins=MARGINS)
+
+
+def test_the_demo_takes_properties_from_columns(tmp_path: Path) -> None:
+    file = tmp_path / "people.csv"
+    file.write_text("Platform,sky,degrees,clothes,stars\nios,blue,20,,\nbeos,grey,10,,\nweb,,,,\n")
+    source = from_csv(file, from_toml(TOML, "weather.toml"))
+    assert source.properties == [{"platform": "ios"}, {"platform": ""}, {"platform": "web"}]
+    assert len(source.respondents) == 3

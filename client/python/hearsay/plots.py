@@ -67,7 +67,8 @@ class _Panel:
         names = list(table.index.names)
         self._histogram = names == ["left", "right"]
         self._cumulative = names == ["below"]
-        self._grouped = (two or names[0] in ("level", "period", "map")) and len(names) == 2
+        by_group = isinstance(table.attrs.get("reports"), dict)  # `frames.grouped`
+        self._grouped = (two or by_group) and len(names) == 2
         self._pairs = names == ["first", "second"]
         self._difference = "difference" in table.columns
         groups = table.index.get_level_values(0).nunique()

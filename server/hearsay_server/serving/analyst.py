@@ -15,7 +15,7 @@ from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 
 import hearsay.plans.plan
-from hearsay.columns import NO_MAP
+from hearsay.columns import NO_MAP, NOT_GIVEN
 from hearsay.plans import period
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2, analyst_pb2_grpc
@@ -111,10 +111,13 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         question = request.question
         with _telling():
             frozen, plan = await self._plan(question)
-            if request.by not in (By.LEVEL, By.PERIOD, By.MAP):
-                raise InvalidInput(f"by must be LEVEL, PERIOD or MAP, got {request.by}")
-            tallies = await self._tallies(plan, question)
-            groups = _grouped(plan, question.attribute, tallies, request.by)
+            if request.by not in (By.LEVEL, By.PERIOD, By.MAP, By.PROPERTY):
+                raise InvalidInput(f"by must be LEVEL, PERIOD, MAP or PROPERTY, got {request.by}")
+            if request.by == By.PROPERTY:
+                groups = await self._by_property(plan, question, request.property)
+            else:
+                tallies = await self._tallies(plan, question)
+                groups = _grouped(plan, question.attribute, tallies, request.by)
             rows = len(plan.asked(question.attribute).domain.labels)
             begun = False
             for some in _together(groups, rows):
@@ -129,7 +132,7 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         with _telling():
             frozen, plan = await self._plan(request)
             first, second = [
-                await self._selected(plan, request.attribute, selection)
+                await self._selected(plan, request.attribute, selection, ("panel", "group"))
                 for selection in (request.first, request.second)
             ]
             for cohort in first:
@@ -138,6 +141,8 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
                         "the two parts must have no reports in common: both have the level "
                         f"{cohort.level!r} of the period {cohort.period!r}"
                         + (f", by the map {cohort.map!r}" if cohort.map else "")
+                        + (f", of the panel {cohort.panel}" if cohort.panel else "")
+                        + (f", of the group {cohort.group}" if cohort.group else "")
                     )
             work = partial(questions.comparison, first=frozenset(first))
             both = PackedTallies({**first.packed, **second.packed})
@@ -241,6 +246,11 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         with _telling():
             frozen, plan = await self._frozen(request.survey)
             selected = resolve(plan, request.selection)
+            if selected.groups or selected.panels:
+                raise InvalidInput(
+                    "rows are exported of all devices together, without their panels and "
+                    "properties: leave these out of the selection"
+                )
             before = _exported(plan, request.since)
             caller = auth.caller()
             async with self._exports.process() as run:
@@ -340,6 +350,31 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         if not tallies and not none:
             raise NoReports(f"there are no such reports of {question.attribute!r} yet")
         return tallies
+
+    async def _by_property(
+        self, plan: Plan, question: analyst_pb2.EstimateRequest, name: str
+    ) -> dict[str, PackedTallies]:
+        """Return the tallies of each value of a property, in its order, and then of none given."""
+        try:
+            values = plan.properties.named(name).values
+        except InvalidInput as error:
+            raise InvalidInput(
+                f"answers are by level, period, map or a property, and {error}"
+            ) from None
+        if any(name in margin.properties for margin in question.margins):
+            raise InvalidInput(
+                f"answers are by {name!r}, which a margin is of: give margins of other properties"
+            )
+        apart = await self._selected(plan, question.attribute, question.selection, ("group",))
+        if not apart:
+            raise NoReports(f"there are no such reports of {question.attribute!r} yet")
+        groups = apart.grouped(lambda cohort: plan.properties.values_of(cohort.group)[name])
+        summed = not question.margins  # which weight the groups of each value
+        return {
+            value or NOT_GIVEN: groups[value].summed(panels=True, groups=summed)
+            for value in (*values, "")
+            if value in groups
+        }
 
     async def _selected(
         self,

@@ -260,6 +260,26 @@ def _protections(question: Question) -> list[str]:
     ]
 
 
+def _in_the_clear(plan: Plan) -> list[str]:
+    """Return lines on panels and properties, and on how many bits link a person's reports."""
+    lines = []
+    if plan.panels:
+        lines.append(
+            f"panel: 1 of {plan.panels}, which a person's device draws once and sends with every "
+            "report; people of two panels are never the same"
+        )
+    for each in plan.properties.declared:
+        title = f" ({each.title})" if each.title else ""
+        lines.append(f"{each.name}{title}: {_some(each.values)}, or none, as the app says")
+    if lines:
+        told = max(1, plan.panels) * plan.properties.combinations
+        lines.append(
+            f"all together: 1 of {told:,} combinations, {math.log2(told):.1f} bits by which a "
+            "person's reports may be linked over periods"
+        )
+    return lines
+
+
 def _of_values(place: str, domain: Categorical) -> list[str]:
     policy = domain.policy(1.0)
     if policy is None:
@@ -318,6 +338,10 @@ def show(explanation: Explanation, console: Console) -> None:
     console.print("\n[bold]Who is protected from what[/bold]")
     for line in explanation.protections:
         _print(f"  {line}", console)
+    if told := _in_the_clear(plan):
+        console.print("\n[bold]What is in the clear besides levels and maps[/bold]")
+        for line in told:
+            _print(f"  {line}", console)
     for name, attribute in plan.attributes.items():
         if isinstance(attribute.domain, Numeric) and attribute.domain.is_graded:
             console.print()

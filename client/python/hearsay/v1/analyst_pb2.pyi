@@ -91,22 +91,26 @@ class ValueSet(_message.Message):
     def __init__(self, values: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class EstimateByRequest(_message.Message):
-    __slots__ = ("question", "by")
+    __slots__ = ("question", "by", "property")
     class By(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         BY_UNSPECIFIED: _ClassVar[EstimateByRequest.By]
         LEVEL: _ClassVar[EstimateByRequest.By]
         PERIOD: _ClassVar[EstimateByRequest.By]
         MAP: _ClassVar[EstimateByRequest.By]
+        PROPERTY: _ClassVar[EstimateByRequest.By]
     BY_UNSPECIFIED: EstimateByRequest.By
     LEVEL: EstimateByRequest.By
     PERIOD: EstimateByRequest.By
     MAP: EstimateByRequest.By
+    PROPERTY: EstimateByRequest.By
     QUESTION_FIELD_NUMBER: _ClassVar[int]
     BY_FIELD_NUMBER: _ClassVar[int]
+    PROPERTY_FIELD_NUMBER: _ClassVar[int]
     question: EstimateRequest
     by: EstimateByRequest.By
-    def __init__(self, question: _Optional[_Union[EstimateRequest, _Mapping]] = ..., by: _Optional[_Union[EstimateByRequest.By, str]] = ...) -> None: ...
+    property: str
+    def __init__(self, question: _Optional[_Union[EstimateRequest, _Mapping]] = ..., by: _Optional[_Union[EstimateByRequest.By, str]] = ..., property: _Optional[str] = ...) -> None: ...
 
 class WatchRequest(_message.Message):
     __slots__ = ("question", "interval")
