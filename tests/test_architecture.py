@@ -50,7 +50,7 @@ FLOORS = {
         {"margins"},
         {"asking", "lifetimes", "person"},
         {"distributions", "sets", "together"},
-        {"comparing"},
+        {"changes", "comparing"},
         {"client", "analyst", "testing"},
         {"aio"},
     ],

@@ -40,6 +40,7 @@ from ldp.mechanisms.sets.base import SetMechanism
 from ldp.mechanisms.sets.choice import best_for_sets
 from ldp.mechanisms.sets.set_bits import SetBits
 from ldp.mechanisms.sets.set_selection import SetSelection
+from ldp.mechanisms.strings.prefix_hashing import PrefixHashing
 
 __all__ = [
     "HRR",
@@ -65,6 +66,7 @@ __all__ = [
     "PolicySubsets",
     "PolicyTable",
     "PolicyUnary",
+    "PrefixHashing",
     "ProjectiveGeometry",
     "RandomizedResponse",
     "SetBits",

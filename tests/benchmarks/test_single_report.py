@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Mapping
+from string import ascii_lowercase
 from typing import Any
 
 import pytest
@@ -38,6 +39,7 @@ MAKE: Mapping[str, Callable[[], Mechanism]] = {
     "policy_subsets": lambda: design(Policy.one_sided(K, range(16), EPSILON)).mechanism,
     "policy_table": lambda: design(Policy.one_sided(16, range(4), EPSILON)).mechanism,
     "policy_unary": lambda: mechanisms.PolicyUnary.utility_optimised(K, range(16), EPSILON),
+    "prefix_hashing": lambda: mechanisms.PrefixHashing.over(ascii_lowercase, 12, EPSILON),
     "projective": lambda: mechanisms.ProjectiveGeometry(K, EPSILON),
     "rappor": lambda: mechanisms.RAPPOR.calibrate(EPSILON, LIFETIME),
     "set_bits": lambda: mechanisms.SetBits(K, EPSILON),
@@ -59,6 +61,8 @@ LONGITUDINAL = ("dbitflip", "krr_chain", "loloha", "rappor", "unary_chain")
 def value_of(mechanism: Mechanism) -> Any:
     if mechanism.name == "rappor":
         return "a string"
+    if isinstance(mechanism, mechanisms.PrefixHashing):
+        return mechanism.spelling.number("something")
     if isinstance(mechanism, mechanisms.SetMechanism):
         return (3, 7, 500, 1000, 1023)
     return mechanism.k // 2 if hasattr(mechanism, "k") else 0.3

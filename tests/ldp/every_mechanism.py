@@ -3,6 +3,8 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from string import ascii_lowercase
+from typing import ClassVar
 
 import pytest
 
@@ -28,6 +30,7 @@ from ldp import (
     PiecewiseMechanism,
     PolicySubsets,
     PolicyUnary,
+    PrefixHashing,
     ProjectiveGeometry,
     SetBits,
     SetSelection,
@@ -71,6 +74,18 @@ def krr_rows(k: int, epsilon: float) -> list[list[float]]:
     return [[(e if x == y else 1) / (e + k - 1) for y in range(k)] for x in range(k)]
 
 
+class FewSeeds(PrefixHashing):
+    """Prefix hashing of so few hash functions that its channel can be enumerated."""
+
+    seeds: ClassVar[int] = 2
+
+
+def prefix_hashing(k: int, epsilon: float) -> PrefixHashing:
+    """Words of one letter or two, of k letters, of which one group sees the first only."""
+    made = FewSeeds if k <= 5 else PrefixHashing
+    return made(tuple(map(ord, ascii_lowercase[:k])), (1, 2), epsilon)
+
+
 def loloha(k: int, epsilon: float) -> LOLOHA:
     chain = KRRChain.calibrate(2, epsilon, 2 * epsilon)  # few buckets and a small prime:
     prime = next_prime(max(k, 3))  # a channel that can be enumerated
@@ -95,6 +110,7 @@ CASES = {
     "onebit": Case(lambda k, e: OneBitMean(e)),  # two inputs, whatever k
     "ordered": Case(OrderedExponential),
     "piecewise": Case(lambda k, e: PiecewiseMechanism(e, k - 1)),
+    "prefix_hashing": Case(prefix_hashing, largest=4),
     "projective": Case(ProjectiveGeometry),
     # k filters of one bit, in one cohort. Filters, and categories below, differ in two
     # independent bits or levels, of which there are no more in a larger domain.

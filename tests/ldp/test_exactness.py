@@ -27,6 +27,7 @@ from ldp import (
     Mechanism,
     PolicySubsets,
     PolicyUnary,
+    PrefixHashing,
     SetSelection,
     SubsetSelection,
     SummingHistogram,
@@ -57,6 +58,8 @@ def inputs(mechanism: Mechanism) -> list[Any]:
         return list(np.linspace(-1, 1, mechanism.steps + 1))
     if isinstance(mechanism, SetMechanism):
         return list(islice(mechanism.sets(), 1, 300))
+    if isinstance(mechanism, PrefixHashing):
+        return list(mechanism.words())
     return list(range(mechanism.parameters))
 
 
@@ -77,6 +80,8 @@ def output_of(mechanism: Mechanism, code: Any) -> Hashable:
             return int.from_bytes(code.tobytes(), "little")
         case RAPPOR():
             return int.from_bytes(code[2:].tobytes(), "little")
+        case PrefixHashing():
+            return tuple(code.tolist())
         case CountMeanSketch():
             return int(code["function"]), int.from_bytes(code["bits"].tobytes(), "little")
         case HadamardCountMeanSketch():
@@ -294,6 +299,7 @@ def test_a_plan_rebuilds_the_mechanism_from_integers_of_64_bits(name: str) -> No
 NO_CATEGORIES = (-1, 1 << 70, 10**400, 1j, 100, 1.0, math.nan, True, "1", None)
 NO_NUMBERS = (1.5, -1.0000001, 10**400, 1j, np.complex128(1j), math.nan, math.inf, True, "0", None)
 NO_SETS = (1, "0", b"0", {0: 1}, (0, 0), (-1,), (100,), (True,), (0.0,), ("0",), None, range(9))
+NO_WORDS = (0, -1, 1 << 70, 10**400, 1j, 31, 32, 1.0, math.nan, True, "a", None)
 NO_STRINGS = (1, None, b"bytes", "\ud800", 1.5)
 
 
@@ -305,6 +311,8 @@ def test_a_value_outside_the_domain_is_refused(mechanism: Mechanism, coins: Seed
         bad, reason = NO_NUMBERS, rf"{mechanism.name}: (a )?numbers? (must lie|is|are) "
     elif isinstance(mechanism, SetMechanism):
         bad, reason = NO_SETS, f"{mechanism.name}: (a set|an item|the items) "
+    elif isinstance(mechanism, PrefixHashing):
+        bad, reason = NO_WORDS, f"{mechanism.name}: (a word|words) "
     else:
         bad, reason = NO_STRINGS, "a string is expected|UTF-8 cannot write"
     calls: list[Callable[[Any], Any]] = [

@@ -23,6 +23,7 @@ from ldp.mechanisms import policies
 from ldp.mechanisms.numbers import mean_table
 from ldp.mechanisms.numbers.mean import MeanMechanism
 from ldp.mechanisms.ranges import waves
+from ldp.mechanisms.strings import prefix_hashing
 
 PICKED = {"gaussian", "laplace", "ordered", "she", "table"}
 PICKED |= {"finer grid", "rectangular table", "uRR", "Mangat's", "designed table"}
@@ -71,7 +72,7 @@ def expected(mechanism: Mechanism, value: Any) -> dict[Any, Fraction]:
 def test_one_report_comes_from_the_channel(
     mechanism: Mechanism, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (policies.subsets, mean_table, waves):
+    for module in (policies.subsets, mean_table, waves, prefix_hashing):
         monkeypatch.setattr(module, "draw_many", branch)
     values = inputs(mechanism)
     if isinstance(mechanism, MeanMechanism):

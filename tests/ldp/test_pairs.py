@@ -14,6 +14,7 @@ from ldp import (
     InvalidInput,
     LocalHashing,
     PiecewiseMechanism,
+    PrefixHashing,
     SubsetSelection,
     UnaryEncoding,
 )
@@ -34,6 +35,8 @@ from ldp.testing import SeededCoins
 def _inputs(mechanism: Mechanism, n: int) -> Any:
     if isinstance(mechanism, SetMechanism):
         return [(0,)] * n
+    if isinstance(mechanism, PrefixHashing):
+        return [1, 2] * (n // 2)
     if isinstance(mechanism, RAPPOR):
         return np.array([f"{i}.example" for i in range(n)])
     if isinstance(mechanism, Categorical):

@@ -127,7 +127,17 @@ export function numeric(name: string, low: number, high: number, clamp = false):
   return {
     name,
     title: "",
-    numeric: { low, high, clamp, step: 0, bins: 0, sensitive: [], resolution: [], cap: 0 },
+    numeric: {
+      low,
+      high,
+      clamp,
+      step: 0,
+      bins: 0,
+      sensitive: [],
+      resolution: [],
+      cap: 0,
+      edges: [],
+    },
     mechanism: "",
     memo: 0,
   };

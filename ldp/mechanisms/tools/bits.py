@@ -51,6 +51,16 @@ def single_bits(
     return columns >> 3, np.left_shift(1, columns & 7).astype(np.uint8)
 
 
+def parity(words: NDArray[np.uint64]) -> NDArray[np.uint8]:
+    """Return 1 where a word has an odd number of bits set, else 0, of the words' shape."""
+    if hasattr(np, "bitwise_count"):
+        return np.bitwise_count(words) & np.uint8(1)
+    folded = words  # numpy 1 does not count bits
+    for shift in (32, 16, 8, 4, 2, 1):
+        folded = folded ^ folded >> np.uint64(shift)
+    return folded.astype(np.uint8) & np.uint8(1)
+
+
 def check_unused_bits(name: str, rows: NDArray[np.uint8], columns: int) -> None:
     """Raise `InvalidInput` where a row has a bit beyond its columns."""
     if (rows[:, -1] & ~_used(columns)).any():

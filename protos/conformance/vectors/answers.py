@@ -155,6 +155,22 @@ _BINS = (  # low, high, bins, clamp
     (-40.0, 60.0, 2, True),
 )
 
+_EDGES = (  # edges, clamp
+    ((0.0, 1.0, 10.0, 100.0), False),
+    ((-1e6, -1.0, -0.1, 0.1, 1.0, 1e6), True),
+    ((0.0, 5e-324, 1e308), False),
+    (tuple(math.ldexp(1.0, power) for power in range(-128, 129)), True),
+)
+
+_NO_EDGES = (
+    (0.0, 1.0),
+    (0.0, 1.0, 1.0),
+    (0.0, 2.0, 1.0, 3.0),
+    (0.0, math.nan, 1.0),
+    (0.0, 1.0, math.inf),
+    tuple(float(edge) for edge in range(258)),
+)
+
 _NO_BINS = (
     (0.0, 1.0, 1, False),
     (0.0, 1.0, 257, False),
@@ -169,8 +185,10 @@ def _bins() -> dict[str, list[Case]]:
     """Return the parts of numbers.json on bins."""
     seeds = Seeds("bins")
     found = []
-    for low, high, count, clamp in _BINS:
-        domain = Binned(low, high, clamp, count)
+    domains = [Binned(low, high, clamp, count) for low, high, count, clamp in _BINS]
+    domains += [Binned.between(edges, clamp) for edges, clamp in _EDGES]
+    for domain in domains:
+        low, high, count, clamp = domain.low, domain.high, domain.count, domain.clamp
         edges = [domain.points.edge(index) for index in (1, count // 2, count - 1)]
         answers = [*_answers(Numeric(low, high, clamp)), *edges]
         for edge in edges:
@@ -188,7 +206,8 @@ def _bins() -> dict[str, list[Case]]:
             seed = seeds.next()
             coins = Script(seed)
             drawn.append([seed.hex(), domain.anything(coins), coins.used])
-        found.append(_binned(low, high, count, clamp) | {"answers": listed, "anything": drawn})
+        case = _binned(low, high, count, clamp, domain.edges)
+        found.append(case | {"answers": listed, "anything": drawn})
     refused = []
     for low, high, count, clamp in _NO_BINS:
         try:
@@ -197,11 +216,20 @@ def _bins() -> dict[str, list[Case]]:
             refused.append(_binned(low, high, count, clamp))
             continue
         raise AssertionError(f"{low}, {high} has {count} bins")
+    for given in _NO_EDGES:
+        try:
+            Binned.between(given, False)
+        except InvalidInput:
+            refused.append(_binned(given[0], given[-1], len(given) - 1, False, given))
+            continue
+        raise AssertionError(f"{given} are edges")
     return {"binned": found, "refused_bins": refused}
 
 
-def _binned(low: float, high: float, bins: int, clamp: bool) -> Case:
-    return {"low": double(low), "high": double(high), "bins": bins, "clamp": clamp}
+def _binned(low: float, high: float, bins: int, clamp: bool, edges: Sequence[float] = ()) -> Case:
+    listed = [double(edge) for edge in edges]
+    case = {"low": double(low), "high": double(high), "bins": bins, "clamp": clamp}
+    return case | {"edges": listed}
 
 
 def _domain(low: float, high: float, step: float, clamp: bool) -> Case:

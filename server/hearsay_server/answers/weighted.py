@@ -108,7 +108,9 @@ def _by_group(plan: Plan, attribute: str, tallies: Tallies) -> dict[str, Cohorts
         groups.setdefault(cohort.group, {})[cohort] = tally
     repeats = of_groups(plan, groups)
     return {
-        name: Cohorts(queries.estimators(plan, plan.parts(attribute), some), repeats[name])
+        name: Cohorts(
+            list(queries.of_strata(plan, plan.parts(attribute), some).values()), repeats[name]
+        )
         for name, some in groups.items()
     }
 

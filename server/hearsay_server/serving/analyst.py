@@ -19,9 +19,10 @@ from hearsay.columns import NO_MAP, NOT_GIVEN
 from hearsay.plans import period
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2, analyst_pb2_grpc
+from hearsay_server.answers import changes, questions
 from hearsay_server.answers import pairs as paired
-from hearsay_server.answers import questions
 from hearsay_server.answers.queries import NoReports, Tallies
+from hearsay_server.clock import Clock, system
 from hearsay_server.serving import auth
 from hearsay_server.serving.analyses import Analyses
 from hearsay_server.serving.feeds import Feeds
@@ -65,6 +66,7 @@ Question = (
     | analyst_pb2.DistributionRequest
     | analyst_pb2.SuspicionsRequest
     | analyst_pb2.PairsRequest
+    | analyst_pb2.ChangeRequest
 )
 """Questions about one selection of the reports."""
 
@@ -76,7 +78,12 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
     """The Analyst service: reads in threads, computes in processes (`Analyses`)."""
 
     def __init__(
-        self, store: Store, analyses: Analyses, exports: Analyses, watched: Analyses
+        self,
+        store: Store,
+        analyses: Analyses,
+        exports: Analyses,
+        watched: Analyses,
+        clock: Clock = system,
     ) -> None:
         """Answer from a store.
 
@@ -87,6 +94,7 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         self._analyses = analyses
         self._exports = exports
         self._watched = watched
+        self._clock = clock
         self._readers = ThreadPoolExecutor(_READERS, "hearsay-analyst")
         self._answers = _Answers()
         self._feeds = Feeds(_WATCHED)
@@ -147,6 +155,20 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
             work = partial(questions.comparison, first=frozenset(first))
             both = PackedTallies({**first.packed, **second.packed})
             for message in await self._answer(frozen, request, both, work):
+                yield message
+
+    async def Change(  # noqa: N802
+        self, request: analyst_pb2.ChangeRequest, context: object
+    ) -> AsyncIterator[bytes]:
+        with _telling():
+            frozen, plan = await self._plan(request)
+            changes.check(plan, request)
+            tallies = await self._tallies(plan, request)
+            now = self._clock()
+            names = sorted({cohort.period for cohort in tallies})
+            unfinished = [name for name in names if period.end(plan.period, name) > now]
+            work = partial(questions.change, unfinished=unfinished)
+            for message in await self._answer(frozen, request, tallies, work, also=unfinished):
                 yield message
 
     async def Watch(  # noqa: N802
@@ -395,9 +417,13 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         work: Callable[[bytes, _Asked, Tallies], Messages],
         *,
         watched: bool = False,
+        also: Sequence[str] = (),
     ) -> Messages:
-        """Return the answer that is kept for these tallies, or compute it."""
-        key = await self._read(lambda: _key(question, tallies))
+        """Return the answer that is kept for these tallies, or compute it.
+
+        `also` are words that the answer depends on besides its question and tallies.
+        """
+        key = await self._read(lambda: _key(question, tallies, also))
         known = self._answers.get(key)
         if known is not None:
             return known
@@ -453,10 +479,11 @@ def _grouped(
     return dict(sorted(tallies.grouped(lambda cohort: cohort.period).items()))
 
 
-def _key(question: Message, tallies: PackedTallies) -> bytes:
-    """Return a digest of a question and of its tallies."""
+def _key(question: Message, tallies: PackedTallies, also: Sequence[str] = ()) -> bytes:
+    """Return a digest of a question and of what its answer depends on."""
     digest = hashlib.blake2b(type(question).__name__.encode(), digest_size=16)
     digest.update(question.SerializeToString(deterministic=True))
+    digest.update(repr(list(also)).encode())
     for cohort, parts in tallies.packed.items():
         digest.update(repr((astuple(cohort), *map(len, parts))).encode())
         digest.update(b"".join(parts))

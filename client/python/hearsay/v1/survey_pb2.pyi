@@ -120,7 +120,7 @@ class Class(_message.Message):
     def __init__(self, values: _Optional[_Iterable[str]] = ..., scale: _Optional[float] = ...) -> None: ...
 
 class Numeric(_message.Message):
-    __slots__ = ("low", "high", "clamp", "step", "bins", "sensitive", "resolution", "cap")
+    __slots__ = ("low", "high", "clamp", "step", "bins", "sensitive", "resolution", "cap", "edges")
     LOW_FIELD_NUMBER: _ClassVar[int]
     HIGH_FIELD_NUMBER: _ClassVar[int]
     CLAMP_FIELD_NUMBER: _ClassVar[int]
@@ -129,6 +129,7 @@ class Numeric(_message.Message):
     SENSITIVE_FIELD_NUMBER: _ClassVar[int]
     RESOLUTION_FIELD_NUMBER: _ClassVar[int]
     CAP_FIELD_NUMBER: _ClassVar[int]
+    EDGES_FIELD_NUMBER: _ClassVar[int]
     low: float
     high: float
     clamp: bool
@@ -137,7 +138,8 @@ class Numeric(_message.Message):
     sensitive: _containers.RepeatedCompositeFieldContainer[Region]
     resolution: _containers.RepeatedCompositeFieldContainer[Resolution]
     cap: float
-    def __init__(self, low: _Optional[float] = ..., high: _Optional[float] = ..., clamp: bool = ..., step: _Optional[float] = ..., bins: _Optional[int] = ..., sensitive: _Optional[_Iterable[_Union[Region, _Mapping]]] = ..., resolution: _Optional[_Iterable[_Union[Resolution, _Mapping]]] = ..., cap: _Optional[float] = ...) -> None: ...
+    edges: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, low: _Optional[float] = ..., high: _Optional[float] = ..., clamp: bool = ..., step: _Optional[float] = ..., bins: _Optional[int] = ..., sensitive: _Optional[_Iterable[_Union[Region, _Mapping]]] = ..., resolution: _Optional[_Iterable[_Union[Resolution, _Mapping]]] = ..., cap: _Optional[float] = ..., edges: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class Region(_message.Message):
     __slots__ = ("low", "high")

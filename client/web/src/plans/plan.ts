@@ -278,12 +278,15 @@ function readAttribute(
 }
 
 function readNumeric(wire: WireNumeric, graded: RareDomains["graded"]): Domain {
-  const { low, high, clamp, step, bins, sensitive, resolution, cap } = wire;
-  if (bins) {
+  const { low, high, clamp, step, bins, sensitive, resolution, cap, edges } = wire;
+  if (edges.length && (low !== 0 || high !== 0 || bins))
+    throw new InvalidInput("edges are in the place of low, high and bins");
+  if (bins || edges.length) {
     if (step !== 0) throw new InvalidInput("give bins or a step, not both");
     if (graded && isGraded(wire))
       throw new InvalidInput("bins are for numbers that are all protected alike");
-    return new Binned(low, high, clamp, bins);
+    const [first = low, last = high] = [edges[0], edges.at(-1)];
+    return new Binned(first, last, clamp, bins || edges.length - 1, edges);
   }
   if (!graded || !isGraded(wire)) return new Numeric(low, high, clamp, step);
   const regions = sensitive.map((each) => [each.low, each.high] as const);

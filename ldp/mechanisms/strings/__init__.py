@@ -1,0 +1,1 @@
+"""Randomizers of words over a small alphabet."""
