@@ -32,13 +32,14 @@ from scipy.sparse import csr_array
 
 from ldp.core.estimation import Cohorts, Estimate, Interval
 from ldp.core.estimator import Estimator, Frequencies
-from ldp.core.mechanism import Mechanism
 from ldp.core.tally import Tally
 from ldp.errors import InvalidInput
 from ldp.estimating.consistency import project
-from ldp.estimating.points import wilson
+from ldp.estimating.marginals import Marginal
+from ldp.estimating.points import PointDistribution, channel_from_points, estimate_points, wilson
 from ldp.estimating.raking import Weights
 from ldp.estimating.ratings import MeanRatings, RatedShares, possible, ratio
+from ldp.estimating.simplex import definite, maximize_quadratic, tangent_inverse
 from ldp.mechanisms.sets.set_bits import SetBits
 
 Floats = NDArray[np.float64]
@@ -149,11 +150,92 @@ def weighted_ratings(groups: Sequence[Cohorts | None], weights: Weights) -> Mean
     return ratio(d, f, np.maximum(squares_of_d, least), np.maximum(variance, least), covariance)
 
 
+def weighted_points(
+    groups: Sequence[Cohorts | None], weights: Weights, points: int
+) -> PointDistribution:
+    """Estimate the shares of `points` points, or bins, in the population, with their covariance.
+
+    A report of a number counts by one scoring step, linear in the counts, from a distribution near
+    that of all respondents; so its group's estimate is unbiased however few reports it has.
+    Arguments, assumptions and errors are those of `weighted`; cost: also `estimate_points` of all
+    reports. Raises `InvalidInput` where a mechanism's reports are of no number, too.
+    """
+    made: dict[object, Frequencies] = {}
+    sums: dict[object, tuple[Estimator, Tally]] = {}
+    for cohorts in groups:
+        for mechanism, tally in cohorts or ():
+            if isinstance(mechanism, Marginal):
+                continue
+            before = sums.get(mechanism)
+            sums[mechanism] = mechanism, before[1] + tally if before else tally
+    pilot = estimate_points(Cohorts(list(sums.values())), points).pilot if sums else np.empty(0)
+
+    def seen(mechanism: Estimator) -> Estimator:
+        if isinstance(mechanism, Frequencies):
+            return mechanism
+        if mechanism not in made:
+            made[mechanism] = _ScoredPoints(mechanism, pilot)
+        return made[mechanism]
+
+    sample = _Sample(
+        [g and Cohorts([(seen(m), tally) for m, tally in g], g.repeats) for g in groups], weights
+    )
+    values = [part.values for part in sample.parts]
+    value: Floats = np.sum([part.total() for part in sample.parts], axis=0)
+    fitted, leverage = sample.regression(values)
+    each = [part.covariance(fitted, leverage) for part in sample.parts]
+    covariance: Floats = np.sum(each, axis=0)
+    curvature = definite(tangent_inverse(definite(covariance)))
+    nearest = maximize_quadratic(curvature, curvature @ value, value > 0)
+    likely = nearest / nearest.sum()
+    people = 1 / sample.people
+    return PointDistribution(
+        likely=likely,
+        unconstrained=value,
+        covariance=covariance,
+        pilot=(people * likely + 1 / points) / (people + 1),
+        n=sample.n,
+        people=people,
+    )
+
+
+class _ScoredPoints(Frequencies):
+    """The shares of points from a number's reports, by a scoring step from a fixed distribution."""
+
+    name = "points"
+
+    def __init__(self, mechanism: Estimator, pilot: Floats) -> None:
+        self.k = pilot.size
+        self._channel = channel_from_points(mechanism, pilot.size)
+        weighed = self._channel / (pilot @ self._channel)
+        steps = tangent_inverse(weighed @ self._channel.T) @ weighed
+        self._codes: Floats = (pilot[:, np.newaxis] + steps).T
+
+    @property
+    def tally_size(self) -> int:
+        return int(self._channel.shape[1])
+
+    def matrix(self) -> Floats:
+        return self._channel
+
+    def debias(self, tally: Tally) -> Floats:
+        found: Floats = tally.counts @ self._codes / tally.n
+        return found
+
+    def variance(self, truth: ArrayLike, n: int) -> Floats:
+        return np.diag(self.covariance(truth, n)).copy()
+
+    def _debiased_codes(self) -> Floats:
+        return self._codes
+
+
 @dataclass(frozen=True, eq=False)
 class _Part:
     """The reports of one mechanism, by group; all arrays have a row for each group."""
 
     mechanism: Estimator
+    own: list[Estimator]
+    """The groups' own estimators, which differ from `mechanism` for an attribute in views."""
     tallies: list[Tally]
     group: NDArray[np.intp]
     n: Floats
@@ -189,6 +271,31 @@ class _Part:
         scaled = np.rint(counts * (_SCALE / counts.sum())).astype(np.int64)
         return self.mechanism.debias(Tally(int(scaled.sum()), scaled))
 
+    def covariance(self, fitted: Floats, leverage: Floats) -> Floats:
+        """Return the part's covariance about the fitted values, shape (k, k), of frequencies."""
+        each, again = self.factors(leverage)
+        own, values, whole = fitted[self.group], self.values, float(each.sum())
+        mean = project(self._mean(each))
+
+        def once(mechanism: Estimator) -> Floats:
+            assert isinstance(mechanism, Frequencies)
+            return mechanism.covariance(mean, 1)
+
+        def rest(weights: Floats) -> Floats:
+            crossed = (weights[:, np.newaxis] * values).T @ own
+            found: Floats = (weights[:, np.newaxis] * own).T @ own - crossed - crossed.T
+            return found
+
+        found: Floats = whole * (self._average(each, once) + np.outer(mean, mean)) + rest(each)
+        return found + np.diag(again @ values) + rest(again)
+
+    def _average(self, each: Floats, once: Callable[[Estimator], Floats]) -> Floats:
+        """Return the mean over groups of what their mechanisms have, which mostly is one."""
+        if not isinstance(self.mechanism, Marginal):
+            return once(self.mechanism)
+        found: Floats = np.sum([x * once(m) for x, m in zip(each, self.own, strict=True)], axis=0)
+        return found / float(each.sum())
+
     def variance(
         self, values: Floats, fitted: Floats, leverage: Floats, rows: Floats | None
     ) -> tuple[Floats, Floats]:
@@ -211,20 +318,25 @@ class _Part:
         # a hash function that all groups share, is told by it.
         people = max(1, round(float(self.u_n.sum()) ** 2 / whole))
         if rows is not None:
-            assert isinstance(self.mechanism, Frequencies)
-            mean = project(mean)
-            once = self.mechanism.sum_variances(rows, mean, people) * people
-            mean = rows @ mean
+            distribution = project(mean)
+            mean = rows @ distribution
+            once = self._average(each, lambda m: _of_sums(m, rows, distribution, people))
         elif self.mechanism.parameters == 1:
             tally = Tally(int(self.n.sum()), np.sum([t.counts for t in self.tallies], axis=0))
             once = self.mechanism.tally_variance(mean, tally) * tally.n
         else:
-            once = self.mechanism.variance(mean, people) * people
+            at = mean
+            once = self._average(each, lambda m: m.variance(at, people) * people)
         noise = np.maximum(once - (high - mean) * (mean - low), 1e-9 * once)
         if isinstance(self.mechanism, SetBits):
             return whole * once + truths, whole * noise
         apart = whole * mean**2 + each @ (own**2 - 2 * values * own)
         return whole * once + apart + truths, whole * noise
+
+
+def _of_sums(mechanism: Estimator, rows: Floats, truth: Floats, people: int) -> Floats:
+    assert isinstance(mechanism, Frequencies)
+    return mechanism.sum_variances(rows, truth, people) * people
 
 
 class _Sample:
@@ -247,7 +359,9 @@ class _Sample:
             assert cohorts is not None
             shapes.add((cohorts.parameters, cohorts.bounds))
             for (mechanism, tally), own in zip(cohorts, cohorts.repeats, strict=True):
-                kind = mechanism if isinstance(mechanism, Mechanism) else type(mechanism)
+                kind: object = mechanism
+                if isinstance(mechanism, Marginal):  # of its own in every group
+                    kind = tuple(part.question for part in mechanism.parts)
                 row = place, mechanism, tally, own.factor, own.codes
                 kinds.setdefault(kind, []).append(row)
         if len(shapes) > 1:
@@ -259,6 +373,7 @@ class _Sample:
             self.parts.append(
                 _Part(
                     mechanism=members[0][1],
+                    own=[row[1] for row in members],
                     tallies=[row[2] for row in members],
                     group=places,
                     n=np.array([row[2].n for row in members], dtype=float),

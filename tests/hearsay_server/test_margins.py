@@ -47,6 +47,13 @@ mechanism = "piecewise"
 low = 0
 high = 40
 [[attributes]]
+name = "hours"
+mechanism = "square_wave"
+[attributes.numeric]
+low = 0
+high = 4
+step = 1
+[[attributes]]
 name = "clothes"
 [attributes.set]
 values = ["hat", "coat", "scarf", "boots", "gloves", "mittens"]
@@ -64,7 +71,7 @@ ROWS = {
     ("ios", "fr"): 300,
     ("android", "de"): 300,
     ("android", "fr"): 200,
-    ("web", "de"): 6,
+    ("web", "de"): 40,
     ("", "fr"): 90,
 }
 BLUE = {"ios": 0.9, "android": 0.3, "web": 0.3, "": 0.5}
@@ -78,17 +85,17 @@ MARGINS: Any = {
 def weather(address: str) -> Iterator[tuple[str, Analyst]]:
     with Analyst(address) as analyst:
         _, plan = register(address, TOML)
-        rng = np.random.default_rng(3)
-        for level in plan.levels:
+        for number, level in enumerate(plan.levels):
             for (platform, country), rows in ROWS.items():
-                blue = rng.random(rows) < BLUE[platform]
+                blue = np.arange(rows) < BLUE[platform] * rows
                 answers: dict[str, Any] = {
                     "sky": np.where(blue, 0, 1),
                     "clothes": np.where(blue, 0, 1)[:, np.newaxis],
                     "degrees": np.where(blue, 0.5, -0.5),
+                    "hours": np.where(blue, 0.5, -0.5),
                     "stars": np.stack([np.where(blue, 0, 1), np.full(rows, 2)], axis=1),
                 }
-                sent = batch(plan, level, DAYS[0], answers, rows)
+                sent = batch(plan, level, DAYS[0], answers, 10_000 * number + 10 * rows)
                 sent.properties.extend([platform, country])
                 submit(address, sent)
         yield address, analyst
@@ -144,6 +151,27 @@ def test_means_ratings_sizes_and_sums_are_weighted_too(weather: tuple[str, Analy
     assert sums["estimate"].tolist() == pytest.approx([1, TRUTH], abs=0.1)
 
 
+@pytest.mark.filterwarnings("ignore:small groups|.*are left out")
+def test_ranges_quantiles_and_histograms_are_weighted(
+    weather: tuple[str, Analyst], files: list[str]
+) -> None:
+    analyst = weather[1]
+    found = analyst.between("weather", "hours", 3, 4, margins=MARGINS)
+    assert found["low"] < TRUTH < found["high"]
+    plain = analyst.between("weather", "hours", 3, 4)
+    assert plain["low"] > TRUTH
+    assert found["standard_error"] > plain["standard_error"]
+    assert found.attrs["design_effect"] > 1.5
+    middle = analyst.quantile("weather", "hours", margins=MARGINS)
+    assert (middle["estimate"].iloc[0], analyst.quantile("weather", "hours").iloc[0, 0]) == (1, 3)
+    shares, _ = analyst.distribution("weather", "hours", edges=[0, 1.5, 4], margins=MARGINS)
+    assert shares["estimate"].sum() == pytest.approx(1)
+    printed = asked(weather, "hours", "--between", 3, 4, *files)
+    assert "weighted to platform, country" in printed and "design effect" in printed
+    with pytest.raises(InvalidInput, match="its curve cannot be weighted"):
+        analyst.distribution("weather", "degrees", margins=MARGINS)
+
+
 def test_rows_are_chosen_by_the_weighted_estimates(weather: tuple[str, Analyst]) -> None:
     with pytest.warns(UserWarning, match="180 respondents of groups with a share of 0"):
         found = weather[1].estimate("weather", "sky", margins=MARGINS, top=1)
@@ -192,7 +220,7 @@ def test_the_table_fits_into_80_columns_and_has_before_and_after(
 def test_small_values_are_joined_and_the_warning_names_them(
     weather: tuple[str, Analyst], files: list[str]
 ) -> None:
-    done = hearsay("query", "weather", "sky", *files, "--target", weather[0], "--least", 50)
+    done = hearsay("query", "weather", "sky", *files, "--target", weather[0], "--least", 150)
     assert "small groups are taken together: platform" in done.stderr
     assert "web" in done.stderr
 
@@ -284,7 +312,9 @@ def test_surveys_without_properties_have_no_margins(address: str) -> None:
 
 def test_the_demo_takes_properties_from_columns(tmp_path: Path) -> None:
     file = tmp_path / "people.csv"
-    file.write_text("Platform,sky,degrees,clothes,stars\nios,blue,20,,\nbeos,grey,10,,\nweb,,,,\n")
+    file.write_text(
+        "Platform,sky,degrees,hours,clothes,stars\nios,blue,20,,,\nbeos,grey,10,,,\nweb,,,,,\n"
+    )
     source = from_csv(file, from_toml(TOML, "weather.toml"))
     assert source.properties == [{"platform": "ios"}, {"platform": ""}, {"platform": "web"}]
     assert len(source.respondents) == 3

@@ -15,13 +15,16 @@ from ldp import (
     PiecewiseMechanism,
     SetBits,
     SetSelection,
+    SquareWave,
     Tally,
 )
 from ldp.core.estimation import Cohorts
 from ldp.core.repeated import Repeats
+from ldp.estimating.marginals import Marginal, Part
+from ldp.estimating.points import channel_from_points, estimate_points
 from ldp.estimating.raking import Margin, Values, Weights, rake
 from ldp.estimating.ratings import RatedShares, mean_ratings
-from ldp.estimating.weighting import weighted, weighted_ratings
+from ldp.estimating.weighting import weighted, weighted_points, weighted_ratings
 from ldp.testing import SeededCoins
 
 Floats = NDArray[np.float64]
@@ -244,6 +247,73 @@ def test_mean_ratings_are_of_the_weighted_shares() -> None:
     assert (found.standard_error < alone.standard_error).all()  # of half the weight
     low, high = found.ends(1.96)
     assert (low < found.value).all() and (found.value < high).all()
+
+
+def numbers(rng: np.random.Generator, n: int, *waves: SquareWave) -> list[Cohorts | None]:
+    """Draw respondents whose category is one of `K` points, and their reports."""
+    _, asked, frequencies = population()
+    channels = [channel_from_points(wave, K) for wave in waves]
+    found: list[Cohorts | None] = []
+    for count, truth in zip(rng.multinomial(n, asked), frequencies, strict=True):
+        split = rng.multinomial(count, np.full(len(waves), 1 / len(waves)))
+        each = [
+            (wave, Tally(int(some), rng.multinomial(some, truth @ channel)))
+            for wave, channel, some in zip(waves, channels, split, strict=True)
+        ]
+        found.append(Cohorts(each) if count else None)
+    return found
+
+
+def test_weighted_points_with_weights_of_one_are_those_of_all_reports() -> None:
+    groups = numbers(np.random.default_rng(9), 4000, SquareWave(2.0, 2, 1))
+    counts = np.array([group.n if group else 0 for group in groups])
+    weights = weights_of(groups, [Margin(PROPERTIES, GROUPS, counts / counts.sum())])
+    found = weighted_points(groups, weights, K)
+    tallies = [group.each[0] for group in groups if group]
+    codes = np.sum([tally.counts for _, tally in tallies], axis=0)
+    alone = estimate_points(Cohorts([(tallies[0][0], Tally(4000, codes))]), K)
+    assert found.unconstrained == pytest.approx(alone.unconstrained, abs=1e-6)
+    assert found.likely == pytest.approx(alone.likely, abs=1e-3)
+    # What the groups explain is no error, so that the covariance is a little smaller.
+    ratio = np.diag(found.covariance) / np.diag(alone.covariance)
+    assert (ratio > 0.8).all() and (ratio < 1.02).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", MARGINS)
+def test_weighted_ranges_and_quantiles_cover(how: str) -> None:
+    rng = np.random.default_rng(10)
+    shares, _, frequencies = population()
+    below = np.cumsum(shares @ frequencies)[:-1]
+    median = int(np.searchsorted(below, 0.5))
+    inside, held = [], []
+    for _ in range(150):
+        groups = numbers(rng, 4000, SquareWave(1.0, 2, 1), SquareWave(4.0, 2, 1))
+        found = weighted_points(groups, weights_of(groups, MARGINS[how]), K)
+        cumulative = found.cumulative()
+        inside.append((cumulative.low <= below) & (below <= cumulative.high))
+        quantile = found.quantiles([0.5])
+        held.append(quantile.low[0] <= median <= quantile.high[0])
+    assert np.mean(inside) == pytest.approx(0.95, abs=0.03)
+    assert np.mean(held) > 0.93
+
+
+def test_attributes_in_views_have_the_error_of_each_groups_own_reports() -> None:
+    """Two groups with other numbers of reports of two views."""
+    view = KRR(6, 3.0)
+    wanted = np.arange(6) // 2
+    made = []
+    for seed, sizes in enumerate([(300, 30), (20, 400)]):
+        coins = SeededCoins(seed)
+        values = [np.arange(size) % 6 for size in sizes]
+        own = [view.tally(view.randomize_many(x, coins)) for x in values]
+        marginal = Marginal([Part(view, tally, wanted) for tally in own], 3)
+        made.append(Cohorts([(marginal, marginal.tally)]))
+    found = weighted(made, two(*made)).estimate
+    alone = [one.each[0][0].estimate(one.each[0][1]) for one in made]
+    assert found.value == pytest.approx((alone[0].value + alone[1].value) / 2)
+    errors = np.array([one.standard_error for one in alone])
+    assert found.standard_error == pytest.approx(np.sqrt((errors**2).sum(axis=0)) / 2, rel=0.03)
 
 
 def test_repeats_widen_the_errors() -> None:

@@ -18,7 +18,6 @@ from hearsay.comparing import Comparisons
 from hearsay.comparing import compare_request as compare_request
 from hearsay.distributions import Distributions
 from hearsay.distributions import range_of as range_of
-from hearsay.margins import messages
 from hearsay.margins import read_margins as read_margins
 from hearsay.plans import plan as plans
 from hearsay.plans.domains import Binned, Categorical, Ratings, SetOf
@@ -423,12 +422,9 @@ def _request(
         raise InvalidInput(f"values must be a list of values, got {options['values']!r}")
     if any(isinstance(values, str) for values in sums):
         raise InvalidInput(f"each sum is a list of values, got {sums!r}")
-    given = fields(options, Options)
-    if "margins" in given:
-        given["margins"] = messages(given["margins"])
     return analyst_pb2.EstimateRequest(
         survey=survey,
         attribute=attribute,
         sums=[analyst_pb2.ValueSet(values=values) for values in sums],
-        **given,
+        **fields(options, Options),
     )

@@ -287,10 +287,18 @@ def _estimates(
         ),
         "warning": answer.warning,
     }
-    if answer.HasField("design_effect"):
-        weights = answer.smallest_weight, answer.largest_weight
-        table.attrs |= {"design_effect": answer.design_effect, "weights": weights}
+    table.attrs |= _weights(answer)
     return table
+
+
+def _weights(
+    answer: analyst_pb2.EstimateResponse | analyst_pb2.DistributionResponse,
+) -> dict[Hashable, Any]:
+    """Return what there is to know of the weights of an answer with margins."""
+    if not answer.HasField("design_effect"):
+        return {}
+    weights = answer.smallest_weight, answer.largest_weight
+    return {"design_effect": answer.design_effect, "weights": weights}
 
 
 def _distribution(answer: analyst_pb2.DistributionResponse, table: AnswerFrame) -> AnswerFrame:
@@ -300,6 +308,7 @@ def _distribution(answer: analyst_pb2.DistributionResponse, table: AnswerFrame) 
         "step": answer.step if answer.HasField("step") else None,
         "warning": answer.warning,
     }
+    table.attrs |= _weights(answer)
     return table
 
 

@@ -35,15 +35,36 @@ def estimate(
     `queries.estimate`, and `InvalidInput` for margins that the survey or its respondents do not
     fit.
     """
-    margins = margins_of(plan, question)
-    sums: dict[Cohort, Tally] = {}
-    for cohort, tally in tallies.items():
-        add_up(sums, [(replace(cohort, group=""), tally)])
+    _check(question)
     plain = analyst_pb2.EstimateRequest()
     plain.CopyFrom(question)
     for name in ("margins", "least", "top", "values"):
         plain.ClearField(name)
-    answer = queries.estimate(plan, plain, sums, group)
+    answer = queries.estimate(plan, plain, ungrouped(tallies), group)
+    weights, groups = weights_of(plan, question, tallies)
+    _weigh(plan, question, answer, groups, weights)
+    answer.method = method(question)
+    tell(answer, weights)
+    for name in ("homogeneity", "detectable_difference"):
+        answer.ClearField(name)
+    return answer
+
+
+def ungrouped(tallies: Tallies) -> Tallies:
+    """Return the sums over the groups of tallies whose cohorts have their own groups."""
+    sums: dict[Cohort, Tally] = {}
+    for cohort, tally in tallies.items():
+        add_up(sums, [(replace(cohort, group=""), tally)])
+    return sums
+
+
+def weights_of(
+    plan: Plan,
+    question: analyst_pb2.EstimateRequest | analyst_pb2.DistributionRequest,
+    tallies: Tallies,
+) -> tuple[Weights, list[Cohorts]]:
+    """Return the weights that a question's margins give the groups, and the groups' cohorts."""
+    margins = _margins(plan, question)
     each = _by_group(plan, question.attribute, tallies)
     weights = rake(
         tuple(plan.properties.by_name),
@@ -52,13 +73,21 @@ def estimate(
         margins,
         least=question.least if question.HasField("least") else LEAST,
     )
-    _weigh(plan, question, answer, list(each.values()), weights)
+    return weights, list(each.values())
+
+
+def method(question: analyst_pb2.EstimateRequest | analyst_pb2.DistributionRequest) -> str:
+    """Return the method's name of an answer with margins."""
+    return f"weighted to {', '.join(' and '.join(m.properties) for m in question.margins)}"
+
+
+def tell(
+    answer: analyst_pb2.EstimateResponse | analyst_pb2.DistributionResponse, weights: Weights
+) -> None:
+    """Put into an answer what there is to know of its weights."""
     answer.reports = weights.n
-    answer.method = f"weighted to {', '.join(' and '.join(m.properties) for m in margins)}"
     answer.design_effect = weights.design_effect
     answer.smallest_weight, answer.largest_weight = weights.range
-    for name in ("homogeneity", "detectable_difference"):
-        answer.ClearField(name)
     left = int(weights.counts.sum()) - weights.n
     told = [answer.warning] if answer.warning else []
     if left:
@@ -66,12 +95,10 @@ def estimate(
     if weights.joined:
         told.append(f"small groups are taken together: {'; '.join(weights.joined)}")
     answer.warning = "; ".join(told)
-    return answer
 
 
-def margins_of(plan: Plan, question: analyst_pb2.EstimateRequest) -> list[Margin]:
-    """Return a question's margins; raise `InvalidInput` where they, or what else is asked, do not
-    fit the survey."""
+def _check(question: analyst_pb2.EstimateRequest) -> None:
+    """Raise `InvalidInput` for what a weighted estimate does not have."""
     for name in ("consistency", "forged", "recover"):
         if question.HasField(name) if name != "consistency" else question.consistency:
             raise InvalidInput(f"weighted estimates have no {name}: leave it out, or the margins")
@@ -79,6 +106,12 @@ def margins_of(plan: Plan, question: analyst_pb2.EstimateRequest) -> list[Margin
         raise InvalidInput(
             f"weighted estimates are stratified by level, got the method {question.method!r}"
         )
+
+
+def _margins(
+    plan: Plan, question: analyst_pb2.EstimateRequest | analyst_pb2.DistributionRequest
+) -> list[Margin]:
+    """Return a question's margins; raise `InvalidInput` where they do not fit the survey."""
     if not plan.properties:
         raise InvalidInput(
             f"{plan.survey!r} declares no properties, which margins are shares by: declare them "

@@ -21,6 +21,7 @@ from hearsay.analyst import (
 )
 from hearsay.changes import ChangeOptions
 from hearsay.columns import NO_MAP, NOT_GIVEN
+from hearsay.margins import messages
 from hearsay.v1 import analyst_pb2
 from hearsay_server.commands import connect, plotting
 from hearsay_server.commands.changing import OverTime
@@ -214,11 +215,11 @@ def query(
             forged=forged is not None,
             recover=recover is not None,
         )
-    if margins and (two.asked or suspicions or distribution or pairs or compare or over_time.asked):
+    apart = suspicions or pairs or compare or over_time.asked or other_between is not None
+    if margins and (two.asked or apart):
         raise InvalidInput(
             "--margins weights the estimates of one attribute: leave out --compare, --change, "
-            "--trend, --breaks, --suspicions, --distribution, --pairs, and questions about two "
-            "attributes"
+            "--trend, --breaks, --suspicions, --pairs, and questions about two attributes"
         )
     limited = top is not None or bool(values)
     if pairs and values:
@@ -336,6 +337,8 @@ def query(
                 cumulative=cdf,
                 confidence=confidence,
                 selection=selection,
+                margins=messages(options.get("margins", {})),
+                least=least,
             )
             found = analyst.query_distribution(question)
             if asked_alone and not bins:

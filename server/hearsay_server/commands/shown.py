@@ -87,11 +87,7 @@ class Shown:
             many = len(answer.cohorts)
             cohorts = f"{_reports(answer.reports)} in {many} cohort{'s' if many > 1 else ''}"
             Console().print(f"{cohorts}, {answer.method}{repeats_text(answer.repeats)}")
-            if answer.HasField("design_effect"):
-                Console().print(
-                    f"design effect of the weights (Kish) {answer.design_effect:.3g}; weights "
-                    f"{answer.smallest_weight:.3g} to {answer.largest_weight:.3g}"
-                )
+            _tell_weights(answer)
             if "alike" in columns:
                 Console().print(_if_alike(answer))
 
@@ -201,6 +197,7 @@ class Shown:
             Console().print(table)
         repeats = repeats_text(answer.repeats)
         Console().print(f"{_reports(answer.reports)}, {answer.method}{repeats}")
+        _tell_weights(answer)
 
     def pairs(self, answer: analyst_pb2.PairsResponse) -> None:
         """Print the shares of people who have both of two items."""
@@ -326,6 +323,17 @@ def _if_alike(answer: analyst_pb2.EstimateResponse) -> str:
         f"Pooling (--method), which assumes that people of all {groups} answer alike, would make "
         f"the intervals {narrower:.0f}% narrower; {unseen}."
     )
+
+
+def _tell_weights(
+    answer: analyst_pb2.EstimateResponse | analyst_pb2.DistributionResponse,
+) -> None:
+    """Print how unequal the weights of an answer with margins are."""
+    if answer.HasField("design_effect"):
+        Console().print(
+            f"design effect of the weights (Kish) {answer.design_effect:.3g}; weights "
+            f"{answer.smallest_weight:.3g} to {answer.largest_weight:.3g}"
+        )
 
 
 def _reports(count: int) -> str:

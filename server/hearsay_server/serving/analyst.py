@@ -201,6 +201,8 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         with _telling():
             frozen, plan = await self._plan(request)
             if request.other:
+                if request.margins:
+                    raise InvalidInput("margins weight one number: leave out the other one")
                 tallies = await self._of_both(plan, request)
             else:
                 tallies = await self._tallies(plan, request)
@@ -366,7 +368,8 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         self, plan: Plan, question: Question, *, none: bool = False
     ) -> PackedTallies:
         """Return the tallies asked for; raise `NoReports` where there are none, unless `none`."""
-        weighted = isinstance(question, analyst_pb2.EstimateRequest) and question.margins
+        could = analyst_pb2.EstimateRequest | analyst_pb2.DistributionRequest
+        weighted = isinstance(question, could) and question.margins
         apart: Sequence[Apart] = ("group",) if weighted else ()
         tallies = await self._selected(plan, question.attribute, question.selection, apart)
         if not tallies and not none:

@@ -355,7 +355,7 @@ class ChangeResponse(_message.Message):
     def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., title: _Optional[str] = ..., statistic: _Optional[str] = ..., kind: _Optional[_Union[ChangeRequest.Kind, str]] = ..., confidence: _Optional[float] = ..., simultaneous: bool = ..., periods: _Optional[_Iterable[str]] = ..., period_reports: _Optional[_Iterable[int]] = ..., rows: _Optional[_Iterable[_Union[Difference, _Mapping]]] = ..., panels: _Optional[int] = ..., warning: _Optional[str] = ..., more: bool = ...) -> None: ...
 
 class DistributionRequest(_message.Message):
-    __slots__ = ("survey", "attribute", "selection", "confidence", "edges", "bins", "quantiles", "step", "ranges", "cumulative", "other", "other_ranges")
+    __slots__ = ("survey", "attribute", "selection", "confidence", "edges", "bins", "quantiles", "step", "ranges", "cumulative", "other", "other_ranges", "margins", "least")
     SURVEY_FIELD_NUMBER: _ClassVar[int]
     ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
     SELECTION_FIELD_NUMBER: _ClassVar[int]
@@ -368,6 +368,8 @@ class DistributionRequest(_message.Message):
     CUMULATIVE_FIELD_NUMBER: _ClassVar[int]
     OTHER_FIELD_NUMBER: _ClassVar[int]
     OTHER_RANGES_FIELD_NUMBER: _ClassVar[int]
+    MARGINS_FIELD_NUMBER: _ClassVar[int]
+    LEAST_FIELD_NUMBER: _ClassVar[int]
     survey: str
     attribute: str
     selection: Selection
@@ -380,7 +382,9 @@ class DistributionRequest(_message.Message):
     cumulative: bool
     other: str
     other_ranges: _containers.RepeatedCompositeFieldContainer[Range]
-    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., selection: _Optional[_Union[Selection, _Mapping]] = ..., confidence: _Optional[float] = ..., edges: _Optional[_Iterable[float]] = ..., bins: _Optional[int] = ..., quantiles: _Optional[_Iterable[float]] = ..., step: _Optional[float] = ..., ranges: _Optional[_Iterable[_Union[Range, _Mapping]]] = ..., cumulative: bool = ..., other: _Optional[str] = ..., other_ranges: _Optional[_Iterable[_Union[Range, _Mapping]]] = ...) -> None: ...
+    margins: _containers.RepeatedCompositeFieldContainer[Margin]
+    least: int
+    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., selection: _Optional[_Union[Selection, _Mapping]] = ..., confidence: _Optional[float] = ..., edges: _Optional[_Iterable[float]] = ..., bins: _Optional[int] = ..., quantiles: _Optional[_Iterable[float]] = ..., step: _Optional[float] = ..., ranges: _Optional[_Iterable[_Union[Range, _Mapping]]] = ..., cumulative: bool = ..., other: _Optional[str] = ..., other_ranges: _Optional[_Iterable[_Union[Range, _Mapping]]] = ..., margins: _Optional[_Iterable[_Union[Margin, _Mapping]]] = ..., least: _Optional[int] = ...) -> None: ...
 
 class Range(_message.Message):
     __slots__ = ("low", "high")
@@ -391,7 +395,7 @@ class Range(_message.Message):
     def __init__(self, low: _Optional[float] = ..., high: _Optional[float] = ...) -> None: ...
 
 class DistributionResponse(_message.Message):
-    __slots__ = ("survey", "attribute", "confidence", "reports", "method", "bins", "quantiles", "repeats", "warning", "step", "title", "ranges", "cumulative")
+    __slots__ = ("survey", "attribute", "confidence", "reports", "method", "bins", "quantiles", "repeats", "warning", "step", "title", "ranges", "cumulative", "design_effect", "smallest_weight", "largest_weight")
     SURVEY_FIELD_NUMBER: _ClassVar[int]
     ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
     CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
@@ -405,6 +409,9 @@ class DistributionResponse(_message.Message):
     TITLE_FIELD_NUMBER: _ClassVar[int]
     RANGES_FIELD_NUMBER: _ClassVar[int]
     CUMULATIVE_FIELD_NUMBER: _ClassVar[int]
+    DESIGN_EFFECT_FIELD_NUMBER: _ClassVar[int]
+    SMALLEST_WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    LARGEST_WEIGHT_FIELD_NUMBER: _ClassVar[int]
     survey: str
     attribute: str
     confidence: float
@@ -418,7 +425,10 @@ class DistributionResponse(_message.Message):
     title: str
     ranges: _containers.RepeatedCompositeFieldContainer[Row]
     cumulative: _containers.RepeatedCompositeFieldContainer[Row]
-    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., confidence: _Optional[float] = ..., reports: _Optional[int] = ..., method: _Optional[str] = ..., bins: _Optional[_Iterable[_Union[Bin, _Mapping]]] = ..., quantiles: _Optional[_Iterable[_Union[Row, _Mapping]]] = ..., repeats: _Optional[float] = ..., warning: _Optional[str] = ..., step: _Optional[float] = ..., title: _Optional[str] = ..., ranges: _Optional[_Iterable[_Union[Row, _Mapping]]] = ..., cumulative: _Optional[_Iterable[_Union[Row, _Mapping]]] = ...) -> None: ...
+    design_effect: float
+    smallest_weight: float
+    largest_weight: float
+    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., confidence: _Optional[float] = ..., reports: _Optional[int] = ..., method: _Optional[str] = ..., bins: _Optional[_Iterable[_Union[Bin, _Mapping]]] = ..., quantiles: _Optional[_Iterable[_Union[Row, _Mapping]]] = ..., repeats: _Optional[float] = ..., warning: _Optional[str] = ..., step: _Optional[float] = ..., title: _Optional[str] = ..., ranges: _Optional[_Iterable[_Union[Row, _Mapping]]] = ..., cumulative: _Optional[_Iterable[_Union[Row, _Mapping]]] = ..., design_effect: _Optional[float] = ..., smallest_weight: _Optional[float] = ..., largest_weight: _Optional[float] = ...) -> None: ...
 
 class Bin(_message.Message):
     __slots__ = ("left", "right", "share")
