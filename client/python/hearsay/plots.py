@@ -152,7 +152,10 @@ class _Panel:
         if not rated:
             axis.axvline(0, color="black", linewidth=0.8)
         statistic = self._table.attrs["statistic"]
-        kind = f"{self._difference} in {statistic}" if self._difference else statistic
+        kind = statistic
+        if self._difference:
+            slope = self._difference == "slope"
+            kind = f"{statistic} per period" if slope else f"difference in {statistic}"
         axis.set_xlabel(f"{kind}, with {interval}")
         if self._grouped:
             axis.legend(frameon=False, fontsize="small", title=self._table.index.names[0])
@@ -183,7 +186,9 @@ class _Panel:
         axis.set_xticks(shown, [_plain(str(names[place])) for place in shown], rotation=30)
         axis.set_ylabel(f"{self._table.attrs['statistic']}, with {interval}")
         if len(by_value) // len(names) <= 10:
-            axis.legend(frameon=False, fontsize="small")
+            axis.legend(
+                frameon=False, fontsize="small", loc="upper left", bbox_to_anchor=(1.0, 1.0)
+            )
 
     def _draw_histogram(self, axis: Axes, interval: str) -> None:
         left, right = (

@@ -163,7 +163,7 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         with _telling():
             frozen, plan = await self._plan(request)
             changes.check(plan, request)
-            tallies = await self._tallies(plan, request)
+            tallies = await self._tallies(plan, request, apart=("panel",))
             now = self._clock()
             names = sorted({cohort.period for cohort in tallies})
             unfinished = [name for name in names if period.end(plan.period, name) > now]
@@ -365,12 +365,20 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         return await self._read(lambda: self._store.tallies(plan.survey, asked, selected))
 
     async def _tallies(
-        self, plan: Plan, question: Question, *, none: bool = False
+        self,
+        plan: Plan,
+        question: Question,
+        *,
+        none: bool = False,
+        apart: Sequence[Apart] = (),
     ) -> PackedTallies:
-        """Return the tallies asked for; raise `NoReports` where there are none, unless `none`."""
+        """Return the tallies asked for; raise `NoReports` where there are none, unless `none`.
+
+        `apart` is as of `resolve`; groups are apart where margins weight them.
+        """
         could = analyst_pb2.EstimateRequest | analyst_pb2.DistributionRequest
-        weighted = isinstance(question, could) and question.margins
-        apart: Sequence[Apart] = ("group",) if weighted else ()
+        if isinstance(question, could) and question.margins:
+            apart = (*apart, "group")
         tallies = await self._selected(plan, question.attribute, question.selection, apart)
         if not tallies and not none:
             raise NoReports(f"there are no such reports of {question.attribute!r} yet")

@@ -325,7 +325,7 @@ class ChangeRequest(_message.Message):
     def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., selection: _Optional[_Union[Selection, _Mapping]] = ..., kind: _Optional[_Union[ChangeRequest.Kind, str]] = ..., confidence: _Optional[float] = ..., simultaneous: bool = ..., sums: _Optional[_Iterable[_Union[ValueSet, _Mapping]]] = ..., ranges: _Optional[_Iterable[_Union[Range, _Mapping]]] = ...) -> None: ...
 
 class ChangeResponse(_message.Message):
-    __slots__ = ("survey", "attribute", "title", "statistic", "kind", "confidence", "simultaneous", "periods", "period_reports", "rows", "panels", "warning", "more")
+    __slots__ = ("survey", "attribute", "title", "statistic", "kind", "confidence", "simultaneous", "periods", "period_reports", "rows", "panels", "warning", "more", "any_p_value")
     SURVEY_FIELD_NUMBER: _ClassVar[int]
     ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
     TITLE_FIELD_NUMBER: _ClassVar[int]
@@ -339,6 +339,7 @@ class ChangeResponse(_message.Message):
     PANELS_FIELD_NUMBER: _ClassVar[int]
     WARNING_FIELD_NUMBER: _ClassVar[int]
     MORE_FIELD_NUMBER: _ClassVar[int]
+    ANY_P_VALUE_FIELD_NUMBER: _ClassVar[int]
     survey: str
     attribute: str
     title: str
@@ -352,7 +353,8 @@ class ChangeResponse(_message.Message):
     panels: int
     warning: str
     more: bool
-    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., title: _Optional[str] = ..., statistic: _Optional[str] = ..., kind: _Optional[_Union[ChangeRequest.Kind, str]] = ..., confidence: _Optional[float] = ..., simultaneous: bool = ..., periods: _Optional[_Iterable[str]] = ..., period_reports: _Optional[_Iterable[int]] = ..., rows: _Optional[_Iterable[_Union[Difference, _Mapping]]] = ..., panels: _Optional[int] = ..., warning: _Optional[str] = ..., more: bool = ...) -> None: ...
+    any_p_value: float
+    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., title: _Optional[str] = ..., statistic: _Optional[str] = ..., kind: _Optional[_Union[ChangeRequest.Kind, str]] = ..., confidence: _Optional[float] = ..., simultaneous: bool = ..., periods: _Optional[_Iterable[str]] = ..., period_reports: _Optional[_Iterable[int]] = ..., rows: _Optional[_Iterable[_Union[Difference, _Mapping]]] = ..., panels: _Optional[int] = ..., warning: _Optional[str] = ..., more: bool = ..., any_p_value: _Optional[float] = ...) -> None: ...
 
 class DistributionRequest(_message.Message):
     __slots__ = ("survey", "attribute", "selection", "confidence", "edges", "bins", "quantiles", "step", "ranges", "cumulative", "other", "other_ranges", "margins", "least")
