@@ -316,5 +316,5 @@ def test_the_demo_takes_properties_from_columns(tmp_path: Path) -> None:
         "Platform,sky,degrees,hours,clothes,stars\nios,blue,20,,,\nbeos,grey,10,,,\nweb,,,,,\n"
     )
     source = from_csv(file, from_toml(TOML, "weather.toml"))
-    assert source.properties == [{"platform": "ios"}, {"platform": ""}, {"platform": "web"}]
+    assert source.properties == [{"platform": "ios"}, {}, {"platform": "web"}]
     assert len(source.respondents) == 3

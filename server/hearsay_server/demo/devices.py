@@ -5,7 +5,7 @@ import os
 import signal
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from multiprocessing.pool import Pool
@@ -33,7 +33,7 @@ class Respondent:
     level: str
     answers: Answers
     maps: Mapping[str, str]
-    properties: Mapping[str, str]
+    properties: Mapping[str, str] = field(default_factory=dict)
     moment: datetime | None = None
 
 

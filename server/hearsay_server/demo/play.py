@@ -148,14 +148,12 @@ def _source(
         raise InvalidInput("the table holds no answer that has a place in the survey")
     kept = [number for number, answers in enumerate(respondents) if answers]
     when = [moments[number] for number in kept] if moments else []
-    columns = {
-        each.name: table[each.name].where(table[each.name].isin(each.values), "").iloc[kept]
-        for each in plan.properties.declared
-        if each.name in table.columns
-    }
-    told = [
-        dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)
-    ]
+    told: list[dict[str, str]] = [{} for _ in kept]
+    for each in plan.properties.declared:
+        if each.name in table.columns:
+            for properties, cell in zip(told, table[each.name].iloc[kept], strict=True):
+                if (value := str(cell).strip()) in each.values:
+                    properties[each.name] = value
     return Source(title, survey, [respondents[number] for number in kept], left_out, told, when)
 
 
