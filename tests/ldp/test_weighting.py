@@ -341,6 +341,7 @@ def test_groups_that_are_not_the_weights_are_refused() -> None:
         weighted([number, number], two(number, number), [[1.0]])
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_groups_meet_five_margins_within_twenty_rounds() -> None:
     rng = np.random.default_rng(8)
     values = np.stack(np.unravel_index(np.arange(10**5), (10,) * 5), axis=1)

@@ -363,6 +363,8 @@ def document(answer: analyst_pb2.EstimateResponse) -> dict[str, Any]:
     for entry, row in zip(found["rows"], answer.rows, strict=True):
         if math.isnan(row.estimate):
             entry["estimate"] = None
+        if math.isnan(row.unweighted):
+            entry["unweighted"] = None
     for cohort, message in zip(found["cohorts"], answer.cohorts, strict=True):
         cohort |= {"revision": message.revision.hex(), "reports": message.reports}
     return found
