@@ -74,7 +74,7 @@ def audit_collection(
     coins = Coins().bernoulli_many(1 << 63, canaries * len(parsed.levels))
     levels = np.repeat(list(parsed.levels), canaries)
     people = [
-        Respondent(i, str(level), {name: pair[coin] for name, pair in pairs.items()}, {}, {})
+        Respondent(i, str(level), {name: pair[coin] for name, pair in pairs.items()}, {})
         for i, (level, coin) in enumerate(zip(levels, coins.astype(int), strict=True))
     ]
     sent: list[collector_pb2.Batch] = []

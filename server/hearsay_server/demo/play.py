@@ -52,10 +52,10 @@ class Source:
     respondents: Sequence[Answers]
     left_out: int = 0
     """The number of answers outside the survey's domains; they are withheld."""
-    properties: Sequence[Mapping[str, str]] = ()
-    """Every respondent's public properties; empty where the table has none."""
     moments: Sequence[datetime] = ()
     """When each respondent answers; empty: now."""
+    properties: Sequence[Mapping[str, str]] = ()
+    """The public properties of each respondent's device; empty: none are given."""
 
 
 def redbook() -> Source:
@@ -79,12 +79,11 @@ def from_csv(
 ) -> Source:
     """Load a table of one's own: comma-separated, the first line naming the columns.
 
-    A column called "Hours per week" is the attribute hours_per_week. The column `periods` says when
-    a respondent answers: its values, in order, stand for the last periods of the survey that are
-    over `now`, by default by the system's clock. A column of a property's name is what the app of
-    the respondent gives, where the property has this value. Raises `InvalidInput` where the file
-    cannot be read, lacks a column of the survey, or holds no answer to it, and where there are more
-    periods than a server still takes reports of.
+    A column called "Hours per week" is the attribute hours_per_week, or the property of that name,
+    which need not be there. The column `periods` says when a respondent answers: its values, in
+    order, stand for the last periods of the survey that are over `now`, by default by the system's
+    clock. Raises `InvalidInput` where the file cannot be read, lacks a column of the survey, or
+    holds no answer to it, and where there are more periods than a server still takes reports of.
     """
     try:
         # Everything as text: whether "1" is a category or a number is for the survey to say.
@@ -147,14 +146,27 @@ def _source(
     if not any(respondents):
         raise InvalidInput("the table holds no answer that has a place in the survey")
     kept = [number for number, answers in enumerate(respondents) if answers]
-    when = [moments[number] for number in kept] if moments else []
-    told: list[dict[str, str]] = [{} for _ in kept]
+    return Source(
+        title,
+        survey,
+        [respondents[number] for number in kept],
+        left_out,
+        [moments[number] for number in kept] if moments else [],
+        [_properties(plan, table, number) for number in kept] if plan.properties else [],
+    )
+
+
+def _properties(
+    plan: hearsay.plans.plan.Plan, table: pd.DataFrame, number: int
+) -> Mapping[str, str]:
+    """Return the declared values of public properties in a row of the table."""
+    found = {}
     for each in plan.properties.declared:
         if each.name in table.columns:
-            for properties, cell in zip(told, table[each.name].iloc[kept], strict=True):
-                if (value := str(cell).strip()) in each.values:
-                    properties[each.name] = value
-    return Source(title, survey, [respondents[number] for number in kept], left_out, told, when)
+            value = str(table[each.name].iloc[number]).strip()
+            if value in each.values:
+                found[each.name] = value
+    return found
 
 
 def _answer(domain: Domain, cell: object) -> Answer:
@@ -256,8 +268,8 @@ def _collect(
             chooser.choice(levels),
             answers,
             {name: chooser.choice(maps) for name, maps in choices.items()},
-            source.properties[number] if source.properties else {},
             source.moments[number] if source.moments else None,
+            source.properties[number] if source.properties else {},
         )
         for number, answers in enumerate(source.respondents)
     ]
