@@ -49,7 +49,7 @@ FLOORS = {
         {"sending"},
         {"asking", "lifetimes", "person"},
         {"distributions", "sets", "together"},
-        {"comparing"},
+        {"changes", "comparing"},
         {"client", "analyst", "testing"},
         {"aio"},
     ],

@@ -140,7 +140,7 @@ def test_the_readme_has_the_figures_of_the_comparison() -> None:
     assert f"needs {round(people, -3):,.0f} people" in readme
 
 
-@pytest.mark.parametrize("page", ["how-many-people.md", "tutorial.md"])
+@pytest.mark.parametrize("page", ["how-many-people.md", "incentives.md", "tutorial.md"])
 def test_plan_prints_what_the_page_shows(page: str) -> None:
     text = (DOCS / page).read_text(encoding="utf-8")
     shown = re.findall(r"^```sh\n(hearsay plan .*)\n```\n\n```\n([^`]*)```$", text, re.M)

@@ -1,14 +1,15 @@
 """Multi-head attention: four linear maps around a scaled dot product."""
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from dpsgd.clipping.clipped_sums import Gradients, Piece
+from dpsgd.clipping.clipped_sums import Gradients
 from dpsgd.clipping.taps import Call
-from dpsgd.gradients.persample import Dense
+from dpsgd.gradients.persample import Blocks, Dense, outer
 from dpsgd.layers.linear import tapped_linear
 from dpsgd.layers.registry import rule
 from ldp import InvalidInput
@@ -33,11 +34,9 @@ def attention(
     dim = 0 if layer.batch_first else 1
     for given in (query, key, value):
         call.batch_dim(given, only=dim)
-    if not layer.batch_first:
-        query, key, value = (t.transpose(0, 1) for t in (query, key, value))
     if is_causal and attn_mask is None:
         raise InvalidInput(f"{call.name}: is_causal is a hint about attn_mask, which is None")
-    q, k, v = _projected(layer, call, query, key, value)
+    q, k, v = _projected(layer, call, *(t.transpose(0, dim) for t in (query, key, value)))
     added = 0
     if layer.bias_k is not None and layer.bias_v is not None:
         k, v = (
@@ -62,37 +61,52 @@ def attention(
     else:
         heads = F.scaled_dot_product_attention(q, k, v, mask, dropout)
     heads = heads.transpose(1, 2).flatten(2)
-    out = layer.out_proj
-    bias = None if out.bias is None else Piece(out.bias)
-    output = tapped_linear(call, heads, Piece(out.weight), bias, 0)
+    output = tapped_linear(call, heads, layer.out_proj.weight, layer.out_proj.bias, 0)
     if weights is not None and average_attn_weights:
         weights = weights.mean(1)
     return output if layer.batch_first else output.transpose(0, 1), weights
 
 
-def _projected(
-    layer: nn.MultiheadAttention, call: Call, *inputs: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    size = layer.embed_dim
-    projected = []
+def _projected(layer: nn.MultiheadAttention, call: Call, *inputs: Tensor) -> Sequence[Tensor]:
+    """Return queries, keys and values, of inputs with the batch first.
+
+    They are tapped as one, since their maps may be blocks of one weight.
+    """
+    packed, bias = layer.in_proj_weight, layer.in_proj_bias
     separate = (layer.q_proj_weight, layer.k_proj_weight, layer.v_proj_weight)
-    for i, (value, own) in enumerate(zip(inputs, separate, strict=True)):
-        rows = i * size, (i + 1) * size
-        weight = Piece(layer.in_proj_weight, *rows) if own is None else Piece(own)
-        bias = None if layer.in_proj_bias is None else Piece(layer.in_proj_bias, *rows)
-        projected.append(tapped_linear(call, value, weight, bias, 0))
-    q, k, v = projected
-    return q, k, v
+    weights = separate if packed is None else packed.detach().chunk(3)
+    biases = (None,) * 3 if bias is None else bias.detach().chunk(3)
+    outputs = [
+        F.linear(x, weight.detach(), own)
+        for x, weight, own in zip(inputs, weights, biases, strict=True)
+    ]
+    lengths = [x.shape[1] for x in inputs]
+
+    def gradients(grads: Tensor, *inputs: Tensor) -> Gradients:
+        parts = torch.split(grads, lengths, 1)
+        forms = [
+            outer(x, part, weight.shape)
+            for x, part, weight in zip(inputs, parts, weights, strict=True)
+        ]
+        if packed is not None and packed.requires_grad:
+            yield packed, Blocks(forms)
+        for weight, form in zip(separate, forms, strict=True):
+            if weight is not None and weight.requires_grad:
+                yield weight, form
+        if bias is not None and bias.requires_grad:
+            yield bias, Dense(torch.cat([part.sum(1) for part in parts], 1))
+
+    return torch.split(call.tap(torch.cat(outputs, 1), gradients, *inputs), lengths, 1)
 
 
 def _tapped_row(call: Call, bias: Tensor) -> Tensor:
-    """Return a bias as one more position of each sample, (b, 1, E)."""
+    """Return a bias as a position of each sample, (b, 1, E)."""
 
     def gradients(grads: Tensor) -> Gradients:
         if bias.requires_grad:
-            yield Piece(bias), Dense(grads[:, None].to(Piece(bias).dtype))
+            yield bias, Dense(grads.view(len(grads), *bias.shape))
 
-    return call.tap(bias.detach().expand(call.batch, 1, -1).clone(), gradients)
+    return call.tap(bias.detach().view(1, 1, -1).repeat(call.batch, 1, 1), gradients)
 
 
 def _mask(

@@ -8,6 +8,9 @@ from hearsay.v1 import analyst_pb2
 NO_MAP = "no map"
 """How those who chose no map are called; a map's name has no space."""
 
+NOT_GIVEN = "(not given)"
+"""How devices are called whose app gave no value of a property."""
+
 _COLUMNS = ("estimate", "standard_error", "low", "high")
 _MORE_COLUMNS = (
     "raw",
@@ -44,6 +47,13 @@ PAIR_COLUMNS = (
     "high",
     "independent",
 )
+
+
+def errors_text(panels: int) -> str:
+    """Say what the errors of changes over time are."""
+    if panels:
+        return f"errors from the spread of {panels} panels"
+    return "errors: the largest that the same people in several periods could make"
 
 
 def given_columns(rows: Sequence[analyst_pb2.Row]) -> list[str]:

@@ -18,8 +18,8 @@ export interface Agreement {
   readonly revision: string;
   /** The survey's time unit: PT1H, P1D, P1W, P1M or P1Y; "" for one record per person, ever. */
   readonly period: string;
-  /** By attribute: the values in the survey's order, or [low, high] of a number. */
-  readonly domains: Readonly<Record<string, readonly string[] | readonly [number, number]>>;
+  /** By attribute: the values in the survey's order, or [low, high] of a number, or the edges of its bins. */
+  readonly domains: Readonly<Record<string, readonly string[] | readonly number[]>>;
   /** The epsilon of one whole record, by level. */
   readonly levels: Readonly<Record<string, number>>;
   readonly defaultLevel?: string;
@@ -32,6 +32,11 @@ export interface Agreement {
   readonly mayTellChanges?: readonly string[];
   /** The attributes that are asked together. */
   readonly views?: readonly (readonly string[])[];
+  /** Into how many panels people are divided; a person's panel is drawn once, and sent in the clear with every
+   * report of the survey: it links them. */
+  readonly panels?: number;
+  /** The values of each public property, which the app may give in the clear. */
+  readonly properties?: Readonly<Record<string, readonly string[]>>;
   /** The plan's bytes in base64. */
   readonly plan?: string;
 }
@@ -83,6 +88,8 @@ export function checkAgreement(agreement: Agreement, plan: Plan): void {
     agreement.views ?? [],
     views.filter((parts) => parts.length > 1),
   );
+  differs("panels", agreement.panels ?? 0, plan.panels);
+  differ("properties", agreement.properties, [...plan.properties]);
   // Last: it differs where anything else does, and tells people the least.
   differs("revision", agreement.revision, plan.revision);
 }
@@ -93,8 +100,9 @@ function listed(maps: Readonly<Record<string, readonly string[]>>): [string, rea
   return Object.entries(maps).sort(([a], [b]) => compareBytes(utf8.encode(a), utf8.encode(b)));
 }
 
-/** Return what an agreement lists of a domain: its values or keys, or the ends of its range. */
+/** Return what an agreement lists of a domain: its values or keys, or the ends of its range or bins. */
 function domainOf(domain: Domain): readonly string[] | readonly number[] {
   if (domain.kind === "categorical") return domain.values;
+  if (domain.kind === "binned" && domain.edges.length) return domain.edges;
   return "labels" in domain ? domain.labels : [domain.low, domain.high];
 }

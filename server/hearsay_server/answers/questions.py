@@ -14,7 +14,16 @@ import hearsay.plans.plan
 from hearsay.plans.domains import Categorical, Ratings, SetOf
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2, collector_pb2
-from hearsay_server.answers import distributions, fits, joints, queries, records, rectangles, rows
+from hearsay_server.answers import (
+    changes,
+    distributions,
+    fits,
+    joints,
+    queries,
+    records,
+    rectangles,
+    rows,
+)
 from hearsay_server.answers import pairs as paired
 from hearsay_server.answers.queries import Tallies
 from hearsay_server.ingest.intake import Cohort
@@ -34,6 +43,7 @@ _Long = TypeVar(
     "_Long",
     analyst_pb2.EstimateResponse,
     analyst_pb2.CompareResponse,
+    analyst_pb2.ChangeResponse,
     analyst_pb2.CrosstabResponse,
     analyst_pb2.CompareGroupsResponse,
 )
@@ -82,6 +92,16 @@ def comparison(
     one = {cohort: tally for cohort, tally in tallies.items() if cohort in first}
     other = {cohort: tally for cohort, tally in tallies.items() if cohort not in first}
     return list(_messages(queries.compare(_parsed(frozen), question, one, other)))
+
+
+def change(
+    frozen: bytes,
+    question: analyst_pb2.ChangeRequest,
+    tallies: Tallies,
+    unfinished: Sequence[str] = (),
+) -> list[bytes]:
+    """Answer `Change` in messages; raise as `changes.change`."""
+    return list(_messages(changes.change(_parsed(frozen), question, tallies, unfinished)))
 
 
 def check_together(

@@ -6,17 +6,18 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 from rich.console import Console
 from rich.table import Table
 
 import hearsay.plans.plan
 from hearsay.plans.domains import Numeric
+from hearsay_server.commands import prices as pricing
 from hearsay_server.commands.connect import AsJson
 from hearsay_server.surveys import catalogue
 from hearsay_server.surveys import survey as surveys
 from ldp import InvalidInput, Mechanism
-from ldp.core.repeated import Repeats
 from ldp.planning import sizes
 
 _CATEGORICAL = f"With --k one of: {', '.join(catalogue.CATEGORICAL)}."
@@ -74,9 +75,12 @@ def plan(
     power: Annotated[
         float, typer.Option(help="The probability with which the change is to be seen.")
     ] = 0.8,
-    same_people: Annotated[
-        bool, typer.Option(help="The same people may answer in both waves, as of two periods.")
+    different_people: Annotated[
+        bool, typer.Option(help="Of --change: nobody answers in both waves, as at two levels.")
     ] = False,
+    panels: Annotated[
+        int, typer.Option(help="Of --change: the survey's panels, which tell the error; 0: none.")
+    ] = 0,
     truth: Annotated[
         float | None,
         typer.Option(help="The frequency or mean to plan for; by default 1/k or the middle."),
@@ -88,6 +92,23 @@ def plan(
     explain: Annotated[
         bool, typer.Option(help="Say what auto compared, and why it chose as it did.")
     ] = False,
+    prices: Annotated[
+        bool, typer.Option(help="What a looser level is worth, and prices for --levels.")
+    ] = False,
+    levels: Annotated[str, typer.Option(help="Epsilons of the levels, as 0.5,1,2,4.")] = "",
+    survey: Annotated[
+        Path | None, typer.Option(help="A survey (TOML) whose levels are priced instead.")
+    ] = None,
+    respondents: Annotated[
+        str, typer.Option(help="How many are expected at each level, as 4000,3000,2000,1000.")
+    ] = "",
+    budget: Annotated[float | None, typer.Option(help="What all prices may cost together.")] = None,
+    highest: Annotated[
+        str, typer.Option(help="Of --n invited, the shares whose loosest level is each one.")
+    ] = "",
+    cost: Annotated[
+        str, typer.Option(help="Median cost of epsilon 1 to them, and spread of its logarithm.")
+    ] = "",
     as_json: AsJson = False,
 ) -> None:
     """Work out the number of reports, the epsilon or the error of a survey before it is run.
@@ -97,10 +118,20 @@ def plan(
       hearsay plan --k 10 --epsilon 1 --half-width 0.01
       hearsay plan --k 10 --epsilon 1 --n 100000
       hearsay plan --low 0 --high 80 --n 50000 --half-width 1
-    Or compare two waves: how many reports show a change, or how surely so many do:
+    Or compare two periods by `hearsay query --change`: how many reports of each show a change, or
+    how surely so many do:
       hearsay plan --k 10 --epsilon 1 --change 0.01
       hearsay plan --k 10 --epsilon 1 --change 0.01 --n 500000
+    Or learn what a looser level is worth, and how to spend a budget on it:
+      hearsay plan --k 10 --prices --levels 0.5,1,2,4
+      hearsay plan --k 10 --prices --levels 0.5,1,2,4 --respondents 400,300,200,100 --budget 500
+      hearsay plan --prices --survey survey.toml
     """
+    menu = pricing.Asked(levels, survey, respondents, budget, highest, cost)
+    if not prices and menu != pricing.Asked():
+        raise InvalidInput(
+            "--levels, --survey, --respondents, --budget, --highest and --cost go with --prices"
+        )
     if k is not None and (low is not None or high is not None):
         raise InvalidInput("give --k for categories, or --low and --high for numbers, not both")
     scale = _Scale(k, -1.0 if low is None else low, 1.0 if high is None else high)
@@ -109,14 +140,29 @@ def plan(
     make = _maker(mechanism, k)
     planned = scale.planned(truth)
     inner = scale.inner(planned)
+    if prices:
+        if any(value is not None for value in (epsilon, half_width, change)):
+            raise InvalidInput("--prices goes without --epsilon, --half-width and --change")
+        if survey is not None and (k is not None or mechanism != "auto"):
+            raise InvalidInput("--survey has its own mechanisms: leave --k and the mechanism out")
+
+        def one_report(spent: float) -> float:
+            return float(np.max(make(spent).variance(inner, 1))) * scale.unit**2
+
+        pricing.show(menu, one_report, n, as_json)
+        return
     found: dict[str, Any]
     if change is not None:
-        repeats = sizes.SAME_PEOPLE if same_people else sizes.ALL_DIFFERENT
-        found = _two_waves(
-            make, inner, scale, epsilon, n, half_width, change, power, confidence, repeats
-        )
-    elif same_people:
-        raise InvalidInput("--same-people goes with --change")
+        if panels and different_people:
+            raise InvalidInput("choose one of --panels and --different-people")
+        options = {
+            "confidence": confidence,
+            "same_people": not (panels or different_people),
+            "panels": panels,
+        }
+        found = _two_waves(make, inner, scale, epsilon, n, half_width, change, power, options)
+    elif different_people or panels:
+        raise InvalidInput("--different-people and --panels go with --change")
     else:
         found = _one_wave(make, inner, scale, epsilon, n, half_width, confidence, simultaneous)
     spent = float(found["epsilon"])
@@ -171,8 +217,7 @@ def _two_waves(
     half_width: float | None,
     change: float,
     power: float,
-    confidence: float,
-    repeats: Repeats,
+    options: dict[str, Any],
 ) -> dict[str, Any]:
     """Return the number of reports of each wave for a power, or the power of `n` reports."""
     if epsilon is None or half_width is not None:
@@ -180,11 +225,9 @@ def _two_waves(
     built, shift = make(epsilon), change / scale.unit
     finds = "n" if n is None else "power"
     if n is None:
-        n = sizes.two_wave_sample_size(
-            built, truth, shift, confidence=confidence, power=power, repeats=repeats
-        )
+        n = sizes.two_wave_sample_size(built, truth, shift, power=power, **options)
     else:
-        power = sizes.two_wave_power(built, truth, shift, n, confidence=confidence, repeats=repeats)
+        power = sizes.two_wave_power(built, truth, shift, n, **options)
     return {"finds": finds, "epsilon": epsilon, "n": n, "change": change, "power": power}
 
 

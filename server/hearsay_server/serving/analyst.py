@@ -15,13 +15,14 @@ from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 
 import hearsay.plans.plan
-from hearsay.columns import NO_MAP
+from hearsay.columns import NO_MAP, NOT_GIVEN
 from hearsay.plans import period
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2, analyst_pb2_grpc
+from hearsay_server.answers import changes, questions
 from hearsay_server.answers import pairs as paired
-from hearsay_server.answers import questions
 from hearsay_server.answers.queries import NoReports, Tallies
+from hearsay_server.clock import Clock, system
 from hearsay_server.serving import auth
 from hearsay_server.serving.analyses import Analyses
 from hearsay_server.serving.feeds import Feeds
@@ -29,7 +30,7 @@ from hearsay_server.serving.status import Ended, no_survey
 from hearsay_server.serving.together import Together
 from hearsay_server.storage import audit
 from hearsay_server.storage.packed import PackedTallies
-from hearsay_server.storage.selection import Selected, resolve
+from hearsay_server.storage.selection import Apart, Selected, resolve
 from hearsay_server.storage.shards import Counted
 from hearsay_server.storage.store import Store
 from ldp import InvalidInput
@@ -65,6 +66,7 @@ Question = (
     | analyst_pb2.DistributionRequest
     | analyst_pb2.SuspicionsRequest
     | analyst_pb2.PairsRequest
+    | analyst_pb2.ChangeRequest
 )
 """Questions about one selection of the reports."""
 
@@ -76,7 +78,12 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
     """The Analyst service: reads in threads, computes in processes (`Analyses`)."""
 
     def __init__(
-        self, store: Store, analyses: Analyses, exports: Analyses, watched: Analyses
+        self,
+        store: Store,
+        analyses: Analyses,
+        exports: Analyses,
+        watched: Analyses,
+        clock: Clock = system,
     ) -> None:
         """Answer from a store.
 
@@ -87,6 +94,7 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         self._analyses = analyses
         self._exports = exports
         self._watched = watched
+        self._clock = clock
         self._readers = ThreadPoolExecutor(_READERS, "hearsay-analyst")
         self._answers = _Answers()
         self._feeds = Feeds(_WATCHED)
@@ -111,10 +119,13 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         question = request.question
         with _telling():
             frozen, plan = await self._plan(question)
-            if request.by not in (By.LEVEL, By.PERIOD, By.MAP):
-                raise InvalidInput(f"by must be LEVEL, PERIOD or MAP, got {request.by}")
-            tallies = await self._tallies(plan, question)
-            groups = _grouped(plan, question.attribute, tallies, request.by)
+            if request.by not in (By.LEVEL, By.PERIOD, By.MAP, By.PROPERTY):
+                raise InvalidInput(f"by must be LEVEL, PERIOD, MAP or PROPERTY, got {request.by}")
+            if request.by == By.PROPERTY:
+                groups = await self._by_property(plan, question, request.property)
+            else:
+                tallies = await self._tallies(plan, question)
+                groups = _grouped(plan, question.attribute, tallies, request.by)
             rows = len(plan.asked(question.attribute).domain.labels)
             begun = False
             for some in _together(groups, rows):
@@ -129,7 +140,7 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         with _telling():
             frozen, plan = await self._plan(request)
             first, second = [
-                await self._selected(plan, request.attribute, selection)
+                await self._selected(plan, request.attribute, selection, ("panel", "group"))
                 for selection in (request.first, request.second)
             ]
             for cohort in first:
@@ -138,10 +149,26 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
                         "the two parts must have no reports in common: both have the level "
                         f"{cohort.level!r} of the period {cohort.period!r}"
                         + (f", by the map {cohort.map!r}" if cohort.map else "")
+                        + (f", of the panel {cohort.panel}" if cohort.panel else "")
+                        + (f", of the group {cohort.group}" if cohort.group else "")
                     )
             work = partial(questions.comparison, first=frozenset(first))
             both = PackedTallies({**first.packed, **second.packed})
             for message in await self._answer(frozen, request, both, work):
+                yield message
+
+    async def Change(  # noqa: N802
+        self, request: analyst_pb2.ChangeRequest, context: object
+    ) -> AsyncIterator[bytes]:
+        with _telling():
+            frozen, plan = await self._plan(request)
+            changes.check(plan, request)
+            tallies = await self._tallies(plan, request, apart=("panel",))
+            now = self._clock()
+            names = sorted({cohort.period for cohort in tallies})
+            unfinished = [name for name in names if period.end(plan.period, name) > now]
+            work = partial(questions.change, unfinished=unfinished)
+            for message in await self._answer(frozen, request, tallies, work, also=unfinished):
                 yield message
 
     async def Watch(  # noqa: N802
@@ -241,6 +268,11 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         with _telling():
             frozen, plan = await self._frozen(request.survey)
             selected = resolve(plan, request.selection)
+            if selected.groups or selected.panels:
+                raise InvalidInput(
+                    "rows are exported of all devices together, without their panels and "
+                    "properties: leave these out of the selection"
+                )
             before = _exported(plan, request.since)
             caller = auth.caller()
             async with self._exports.process() as run:
@@ -331,21 +363,52 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         return await self._read(lambda: self._store.tallies(plan.survey, asked, selected))
 
     async def _tallies(
-        self, plan: Plan, question: Question, *, none: bool = False
+        self,
+        plan: Plan,
+        question: Question,
+        *,
+        none: bool = False,
+        apart: Sequence[Apart] = (),
     ) -> PackedTallies:
-        """Return the tallies asked for; raise `NoReports` where there are none, unless `none`."""
-        tallies = await self._selected(plan, question.attribute, question.selection)
+        """Return the tallies asked for; raise `NoReports` where there are none, unless `none`.
+
+        `apart` is as of `resolve`.
+        """
+        tallies = await self._selected(plan, question.attribute, question.selection, apart)
         if not tallies and not none:
             raise NoReports(f"there are no such reports of {question.attribute!r} yet")
         return tallies
 
+    async def _by_property(
+        self, plan: Plan, question: analyst_pb2.EstimateRequest, name: str
+    ) -> dict[str, PackedTallies]:
+        """Return the tallies of each value of a property, in its order, and then of none given."""
+        try:
+            values = plan.properties.named(name).values
+        except InvalidInput as error:
+            raise InvalidInput(
+                f"answers are by level, period, map or a property, and {error}"
+            ) from None
+        apart = await self._selected(plan, question.attribute, question.selection, ("group",))
+        if not apart:
+            raise NoReports(f"there are no such reports of {question.attribute!r} yet")
+        groups = apart.grouped(lambda cohort: plan.properties.values_of(cohort.group)[name])
+        return {
+            value or NOT_GIVEN: groups[value].summed(panels=True, groups=True)
+            for value in (*values, "")
+            if value in groups
+        }
+
     async def _selected(
-        self, plan: Plan, attribute: str, selection: analyst_pb2.Selection
+        self,
+        plan: Plan,
+        attribute: str,
+        selection: analyst_pb2.Selection,
+        apart: Sequence[Apart] = (),
     ) -> PackedTallies:
         asked = plan.questions_of(plan.parts(attribute))
-        return await self._read(
-            lambda: self._store.tallies(plan.survey, asked, resolve(plan, selection, attribute))
-        )
+        selected = resolve(plan, selection, attribute, apart)
+        return await self._read(lambda: self._store.tallies(plan.survey, asked, selected))
 
     async def _answer(
         self,
@@ -355,9 +418,13 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         work: Callable[[bytes, _Asked, Tallies], Messages],
         *,
         watched: bool = False,
+        also: Sequence[str] = (),
     ) -> Messages:
-        """Return the answer that is kept for these tallies, or compute it."""
-        key = await self._read(lambda: _key(question, tallies))
+        """Return the answer that is kept for these tallies, or compute it.
+
+        `also` are words that the answer depends on besides its question and tallies.
+        """
+        key = await self._read(lambda: _key(question, tallies, also))
         known = self._answers.get(key)
         if known is not None:
             return known
@@ -413,10 +480,11 @@ def _grouped(
     return dict(sorted(tallies.grouped(lambda cohort: cohort.period).items()))
 
 
-def _key(question: Message, tallies: PackedTallies) -> bytes:
-    """Return a digest of a question and of its tallies."""
+def _key(question: Message, tallies: PackedTallies, also: Sequence[str] = ()) -> bytes:
+    """Return a digest of a question and of what its answer depends on."""
     digest = hashlib.blake2b(type(question).__name__.encode(), digest_size=16)
     digest.update(question.SerializeToString(deterministic=True))
+    digest.update(repr(list(also)).encode())
     for cohort, parts in tallies.packed.items():
         digest.update(repr((astuple(cohort), *map(len, parts))).encode())
         digest.update(b"".join(parts))

@@ -15,13 +15,16 @@ from hearsay.plans.domains import Binned, Categorical, Grid, Numeric, Ratings, S
 from hearsay.plans.plan import Level, Plan
 from hearsay.v1 import survey_pb2
 from hearsay_server.surveys import (
+    explain_changes,
     explain_pairs,
     explain_sets,
     explain_views,
     graded,
     over_time,
+    worth,
 )
 from hearsay_server.surveys import survey as surveys
+from hearsay_server.surveys.explain_changes import Smallest
 from hearsay_server.surveys.explain_pairs import Pair
 from hearsay_server.surveys.explain_views import Together
 from hearsay_server.surveys.over_time import Cost
@@ -34,6 +37,7 @@ from ldp.estimating.pooling import planned_covariance
 from ldp.mechanisms.numbers.mean import MeanMechanism
 from ldp.mechanisms.ranges.waves import Waves
 from ldp.planning.budget import Decision
+from ldp.planning.value import Levels
 
 _MOST_VALUES = 256
 """Values up to which the error of several maps together is that of pooling by likelihood."""
@@ -84,6 +88,7 @@ class Explanation:
     `repeats` give the joint epsilon of the reports of several periods, and what they reveal, and
     `ranges` the errors of ranges and of the median, for numbers of which only a bin is collected.
     `costs` are of answers in `periods` periods, and `best` names mechanisms that cost less.
+    `precisions` has the variances of one respondent by level, None where there is one level.
     """
 
     plan: Plan
@@ -97,9 +102,11 @@ class Explanation:
     strict: dict[str, float]
     together: Sequence[Together]
     pairs: Sequence[Pair]
+    changes: Sequence[Smallest]
     periods: int
     costs: Sequence[Cost]
     best: Sequence[str]
+    precisions: Levels | None
 
 
 def explain(
@@ -139,9 +146,11 @@ def explain(
         strict=strict,
         together=explain_views.compared(survey, plan, users),
         pairs=explain_pairs.of(plan, users),
+        changes=explain_changes.of(plan, users),
         periods=times,
         costs=costs,
         best=over_time.best_mechanisms(plan, times) if times else [],
+        precisions=_precisions(plan, questions, rows, users),
     )
 
 
@@ -174,6 +183,18 @@ def _pooled(plan: Plan, rows: Sequence[Row], users: int) -> float:
     uniform = np.full(labels, 1 / labels)
     covariance = planned_covariance([(each, users_of_each) for each in told], uniform)
     return math.sqrt(float(np.trace(covariance)) / labels)
+
+
+def _precisions(
+    plan: Plan, questions: Sequence[Question], rows: Sequence[Row], users: int
+) -> Levels | None:
+    """Return the variances of one respondent without a map, in the mechanisms' own units."""
+    if len(plan.levels) < 2:
+        return None
+    errors = [row.error / plan.questions[row.attribute].domain.units for row in rows if not row.map]
+    variances = users * np.square(errors).reshape(len(plan.levels), -1)
+    epsilons = [level.epsilon for level in plan.levels.values()]
+    return Levels(epsilons, variances, [question.weight for question in questions])
 
 
 def _rows(plan: Plan, level: Level, users: int) -> list[Row]:
@@ -222,10 +243,15 @@ def _ranges(plan: Plan, level: Level, rows: Sequence[Row], users: int) -> list[s
         variance = mechanism.range_variance
         worst = math.sqrt(planned.worst_range_variance / reports)
         middle = math.sqrt(planned.middle_variance / reports)
+        median = (
+            f"{middle * domain.count:.2g} bins"
+            if domain.edges
+            else f"{middle * (domain.high - domain.low):.4g}"
+        )
         lines.append(
             f"{level.name}, {row.attribute}: the share of a range has an error of {row.error:.4f} "
             f"on average, {worst:.4f} at worst; the median one of "
-            f"{middle * (domain.high - domain.low):.4g}. The design's average variance is within "
+            f"{median}. The design's average variance is within "
             f"{mechanism.gap:.2%} of the least that other chances of these patterns, or plain "
             f"waves, could have, and within {variance / mechanism.least_range_variance - 1:.0%} of "
             "the least of all channels that treat bins alike"
@@ -258,6 +284,26 @@ def _protections(question: Question) -> list[str]:
         f"{question.name}: in several reports by different maps, only what all of them protect "
         "stays protected",
     ]
+
+
+def _in_the_clear(plan: Plan) -> list[str]:
+    """Return lines on panels and properties, and on how many bits link a person's reports."""
+    lines = []
+    if plan.panels:
+        lines.append(
+            f"panel: 1 of {plan.panels}, which a person's device draws once and sends with every "
+            "report; people of two panels are never the same"
+        )
+    for each in plan.properties.declared:
+        title = f" ({each.title})" if each.title else ""
+        lines.append(f"{each.name}{title}: {_some(each.values)}, or none, as the app says")
+    if lines:
+        told = max(1, plan.panels) * plan.properties.combinations
+        lines.append(
+            f"all together: 1 of {told:,} combinations, {math.log2(told):.1f} bits by which a "
+            "person's reports may be linked over periods"
+        )
+    return lines
 
 
 def _of_values(place: str, domain: Categorical) -> list[str]:
@@ -318,6 +364,10 @@ def show(explanation: Explanation, console: Console) -> None:
     console.print("\n[bold]Who is protected from what[/bold]")
     for line in explanation.protections:
         _print(f"  {line}", console)
+    if told := _in_the_clear(plan):
+        console.print("\n[bold]What is in the clear besides levels and maps[/bold]")
+        for line in told:
+            _print(f"  {line}", console)
     for name, attribute in plan.attributes.items():
         if isinstance(attribute.domain, Numeric) and attribute.domain.is_graded:
             console.print()
@@ -389,6 +439,9 @@ def show(explanation: Explanation, console: Console) -> None:
         factor = (strictest / error) ** 2
         compared.add_row(name, f"{error:.4f}", f"{strictest:.4f}", f"{factor:.1f} times as many")
     console.print(compared)
+    if explanation.precisions:
+        _print(worth.MEANING, console)
+        console.print(worth.table(plan, explanation.precisions, explanation.users))
     if explanation.together:
         _print(
             "What is asked together can be estimated together. Apart, a combination is estimated "
@@ -397,6 +450,19 @@ def show(explanation: Explanation, console: Console) -> None:
             console,
         )
         explain_views.show(explanation.together, plan, explanation.users, console)
+    if explanation.changes:
+        _print(
+            "A change between two periods is found with probability 0.8 from this size on, by the "
+            "test of one value at significance 0.05 (hearsay query --change). Without panels the "
+            "test allows for whatever the same people may do."
+            + (
+                " Memos: where one person in ten answers otherwise in the second period."
+                if memos
+                else ""
+            ),
+            console,
+        )
+        explain_changes.show(explanation.changes, explanation.users, console)
     if explanation.pairs:
         _print(
             "Records tell of two attributes together, as long as their rows are kept. A test of "
