@@ -32,7 +32,7 @@ def draw_many(limits: NDArray[np.uint64], n: int, coins: Coins) -> NDArray[np.in
     words = coins.words(n)
     if not 0 < limits.size <= _FEW:
         return np.searchsorted(limits, words, side="right")
-    drawn = (words >= limits[0]).view(np.uint8)
-    for limit in limits[1:]:
+    drawn = np.zeros(n, dtype=np.uint8)
+    for limit in limits:
         drawn += (words >= limit).view(np.uint8)
     return drawn.astype(np.intp)
