@@ -48,7 +48,7 @@ FLOORS = {
         {"recording"},
         {"sending"},
         {"asking", "lifetimes", "person"},
-        {"distributions", "sets", "together"},
+        {"distributions", "sets", "words", "together"},
         {"comparing"},
         {"client", "analyst", "testing"},
         {"aio"},

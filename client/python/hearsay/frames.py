@@ -244,6 +244,8 @@ def _estimates(
         ),
         "warning": answer.warning,
     }
+    if answer.findable:
+        table.attrs["findable"] = list(answer.findable)
     return table
 
 

@@ -58,6 +58,10 @@ describe.each(examples)("$name", (example) => {
         [0, [-1], [k], [0.5], [NaN], [0, 0], [1, 0], Array.from({ length: most + 1 }, (_, i) => i)],
         [[], [0], [k - 1], Array.from({ length: most }, (_, i) => k - most + i)],
       ],
+      word: [
+        [1, [], [0], [k + 1], [0.5], [NaN], Array.from({ length: most + 1 }, () => 1)],
+        [[1], [k], Array.from({ length: most }, () => k)],
+      ],
     };
     const [outside, inside] = values[mechanism.input];
     for (const value of inside)

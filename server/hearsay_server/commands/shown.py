@@ -87,6 +87,23 @@ class Shown:
             if "alike" in columns:
                 Console().print(_if_alike(answer))
 
+    def words(self, answer: analyst_pb2.EstimateResponse) -> None:
+        """Print words with their shares, and of those that were found what might be missing."""
+        self.estimates([answer])
+        if not answer.findable or self.as_json or self.as_csv:
+            return
+        steps = [
+            (letters, share)
+            for letters, share in enumerate(answer.findable, 1)
+            if letters == len(answer.findable) or answer.findable[letters] > share
+        ]
+        each = ", ".join(f"{share:.2%} for up to {letters} letters" for letters, share in steps)
+        Console().print(
+            f"With probability {answer.confidence:g} every word that is listed is somebody's. "
+            f"Rarer words are missing: of those with this share every second one is found: {each}.",
+            soft_wrap=True,
+        )
+
     def _estimates_csv(self, answers: Sequence[analyst_pb2.EstimateResponse], by: str) -> None:
         given = [given_columns(answer.rows) for answer in answers]
         more = list(dict.fromkeys(column for columns in given for column in columns[4:]))

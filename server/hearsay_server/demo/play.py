@@ -26,7 +26,7 @@ from rich.table import Table
 
 import hearsay.plans.plan
 from hearsay import Analyst
-from hearsay.plans.domains import Binned, Domain, Grid, Numeric, Ratings, SetOf
+from hearsay.plans.domains import Binned, Domain, Grid, Numeric, Ratings, SetOf, Strings
 from hearsay.plans.views import combination
 from hearsay.sending.transport import open_calls
 from hearsay.v1 import admin_pb2, analyst_pb2, collector_pb2, survey_pb2
@@ -226,7 +226,11 @@ def _ask(source: Source, plan: hearsay.plans.plan.Plan, address: str) -> list[Co
             if isinstance(domain, Binned):
                 results += _ask_ranges(analyst, plan.survey, name, domain, given)
                 continue
-            frame = analyst.estimate(plan.survey, name)
+            if isinstance(domain, Strings):
+                frame = _words(analyst, plan.survey, name, domain)
+                given = [domain.encode(answer) for answer in given]
+            else:
+                frame = analyst.estimate(plan.survey, name)
             if isinstance(domain, Ratings):
                 results += sorted(
                     _rated(name, domain, given, frame), key=lambda each: each.attribute == name
@@ -245,6 +249,13 @@ def _ask(source: Source, plan: hearsay.plans.plan.Plan, address: str) -> list[Co
                     )
                 )
     return results
+
+
+def _words(analyst: Analyst, survey: str, name: str, domain: Strings) -> pd.DataFrame:
+    """Ask for the shares of the words that the survey lists, or else for the frequent words."""
+    if domain.candidates:
+        return analyst.frequencies_of(survey, name).iloc[:-1]  # without all others
+    return analyst.heavy_hitters(survey, name)
 
 
 def _given(source: Source, plan: hearsay.plans.plan.Plan, name: str) -> list[Any]:

@@ -17,11 +17,11 @@ export interface Mechanism {
   readonly name: string;
   /** The epsilon that the plan states; the integers realise at most this. */
   readonly epsilon: number;
-  /** What is randomised: a category 0..k-1, a number in [-1, 1], or a set of the items 0..k-1. */
-  readonly input: "category" | "number" | "set";
-  /** The number of categories or items; 0 for numbers. */
+  /** What is randomised: a category 0..k-1, a number in [-1, 1], a set of the items 0..k-1, or a word. */
+  readonly input: "category" | "number" | "set" | "word";
+  /** The number of categories, items or letters; 0 for numbers. */
   readonly k: number;
-  /** The most items of a set; 0 for others. */
+  /** The most items of a set, or letters of a word; 0 for others. */
   readonly most: number;
   /** The bytes of one code: the same for every input. */
   readonly width: number;
@@ -37,7 +37,7 @@ export interface Mechanism {
   randomize(value: Value, coins: Coins): Uint8Array;
 }
 
-/** What a mechanism randomises; a set as its items in increasing order. */
+/** What a mechanism randomises; a set as its items in increasing order, a word as its letters' places from 1 on. */
 export type Value = number | readonly number[];
 
 /** What a mechanism whose reports share a permanent answer does; `Memoizer` says when. */
