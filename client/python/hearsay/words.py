@@ -55,7 +55,7 @@ class Words:
         confidence: float = 0.95,
         **selection: Unpack[Selection],
     ) -> "pd.DataFrame":
-        """Return the shares of people who have each of some words, and the row of all others.
+        """Return the share of people who have each of some words: a row per word.
 
         Without `words` those that the survey lists. Columns are those of `heavy_hitters`, and so is
         the time. Raises `InvalidInput` for a word that the survey's alphabet cannot write.

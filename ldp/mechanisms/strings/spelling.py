@@ -119,12 +119,12 @@ class Spelling:
                 f"got {array.dtype} of shape {array.shape}"
             )
         found = array.astype(np.uint64, copy=False)  # a negative one becomes too large
-        wrong = self._wrong(found)
+        wrong = self.mistaken(found)
         if wrong.any():
             raise self._no_word(int(array[wrong][0]))
         return found
 
-    def _wrong(self, numbers: Numbers) -> NDArray[np.bool_]:
+    def mistaken(self, numbers: Numbers) -> NDArray[np.bool_]:
         """Tell which integers are no words, shape (n,), all symbols of an integer at once.
 
         Every second symbol is taken, so that a sum can carry into the place above its own: it does

@@ -7,21 +7,19 @@ import numpy as np
 from hearsay.plans.domains import Strings
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2, collector_pb2
-from hearsay_server.answers.queries import CONFIDENCE, Tallies, cohort_message
+from hearsay_server.answers.queries import CONFIDENCE, NoReports, Tallies, cohort_message
 from hearsay_server.answers.repeats import of_levels
-from ldp import RAPPOR, Estimate, InvalidInput, Tally
+from ldp import RAPPOR, Estimate, InvalidInput, PrefixHashing, Tally
 from ldp.core.tally import add_up
 from ldp.estimating.dictionary import estimate_strings
-from ldp.estimating.strata import spread
+from ldp.estimating.discovery import discover, smallest_shares
+from ldp.estimating.words import WordReports, estimate_words
 
 _SHOWN = 20
 """Words that are found and shown, unless more are asked for."""
 
 _MOST = 100_000
 """The most words that one question lists."""
-
-OTHERS = "(all others)"
-"""The row of those whose word is not listed. No word is written so: it has a space."""
 
 ByLevel = Mapping[str, bytes]
 """The codes of an attribute's reports, by level."""
@@ -87,32 +85,45 @@ def words(
 ) -> analyst_pb2.EstimateResponse:
     """Answer a `WordsRequest` from the tallies of a selection and the codes of its reports.
 
-    `parts` are not read where the tallies tell (`from_tallies`). Raises `NoReports` where there are
-    none; the question was checked (`check`).
+    `parts` are not read where the tallies tell (`from_tallies`). Levels are pooled, as if people of
+    all levels used the same words: few would be found otherwise. Raises `NoReports` where there are
+    no reports; the question was checked (`check`).
     """
     attribute = question.attribute
-    domain = plan.asked(attribute).domain
-    assert isinstance(domain, Strings)  # as `check` has checked
+    asked = plan.asked(attribute)
+    assert isinstance(asked.domain, Strings)  # as `check` has checked
     confidence = question.confidence if question.HasField("confidence") else CONFIDENCE
-    listed = list(question.candidates or domain.candidates)
+    listed: Sequence[str] = question.candidates or asked.domain.candidates
+    shares: Sequence[float] = []
     if from_tallies(plan, attribute):
         estimate = _regressed(plan, attribute, tallies, listed)
     else:
-        raise NotImplementedError
+        cohorts = _cohorts(plan, attribute, tallies, parts)
+        if question.discover:
+            found = discover(cohorts, 1 - confidence)
+            listed, estimate = found.words, found.estimate
+            each = [(mechanism, len(codes)) for mechanism, codes, _ in cohorts]
+            shares = smallest_shares(each, 1 - confidence).tolist()
+        else:
+            estimate = estimate_words(cohorts, listed)
     low, high = estimate.interval(confidence)
-    labels = [*listed, OTHERS]
-    order = np.arange(len(labels))
-    if question.top:
-        order = np.argsort(-estimate.value[:-1], kind="stable")[: question.top]
+    order = np.argsort(-estimate.value, kind="stable")
+    if question.discover:
+        order = order[: question.top or _SHOWN]
+    elif question.top:
+        order = order[: question.top]
+    else:
+        order = np.sort(order)
     return analyst_pb2.EstimateResponse(
         survey=plan.survey,
         attribute=attribute,
+        title=asked.title,
         statistic="share",
         confidence=confidence,
-        reports=estimate.n,
+        reports=sum(tally.n for tally in tallies.values()),
         rows=[
             analyst_pb2.Row(
-                label=labels[place],
+                label=listed[place],
                 estimate=estimate.value[place],
                 standard_error=estimate.standard_error[place],
                 low=low[place],
@@ -120,41 +131,53 @@ def words(
             )
             for place in order.tolist()
         ],
-        rows_left_out=len(labels) - order.size,
+        rows_left_out=len(listed) - order.size,
         cohorts=[cohort_message(plan, cohort, tally) for cohort, tally in tallies.items()],
         method=estimate.method,
         repeats=max(own.factor for own in of_levels(plan, tallies)),
-        title=plan.asked(attribute).title,
+        findable=shares,
     )
 
 
-def _regressed(plan: Plan, attribute: str, tallies: Tallies, listed: Sequence[str]) -> Estimate:
-    """Estimate the shares of listed words and of all others from RAPPOR's tallies.
+def _cohorts(
+    plan: Plan, attribute: str, tallies: Tallies, parts: Sequence[ByLevel]
+) -> list[WordReports]:
+    """Return the reports of each level, whatever their period."""
+    found = []
+    levels = list(dict.fromkeys(cohort.level for cohort in tallies))
+    for level, repeats in zip(levels, of_levels(plan, tallies), strict=True):
+        mechanism = plan.levels[level].mechanisms[attribute]
+        assert isinstance(mechanism, PrefixHashing)  # as the plan was checked
+        data = b"".join(part[level] for part in parts if level in part)
+        if data:
+            codes = mechanism.decode(data, len(data) // mechanism.code_bytes)
+            found.append((mechanism, codes, repeats))
+    if not found:
+        raise NoReports(f"there are no stored reports of {attribute!r}")
+    return found
 
-    Of the mix of those who answered, whatever their levels, as `strata.stratified`.
-    """
+
+def _regressed(plan: Plan, attribute: str, tallies: Tallies, listed: Sequence[str]) -> Estimate:
+    """Estimate the shares of listed words from RAPPOR's tallies, levels by inverse variance."""
     sums: dict[str, dict[str, Tally]] = {}
     for cohort, tally in tallies.items():
         add_up(sums.setdefault(cohort.level, {}), [(attribute, tally)])
-    values, variances, weights = [], [], []
-    each = zip(sums.items(), of_levels(plan, tallies), strict=True)
-    for (level, found), repeats in each:
+    n, values, variances = 0, [], []
+    for (level, found), repeats in zip(sums.items(), of_levels(plan, tallies), strict=True):
         mechanism, tally = plan.levels[level].mechanisms[attribute], found[attribute]
         assert isinstance(mechanism, RAPPOR)  # as `from_tallies` has found
         one = estimate_strings(mechanism, tally, listed)
-        truth = np.clip(one.value, 0, 1)
-        variance = one.standard_error**2
-        values.append(one.value)
-        variances.append(variance + repeats.more(variance, truth * (1 - truth) / tally.n))
-        weights.append(tally.n)
-    n = sum(weights)
-    w = np.array(weights)[:, np.newaxis] / n
-    most = max(own.factor for own in of_levels(plan, tallies))
-    between = most * spread(w, np.array(values), np.array(variances)) / n
+        variance, truth = one.standard_error**2, np.clip(one.value, 0, 1)
+        values.append(one.value[:-1])  # without all other words
+        more = repeats.more(variance, truth * (1 - truth) / tally.n)
+        variances.append((variance + more)[:-1])
+        n += tally.n
+    weights = np.mean(variances, axis=1, keepdims=True) ** -1
+    weights /= weights.sum()
     return Estimate(
-        value=(w * values).sum(axis=0),
-        standard_error=np.sqrt((w**2 * variances).sum(axis=0) + between),
+        value=(weights * values).sum(axis=0),
+        standard_error=np.sqrt((weights**2 * variances).sum(axis=0)),
         n=n,
         bounds=(0.0, 1.0),
-        method="regression" if len(values) == 1 else "regression, stratified",
+        method="regression" if len(values) == 1 else "regression, inverse_variance",
     )

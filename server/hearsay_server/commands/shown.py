@@ -89,18 +89,24 @@ class Shown:
 
     def words(self, answer: analyst_pb2.EstimateResponse) -> None:
         """Print words with their shares, and of those that were found what might be missing."""
-        self.estimates([answer])
         if not answer.findable or self.as_json or self.as_csv:
+            self.estimates([answer])
             return
+        shown = analyst_pb2.EstimateResponse()
+        shown.CopyFrom(answer)
+        shown.rows_left_out = 0
+        self.estimates([shown])
+        if answer.rows_left_out:
+            Console().print(f"{answer.rows_left_out:,} more words were found: see --top")
         steps = [
             (letters, share)
             for letters, share in enumerate(answer.findable, 1)
             if letters == len(answer.findable) or answer.findable[letters] > share
         ]
-        each = ", ".join(f"{share:.2%} for up to {letters} letters" for letters, share in steps)
+        each = ", ".join(f"{share:.2%} (of up to {letters} letters)" for letters, share in steps)
         Console().print(
-            f"With probability {answer.confidence:g} every word that is listed is somebody's. "
-            f"Rarer words are missing: of those with this share every second one is found: {each}.",
+            f"With probability {answer.confidence:g} every word of the answer is somebody's. A "
+            f"word with a share of {each} is found about every second time, and rarer ones less.",
             soft_wrap=True,
         )
 

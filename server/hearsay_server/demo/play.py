@@ -159,7 +159,9 @@ def _show_next(survey: survey_pb2.Survey, data: Path | None, console: Console) -
     if data is None:
         lines.append(f"  {command} demo --data {kept}   # again, keeping what the server stored")
     lines.append(f"  {command} serve --data {kept}  # then, in another terminal:")
-    lines.append(f"  {command} query {survey.name} {survey.attributes[0].name}")
+    first = survey.attributes[0]
+    of_words = " --discover" if first.HasField("strings") and not first.strings.candidates else ""
+    lines.append(f"  {command} query {survey.name} {first.name}{of_words}")
     if data is not None:
         lines.append(f"  {command} survey show {survey.name}")
     console.print("\n".join(lines), soft_wrap=True, highlight=False)
@@ -254,7 +256,7 @@ def _ask(source: Source, plan: hearsay.plans.plan.Plan, address: str) -> list[Co
 def _words(analyst: Analyst, survey: str, name: str, domain: Strings) -> pd.DataFrame:
     """Ask for the shares of the words that the survey lists, or else for the frequent words."""
     if domain.candidates:
-        return analyst.frequencies_of(survey, name).iloc[:-1]  # without all others
+        return analyst.frequencies_of(survey, name)
     return analyst.heavy_hitters(survey, name)
 
 

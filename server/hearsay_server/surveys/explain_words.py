@@ -1,22 +1,12 @@
 """Which words of a survey will be found, before it is registered."""
 
-import math
 from collections.abc import Iterator
 
 from hearsay.plans.domains import Strings
 from hearsay.plans.plan import Plan
-from hearsay_server.surveys.survey import word_variance
-from ldp import Mechanism, PrefixHashing
+from ldp import PrefixHashing
 from ldp.core.exact import ONE
-
-FINDABLE = 5.5
-"""Standard errors of a word's share from which it is found about every second time: its beginnings
-are among millions that are tested, and it has to stand out of the noise of all."""
-
-
-def findable(mechanism: Mechanism, letters: int, n: float) -> float:
-    """Return the smallest share that a word of so many letters is found with, from n reports."""
-    return min(1.0, FINDABLE * math.sqrt(word_variance(mechanism, letters) / n))
+from ldp.estimating.discovery import smallest_shares
 
 
 def lines(plan: Plan, users: int) -> list[str]:
@@ -46,13 +36,13 @@ def _lines(plan: Plan, name: str, domain: Strings, users: int) -> Iterator[str]:
         groups = len(mechanism.lengths)
         parts = []
         for periods in (1, groups) if plan.period else (1,):
-            shares = ", ".join(
-                f"{findable(mechanism, letters, periods * n):.2%} of {_up_to(domain, letters)}"
+            shares = smallest_shares([(mechanism, periods * n)])
+            told = ", ".join(
+                f"{shares[letters - 1]:.2%} of {_up_to(domain, letters)}"
                 for letters in _steps(mechanism)
             )
-            parts.append(
-                f"{periods} period{'s' * (periods > 1)}: {shares}" if plan.period else shares
-            )
+            several = f"{periods} period{'s' * (periods > 1)}: " if plan.period else ""
+            parts.append(several + told)
         yield (
             f"{name} at {level.name}: the smallest share that is found every second time, from "
             f"{'; from '.join(parts)}"

@@ -79,8 +79,17 @@ export interface SetParts extends Pick<Parts, "width" | "ratio"> {
   draw(value: readonly number[], coins: Coins): Uint8Array;
 }
 
+/** What a kind of mechanism of words makes of its integers. */
+export interface WordParts extends Pick<Parts, "width" | "ratio"> {
+  /** The number of letters of the alphabet, and the most of a word. */
+  readonly letters: number;
+  readonly longest: number;
+  /** Draw the code of a word that was checked. */
+  draw(value: readonly number[], coins: Coins): Uint8Array;
+}
+
 /** A kind of mechanism: the names of its integers (a list's with "*"), and its maker. */
-export interface Kind<P extends Parts | SetParts = Parts> {
+export interface Kind<P extends Parts | SetParts | WordParts = Parts> {
   readonly fields: readonly string[];
   /** Check the integers, all but the ratio; throw `InvalidInput`. */
   make(given: Integers, epsilon: number): P;
@@ -218,6 +227,26 @@ export function checkSet(
   if (!Array.isArray(value) || value.length > most || !value.every(isItem)) {
     throw new InvalidInput(
       `${name}: the value must be at most ${most} items below ${items}, in increasing order`,
+    );
+  }
+}
+
+/** Throw `InvalidInput`, without the value, unless it is a word: 1 to `longest` of the letters 1..letters. */
+export function checkWord(
+  name: string,
+  { letters, longest }: WordParts,
+  value: Value,
+): asserts value is readonly number[] {
+  const isLetter = (letter: number): boolean =>
+    Number.isInteger(letter) && letter >= 1 && letter <= letters;
+  if (
+    !Array.isArray(value) ||
+    value.length < 1 ||
+    value.length > longest ||
+    !value.every(isLetter)
+  ) {
+    throw new InvalidInput(
+      `${name}: the value must be a word of 1 to ${longest} of the letters 1 to ${letters}`,
     );
   }
 }
