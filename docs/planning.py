@@ -14,6 +14,7 @@ from ldp.estimating.points import precision
 from ldp.planning.composition import Guarantee, of_channels, optimal, repeated
 from ldp.planning.over_time import at_equal_error
 from ldp.planning.sizes import sample_size, two_wave_sample_size
+from ldp.planning.value import Levels
 
 HERE = Path(__file__).resolve().parent
 
@@ -28,6 +29,10 @@ SIZES = (2, 5, 10, 50, 200)
 POINTS = (5, 11, 26, 64)
 HALF_WIDTH = 0.02
 HALF_WIDTHS = (0.05, 0.02, 0.01, 0.005)
+
+WORTH_OF = (2, 8, 50)
+WORTH_AT = (0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 6.0)
+REFERENCE = WORTH_AT.index(1.0)
 
 PEOPLE = 10_000
 SHARES = {
@@ -114,6 +119,19 @@ def widths() -> str:
     return _table("95% interval", _titles(), rows)
 
 
+def worth() -> str:
+    """Return what a respondent is worth in respondents at epsilon 1, as Markdown."""
+    rows = {}
+    for k in WORTH_OF:
+        uniform = np.full(k, 1 / k)
+        built = [catalogue.categorical("auto", k, epsilon) for epsilon in WORTH_AT]
+        variances = [float(np.mean(m.variance(uniform, 1))) for m in built]
+        found = Levels(WORTH_AT, variances).in_respondents(np.ones(len(WORTH_AT)), REFERENCE)
+        plain = variances[REFERENCE] / ((1 - 1 / k) / k)
+        rows[f"{k} categories"] = [f"{number:.3g}" for number in (*found, plain)]
+    return _table("what is asked", [*(f"epsilon {e:g}" for e in WORTH_AT), "no privacy"], rows)
+
+
 def distributions() -> str:
     """Return how many reports give the share below the middle to +-0.05, as Markdown."""
     rows = {}
@@ -186,6 +204,7 @@ def _table(corner: str, titles: Sequence[str], rows: Mapping[str, Sequence[str]]
 TABLES: Mapping[str, Sequence[Callable[[], str]]] = {
     "choosing-epsilon.md": (odds, periods, tighter, channels, equal_errors),
     "how-many-people.md": (people, widths, distributions, changes),
+    "incentives.md": (worth,),
     "comparison.md": (trust,),
 }
 """By page, the tables between `<!-- name -->` and `<!-- end -->`."""

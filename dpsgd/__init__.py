@@ -24,33 +24,22 @@ if TYPE_CHECKING:
     from dpsgd.training.fixing import fix
     from dpsgd.training.optimizers import AdamBC
 
-_HOMES = {
-    "Account": "reports.guarantees",
-    "AdamBC": "training.optimizers",
-    "AutomaticClipping": "clipping.policies",
-    "BudgetExhausted": "accounting",
-    "Cohort": "reports.channels",
-    "Exponential": "clipping.schedules",
-    "FlatClipping": "clipping.policies",
-    "Linear": "clipping.schedules",
-    "OneRunAudit": "auditing",
-    "PerLayerClipping": "clipping.policies",
-    "PrivacyEngine": "training.engine",
-    "QuantileClipping": "clipping.adaptive",
-    "RRWithPrior": "reports.labels",
-    "Reports": "reports.channels",
-    "Rows": "reports.rows",
-    "TwoStage": "reports.labels",
-    "account": "reports.guarantees",
-    "audit_one_run": "auditing",
-    "backward_cross_entropy": "reports.losses",
-    "choose_canaries": "auditing",
-    "fix": "training.fixing",
-    "forward_cross_entropy": "reports.losses",
-    "lira": "auditing",
-    "membership": "auditing",
-    "two_stage": "reports.labels",
+_NAMES = {
+    "accounting": "BudgetExhausted",
+    "auditing": "OneRunAudit audit_one_run choose_canaries lira membership",
+    "clipping.adaptive": "QuantileClipping",
+    "clipping.policies": "AutomaticClipping FlatClipping PerLayerClipping",
+    "clipping.schedules": "Exponential Linear",
+    "reports.channels": "Cohort Reports",
+    "reports.guarantees": "Account account",
+    "reports.labels": "RRWithPrior TwoStage two_stage",
+    "reports.losses": "backward_cross_entropy forward_cross_entropy",
+    "reports.rows": "Rows",
+    "training.engine": "PrivacyEngine",
+    "training.fixing": "fix",
+    "training.optimizers": "AdamBC",
 }
+_HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 __all__ = [
     "Account",
     "AdamBC",

@@ -5,9 +5,8 @@
 
 Guarantee: everything released with one accountant, trainings included, is (epsilon, delta)-DP under
 its relation with what `get_epsilon` says. The time that a draw takes is not hidden. The number of
-rows is public under every relation, as in `PrivacyEngine`: an added row was one of NaN before, a
-blank, which adds nothing. Values are rounded to integers, and noise is drawn in integers, by
-comparisons of uniform integers, so that no floating-point number tells more.
+rows is public under every relation: an added row was one of NaN before. Values are rounded to
+integers, and noise is drawn in integers, so that no floating-point number tells more.
 Source of the samplers: Canonne, Kamath and Steinke, "The discrete Gaussian for differential
 privacy", NeurIPS 2020, algorithms 1 to 3.
 """
@@ -48,8 +47,8 @@ def count(
 ) -> Release:
     """Count the rows that are true, with discrete Laplace noise. `values` has shape (n,).
 
-    Guarantee: `Pure(epsilon)` under every relation, one row moving the count by at most 1. Raises
-    `InvalidInput`, and releases nothing, for an epsilon or an accountant that is not valid.
+    Guarantee: `Pure(epsilon)` under every relation. Raises `InvalidInput`, and releases nothing,
+    for an epsilon or an accountant that is not valid.
     Source: Ghosh, Roughgarden and Sundararajan, STOC 2009.
     """
     array = np.asarray(values)
@@ -75,9 +74,8 @@ def bounds(
 
     The columns of `values`, of shape (n,) or (n, d), are counted in the bins between `edges`
     (ascending; by default powers of two to 2**30, of both signs), values beyond in the outermost.
-    The range reaches from the first to the last bin with more than ln(bins / .05) / epsilon rows
-    by noisy count: one of these is a false alarm with a chance of at most 5%. `value` is the
-    (lower, upper) of the columns.
+    `value` is the (lower, upper) of the columns, from the first to the last bin with more than
+    ln(bins / .05) / epsilon rows by noisy count: a false alarm has a chance of at most 5%.
     Guarantee: `Pure(epsilon / d)` for each of d columns. A row is in one bin of a column, and a
     replaced one in two. Raises `InvalidInput` as `count`.
     Source: Wilson et al., "Differentially private SQL with bounded user contribution", PETS 2020.
@@ -114,12 +112,10 @@ def mean(
     `values` has shape (n,) or (n, d), and `bounds` are a lower and an upper one for all columns or
     for each. A NaN counts as the middle of its bounds. The noise of a column's sum has
     noise_multiplier sqrt(d) times half the range of its bounds as its deviation.
-    Guarantee: that of one step of `accountant` with `NoSampling`. Rényi divergences of the discrete
-    Gaussian are at most those of the continuous one. It is within (noise_multiplier 2**60)**-2, in
-    total variation, of a continuous one that is rounded, whose every divergence is: so much do
-    `PLDAccountant` and `GDPAccountant` leave out. Raises `InvalidInput` as `count`, and unless
-    lower < upper.
-    Cost: 25 us for each column, and the sum.
+    Guarantee: that of one step of `accountant` with `NoSampling`: exactly by Rényi divergences;
+    `PLDAccountant` and `GDPAccountant` leave out that the noise is within
+    (noise_multiplier 2**60)**-2, in total variation, of a rounded continuous Gaussian.
+    Raises `InvalidInput` as `count`, and unless lower < upper. Cost: 25 us for each column.
     """
     unit, middle, half = _scaled(values, bounds)
     means, error = _means(unit, unit.shape[1], lambda x: x, noise_multiplier, accountant, coins)
@@ -137,19 +133,22 @@ def covariance(
 ) -> Release:
     """Release the covariance matrix (divided by n) of columns clipped to their `bounds`.
 
-    Arguments, guarantee and raised errors are those of `mean`, for values of shape (n, d). One
-    release has the means and the m = d (d + 3) / 2 first and second moments in all, each with
-    noise of noise_multiplier sqrt(m) in units of half the ranges. The noisy matrix is symmetric,
-    and may have negative eigenvalues. Cost: 25 us for each moment, and n m additions.
+    Arguments, guarantee and raised errors are those of `mean`, for values of shape (n, d). All of
+    the m = d (d + 3) / 2 first and second moments are one release, with noise of noise_multiplier
+    sqrt(m) in units of half the ranges. The matrix is symmetric, and may have negative eigenvalues.
+    Cost: 25 us for each moment, and n m additions.
     """
     unit, _, half = _scaled(values, bounds)
     d = unit.shape[1]
     i, j = np.triu_indices(d)
-
-    def moments(rows: Floats) -> Floats:
-        return np.hstack([rows, rows[:, i] * rows[:, j]])
-
-    found, error = _means(unit, d + i.size, moments, noise_multiplier, accountant, coins)
+    found, error = _means(
+        unit,
+        d + i.size,
+        lambda rows: np.hstack([rows, rows[:, i] * rows[:, j]]),
+        noise_multiplier,
+        accountant,
+        coins,
+    )
     first, scale = found[:d], half[i] * half[j]
     matrix, errors = np.empty((2, d, d))
     matrix[i, j] = matrix[j, i] = scale * (found[d:] - first[i] * first[j])
@@ -170,9 +169,9 @@ def select(
 
     Guarantee: `Pure(epsilon)` under the relation that the sensitivity is for. Scores are tried in
     a random order, and each is taken with probability exp(epsilon (score - best) /
-    (2 sensitivity)), exactly; it is never worse than the exponential mechanism. Raises
-    `InvalidInput` as `count`, and unless there are scores, all finite, and 0 < sensitivity < inf.
-    Source: McKenna and Sheldon, "Permute-and-flip", NeurIPS 2020.
+    (2 sensitivity)), exactly. Raises `InvalidInput` as `count`, and unless there are scores, all
+    finite, and 0 < sensitivity < inf. Source: McKenna and Sheldon, "Permute-and-flip", NeurIPS
+    2020, which is never worse than the exponential mechanism.
     """
     array = _numbers(scores)
     if array.ndim != 1 or not (np.isfinite(array).all() and 0 < sensitivity < math.inf):
@@ -211,10 +210,10 @@ def _scaled(values: Any, bounds: tuple[Any, Any]) -> tuple[Floats, Floats, Float
     array = _numbers(values)
     array = array.reshape(len(array), -1)
     try:
-        lower, upper = (np.full(array.shape[1], b, dtype=np.float64) for b in bounds)
+        lower, upper = (np.full(array.shape[1], b, dtype=np.float64) / 2 for b in bounds)
     except (TypeError, ValueError):
         raise InvalidInput(f"expected two bounds for each of {array.shape[1]} columns") from None
-    middle, half = lower / 2 + upper / 2, upper / 2 - lower / 2
+    middle, half = lower + upper, upper - lower
     if not (np.isfinite(half).all() and (half > 0).all()):
         raise InvalidInput("bounds must be finite, each lower one below its upper one")
     with np.errstate(over="ignore"):
@@ -240,8 +239,8 @@ def _means(
     # A row moves the integers by sqrt(width) 2**(2 bits) in all, twice that if it is replaced.
     variance = math.ceil(Fraction(float(noise_multiplier)) ** 2 * (width << 4 * _BITS))
     coins = coins or Coins()
-    noisy = [(summed << _BITS) + _discrete_gaussian(variance, coins) for summed in total.tolist()]
     whole = len(unit) << 2 * _BITS
+    noisy = [(summed << _BITS) + _discrete_gaussian(variance, coins) for summed in total.tolist()]
     return np.array([summed / whole for summed in noisy]), math.sqrt(variance) / whole
 
 

@@ -38,22 +38,19 @@ def best_of(
     """Train with random candidates, `mean` times on average, and return the run of highest score.
 
     Each run draws a candidate uniformly, calls `train`, which returns a model and its accountant,
-    and then `score` of the model. The number of runs is geometric, drawn by exact coins:
-    after each run another follows unless an integer uniform on 0..mean-1 is 0. A score of nan
-    is the lowest; of equal scores the first is the best.
+    and then `score` of the model. After each run another follows unless an exact uniform integer
+    in 0..mean-1 is 0. A score of nan is the lowest; of equal scores the first is the best.
 
-    `account` says, before any run, what a run of each candidate releases at most: all that
-    `train` and `score` learn from private data, the score included. It must not depend on the data.
-    A score on public data adds nothing; one on private data is released by its own private
-    mechanism, whose event is in both accountants.
+    `account` says, before any run and without the data, what a run of each candidate releases at
+    most: all that `train` and `score` learn from private data. A score on private data is released
+    by its own private mechanism, whose event is in both accountants.
 
-    Formal guarantee: the returned `Best` is one release, of the event `Best.event`:
-    `accountant.record(best.event)` adds it to others, and the candidate that releases most
-    counts. That is so only if nothing else is seen: not the number of runs, nor their time, other
-    models or other scores.
+    Formal guarantee: the returned `Best` is one release, of the event `Best.event`, which
+    `accountant.record` adds to others. That is so only if nothing else is seen: not the number of
+    runs, nor their time, other models or other scores.
 
-    Raises `InvalidInput` without candidates, for a bad mean, where an accountant's figures are
-    no guarantees or of another relation, and where a run released more than `account` says.
+    Raises `InvalidInput` without candidates, for a bad mean, where an accountant's figures are no
+    guarantees or of another relation, and where a run released more than `account` says.
     Source: Papernot and Steinke, ICLR 2022, algorithm 1; see `BestOf`.
     """
     planned = [account(candidate) for candidate in candidates]

@@ -49,7 +49,7 @@ FLOORS = {
         {"sending"},
         {"asking", "lifetimes", "person"},
         {"distributions", "sets", "words", "together"},
-        {"comparing"},
+        {"changes", "comparing"},
         {"client", "analyst", "testing"},
         {"aio"},
     ],

@@ -68,7 +68,9 @@ def test_every_name_of_a_survey_is_there_with_its_mechanism() -> None:
     made |= {name: make(8, 2, 1.0).name for name, make in catalogue.SETS.items()}
     made |= {name: make((8,), 1.0).name for name, make in catalogue.BINNED.items()}
     words = Strings("ab", 3, ("a", "b"))
-    made |= {n: make(words, 1.0, 2.0 * (n == "rappor")).name for n, make in catalogue.STRINGS.items()}
+    made |= {
+        n: make(words, 1.0, 2.0 * (n == "rappor")).name for n, make in catalogue.STRINGS.items()
+    }
     made["policy_unary"] = "policy_unary"
     del made["auto"]
     documented = {
@@ -144,7 +146,7 @@ def test_the_readme_has_the_figures_of_the_comparison() -> None:
     assert f"needs {round(people, -3):,.0f} people" in readme
 
 
-@pytest.mark.parametrize("page", ["how-many-people.md", "tutorial.md"])
+@pytest.mark.parametrize("page", ["how-many-people.md", "incentives.md", "tutorial.md"])
 def test_plan_prints_what_the_page_shows(page: str) -> None:
     text = (DOCS / page).read_text(encoding="utf-8")
     shown = re.findall(r"^```sh\n(hearsay plan .*)\n```\n\n```\n([^`]*)```$", text, re.M)

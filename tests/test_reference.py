@@ -63,6 +63,7 @@ SECTIONS = {
     "Numeric": survey_pb2.Numeric.DESCRIPTOR,
     "Sensitive regions": survey_pb2.Region.DESCRIPTOR,
     "Resolution": survey_pb2.Resolution.DESCRIPTOR,
+    "Properties": survey_pb2.Property.DESCRIPTOR,
 }
 """The sections of the page with a table of keys, and the message that each is about."""
 

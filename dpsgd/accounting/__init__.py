@@ -1,12 +1,7 @@
 """Privacy accounting: upper bounds on epsilon and delta of a private training run.
 
-    accountant = RDPAccountant(Relation.ADD_REMOVE)
-    accountant.step(noise_multiplier=1.1, sampling=PoissonSampling(256 / 60_000))
-    accountant.get_epsilon(1e-5)
-
-`docs/accounting.md` says which accountant to take, and the guarantee of each. `PLDAccountant` is in
-`dpsgd.accounting.pld`, which loads dp-accounting; composition of plain guarantees is in
-`dpsgd.accounting.composition`.
+`docs/accounting.md` says which accountant to take. `PLDAccountant` is in `dpsgd.accounting.pld`,
+which loads dp-accounting; composition of plain guarantees is in `dpsgd.accounting.composition`.
 """
 
 from dpsgd.accounting.accountant import Accountant, BudgetExhausted

@@ -40,7 +40,7 @@ class Accountant(ABC):
             raise InvalidInput(f"relation must be a Relation, got {relation!r}")
         self.relation = relation
         self._history: list[Event | Unsampled] = []
-        self._budget: tuple[float, ...] | None = None
+        self._budget: tuple[float, float, float] | None = None  # with the excess of its order
 
     @property
     def history(self) -> tuple[Event | Unsampled, ...]:
@@ -48,27 +48,26 @@ class Accountant(ABC):
         return tuple(self._history)
 
     def step(self, *, noise_multiplier: float, sampling: Sampling, steps: int = 1) -> None:
-        """Record `steps` releases of a clipped sum with Gaussian noise.
-
-        `noise_multiplier` is the noise's standard deviation over max_grad_norm. Raises
-        `InvalidInput`, and records nothing, for a bad number and for a sampling that has no
-        guarantee under the relation or with this accountant.
-        """
+        """Record the releases of an `Event`."""
         self.record(Event(noise_multiplier, sampling, steps))
 
     def record(self, event: Event | Unsampled) -> None:
-        """Record the releases of an event: `Pure`, `Laplace`, `Channel`, or an `Event` of steps.
+        """Record the releases of an event, before anything of them is seen.
 
-        Call it before anything of the release is seen. Records nothing, and raises, where the
-        event has no guarantee under the relation or with this accountant (`InvalidInput`), or
-        would exceed a budget (`BudgetExhausted`).
+        Records nothing, and raises, where the event has no guarantee under the relation or with
+        this accountant (`InvalidInput`), or would exceed a budget (`BudgetExhausted`).
         """
         if not isinstance(event, Event | Unsampled):
             raise InvalidInput(f"an event of dpsgd.accounting is expected, got {event!r}")
         self._check(event)
         if event.steps == 0:
             return
-        self._afford(event)
+        if self._budget is not None and self._affordable(event, *self._budget) < event.steps:
+            epsilon, delta, _ = self._budget
+            raise BudgetExhausted(
+                f"the release would exceed the budget of epsilon {epsilon:g} at delta {delta:g}: "
+                "it was not made"
+            )
         last = self._history[-1] if self._history else None
         if last and replace(last, steps=event.steps) == event:
             self._history[-1] = replace(event, steps=last.steps + event.steps)
@@ -83,14 +82,11 @@ class Accountant(ABC):
         )
 
     def remaining(self, event: Event | Unsampled) -> tuple[float, int]:
-        """Return the epsilon that the budget has left, and how often the event still fits.
-
-        Raises `InvalidInput` without a budget.
-        """
+        """Return the epsilon left of the budget, and how often the event still fits."""
         if self._budget is None:
             raise InvalidInput("there is no budget: give make_private one")
-        epsilon, delta, *_ = self._budget
-        return max(0.0, epsilon - self.get_epsilon(delta)), self._affordable(event)
+        left = self._budget[0] - self.get_epsilon(self._budget[1])
+        return max(0.0, left), self._affordable(event, *self._budget)
 
     def get_epsilon(self, delta: float) -> float:
         """Return an epsilon that the history keeps at `delta`; exactly 0 for an empty one.
@@ -120,7 +116,7 @@ class Accountant(ABC):
         return state if self._budget is None else state | {"budget": list(self._budget)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over the history of a checkpoint, whose budget goes on where it has one.
+        """Take over the history of a checkpoint, and its budget where it has one.
 
         Raises `InvalidInput`, and changes nothing, where this accountant has a history, and where
         the checkpoint is another accountant's, relation's or budget's, or is malformed.
@@ -130,19 +126,21 @@ class Accountant(ABC):
                 "this accountant has recorded releases, which the state would make forgotten: "
                 "load it into a new one"
             )
-        if not isinstance(state, dict):
-            raise InvalidInput(f"the state must be a dict, got {state!r}")
+        if not isinstance(state, dict) or not isinstance(history := state.get("history"), list):
+            raise InvalidInput(f"the state must be a dict with a history, a list, got {state!r}")
         for key, ours in (("accountant", self.name), ("relation", self.relation.value)):
-            theirs = state.get(key)
-            if theirs != ours:
-                raise InvalidInput(f"the state's {key} is {theirs!r}, this one's {ours!r}")
-        history = state.get("history")
-        if not isinstance(history, list):
-            raise InvalidInput(f"the state's history must be a list, got {history!r}")
+            if state.get(key) != ours:
+                raise InvalidInput(f"the state's {key} is {state.get(key)!r}, this one's {ours!r}")
+        budget = state.get("budget")
         events = [event_of(document) for document in history]
         for event in events:
             self._check(event)
-        self._restore(state.get("budget"))
+        if budget is not None:
+            known = isinstance(budget, list) and len(budget) == 3
+            known = known and all(isinstance(value, float | int) and value > 0 for value in budget)
+            if not known or (self._budget and list(self._budget[:2]) != budget[:2]):
+                raise InvalidInput(f"the state's budget is {budget!r}, this one's {self._budget!r}")
+            self._budget = tuple(budget)
         self._history = events
 
     def after(self, event: Event | Unsampled) -> Self:
@@ -152,30 +150,11 @@ class Accountant(ABC):
         other.record(event)
         return other
 
-    def _affordable(self, event: Event | Unsampled) -> int:
+    def _affordable(
+        self, event: Event | Unsampled, epsilon: float, delta: float, excess: float
+    ) -> int:
+        """Return how often the event still fits into a budget."""
         raise NotImplementedError
-
-    def _afford(self, event: Event | Unsampled) -> None:
-        """Raise `BudgetExhausted` for an event that exceeds the budget."""
-        if self._budget is not None and self._affordable(event) < event.steps:
-            epsilon, delta, *_ = self._budget
-            raise BudgetExhausted(
-                f"the release would exceed the budget of epsilon {epsilon:g} at delta {delta:g}: "
-                "it was not made"
-            )
-
-    def _restore(self, budget: Any) -> None:
-        """Go on with the budget of a checkpoint."""
-        if budget is None:
-            return
-        known = (
-            isinstance(budget, list)
-            and len(budget) == 3
-            and all(isinstance(value, float | int) and value > 0 for value in budget)
-        )
-        if not known or (self._budget and list(self._budget[:2]) != budget[:2]):
-            raise InvalidInput(f"the state's budget is {budget!r}, this one's {self._budget!r}")
-        self._budget = tuple(budget)
 
     def _check(self, event: Event | Unsampled) -> None:
         """Raise `InvalidInput` for an event that this accountant cannot bound."""
@@ -185,10 +164,9 @@ class Accountant(ABC):
         """Return the events that depend on the data, with equal steps merged."""
         steps: dict[Event | Unsampled, int] = {}
         for event in self._history:
-            if not event.silent:
+            if event.steps and event.sampling.rate:
                 kind = replace(event, steps=1)
                 if isinstance(kind, Event) and event.sampling.rate == 1:
-                    # A batch that always holds every record is no sampling.
                     kind = replace(kind, sampling=NoSampling())
                 steps[kind] = steps.get(kind, 0) + event.steps
         return [replace(kind, steps=count) for kind, count in steps.items()]

@@ -24,20 +24,13 @@ def calibrate_noise_multiplier(
     At most 1e-6 of itself above the least. Raises `InvalidInput` where no noise suffices (the
     history, or the accountant's lowest bound, is above the target) and where any does.
     """
-
-    def spent(noise: float) -> float:
-        return accountant.after(Event(noise, sampling, steps)).get_epsilon(delta)
-
-    _check_target(accountant, epsilon, delta)
-    noise = 1.0
-    while spent(noise) > epsilon:
-        noise *= 2
-        if noise > 1e12:
-            raise InvalidInput(
-                f"no noise multiplier brings {accountant.name} to epsilon {epsilon:g} at delta "
-                f"{delta:g}"
-            )
-    found = _farthest(spent, epsilon, noise, 0.5, _PRECISION)
+    gap = _gap(accountant, epsilon, delta, lambda noise: Event(noise, sampling, steps))
+    found = _farthest(gap, 0.5, _PRECISION)
+    if found > 1e12:
+        raise InvalidInput(
+            f"no noise multiplier brings {accountant.name} to epsilon {epsilon:g} at delta "
+            f"{delta:g}"
+        )
     if found < 1e-12:
         raise InvalidInput("every noise multiplier keeps the target: nothing is released")
     return found
@@ -55,14 +48,8 @@ def calibrate_steps(
 
     Raises `InvalidInput` where the history is above the target, and where 2**40 steps keep it.
     """
-
-    def spent(steps: float) -> float:
-        return accountant.after(Event(noise_multiplier, sampling, int(steps))).get_epsilon(delta)
-
-    _check_target(accountant, epsilon, delta)
-    if spent(1) > epsilon:
-        return 0
-    found = int(_farthest(spent, epsilon, 1, 2, 0))
+    gap = _gap(accountant, epsilon, delta, lambda n: Event(noise_multiplier, sampling, int(n)))
+    found = int(_farthest(gap, 2, 0))
     if found > _MOST_STEPS:
         raise InvalidInput(f"more than {_MOST_STEPS} steps keep the target: it is no limit")
     return found
@@ -77,36 +64,51 @@ def calibrate_sampling_rate(
     `InvalidInput` where the history is above the target, and where no rate above 1e-12 keeps it.
     """
 
-    def spent(rate: float) -> float:
-        event = Event(noise_multiplier, PoissonSampling(rate), steps)
-        return accountant.after(event).get_epsilon(delta)
+    def event(rate: float) -> Event:
+        return Event(noise_multiplier, PoissonSampling(rate), steps)
 
-    _check_target(accountant, epsilon, delta)
-    rate = 1.0
-    while spent(rate) > epsilon:
-        rate /= 2
-        if rate < 1e-12:
-            raise InvalidInput(f"no sampling rate keeps epsilon {epsilon:g} at delta {delta:g}")
-    return rate if rate == 1 else _farthest(spent, epsilon, rate, 2, _PRECISION)
+    gap = _gap(accountant, epsilon, delta, event)
+    found = _farthest(gap, 2, _PRECISION) if gap(1.0) > 0 else 1.0
+    if found < 1e-12:
+        raise InvalidInput(f"no sampling rate keeps epsilon {epsilon:g} at delta {delta:g}")
+    return found
 
 
-def _farthest(
-    spent: Callable[[float], float], epsilon: float, kept: float, factor: float, precision: float
-) -> float:
-    """Return the farthest value from `kept`, in the direction of `factor`, that spends at most
-    epsilon: to within `precision` of itself, or exactly of whole numbers if that is 0.
-
-    It is bracketed by multiplying with the factor, up to 1e-12 or 2**41; then lines are drawn
-    through the logarithms of values and epsilons (Illinois rule), which take few more.
-    """
+def _gap(
+    accountant: Accountant, epsilon: float, delta: float, event: Callable[[float], Event]
+) -> Callable[[float], float]:
+    """Return a function of values, which is > 0 where the event of a value exceeds the target."""
+    check_epsilon(epsilon)
+    check_delta(delta)
+    check_guarantee(accountant)
+    if (spent := accountant.get_epsilon(delta)) > epsilon:
+        raise InvalidInput(
+            f"the history already has epsilon {spent:.6g} at delta {delta:g}, above the target "
+            f"{epsilon:g}"
+        )
 
     def gap(value: float) -> float:
-        found = spent(value)
+        found = accountant.after(event(value)).get_epsilon(delta)
         if not 0 < found < math.inf or epsilon == 0:
             return 40.0 if found > epsilon else -40.0
         return math.log(found / epsilon) or -1e-300
 
-    far, below = kept * factor, -40.0
+    return gap
+
+
+def _farthest(gap: Callable[[float], float], factor: float, precision: float) -> float:
+    """Return the farthest value in the direction of `factor` with a gap below 0: to within
+    `precision` of itself, or exactly of whole numbers if that is 0.
+
+    It is bracketed by multiplying with the factor; a value beyond 1e-12 to 1e12 says that none,
+    or any, will do. Then lines are drawn through logarithms and gaps (Illinois rule).
+    """
+    kept, below = 1.0, -40.0
+    while gap(kept) > 0:
+        kept /= factor
+        if not 1e-12 <= kept <= 1e12:
+            return kept
+    far = kept * factor
     while (above := gap(far)) < 0:
         kept, far, below = far, far * factor, above
         if not 1e-12 < far < 2**41:
@@ -124,15 +126,3 @@ def _farthest(
             far, above, below = guess, found, below / 2 if last > 0 else below
         last = -1 if found < 0 else 1
     return kept
-
-
-def _check_target(accountant: Accountant, epsilon: float, delta: float) -> None:
-    check_epsilon(epsilon)
-    check_delta(delta)
-    check_guarantee(accountant)
-    spent = accountant.get_epsilon(delta)
-    if spent > epsilon:
-        raise InvalidInput(
-            f"the history already has epsilon {spent:.6g} at delta {delta:g}, above the target "
-            f"{epsilon:g}"
-        )

@@ -1,19 +1,11 @@
-"""Composition of (epsilon, delta) guarantees, knowing nothing of the mechanisms.
-
-`sequential` and `parallel` come from `ldp.planning.composition`.
-"""
+"""Composition of (epsilon, delta) guarantees, knowing nothing of the mechanisms."""
 
 import math
 from collections.abc import Sequence
 
-from dpsgd.accounting.events import check_delta
-from ldp import InvalidInput
-from ldp.planning.composition import Guarantee, parallel, sequential
+from dpsgd.accounting.events import ROUNDED_UP, check_delta, check_integer, check_rate
+from ldp.planning.composition import Guarantee as Guarantee
 from ldp.planning.composition import optimal as _optimal_pure
-
-__all__ = ["Guarantee", "advanced", "amplified", "optimal", "parallel", "sequential", "unequal"]
-
-_ROUNDED_UP = 1 + 1e-9
 
 
 def amplified(guarantee: Guarantee, rate: float) -> Guarantee:
@@ -23,14 +15,12 @@ def amplified(guarantee: Guarantee, rate: float) -> Guarantee:
     Raises `InvalidInput` unless 0 <= rate <= 1.
     Source: Balle, Barthe and Gaboardi, NeurIPS 2018, theorems 8 and 9.
     """
-    if not 0 <= rate <= 1:
-        raise InvalidInput(f"sampling rate must lie in [0, 1], got {rate}")
-    epsilon = guarantee.epsilon
-    if rate == 0:
+    if check_rate(rate) == 0:
         return Guarantee(0.0, 0.0)
+    epsilon = guarantee.epsilon
     # e**epsilon overflows; its logarithm plus the rate's does not.
     grown = math.log1p(rate * math.expm1(epsilon)) if epsilon < 700 else epsilon + math.log(rate)
-    return Guarantee(min(epsilon, grown * _ROUNDED_UP), rate * guarantee.delta)
+    return Guarantee(min(epsilon, grown * ROUNDED_UP), rate * guarantee.delta)
 
 
 def advanced(guarantee: Guarantee, times: int, slack: float) -> Guarantee:
@@ -49,13 +39,13 @@ def unequal(parts: Sequence[tuple[Guarantee, int]], slack: float) -> Guarantee:
     """
     check_delta(slack)
     for _, times in parts:
-        _check_times(times)
+        check_integer("times", times, 0)
     mean = math.fsum(n * g.epsilon * math.tanh(g.epsilon / 2) for g, n in parts)
     root = math.hypot(*(math.sqrt(n) * g.epsilon for g, n in parts))
     plain = math.fsum(n * g.epsilon for g, n in parts)
     total = min(plain, mean + root * math.sqrt(2 * math.log(1 / slack)))
     delta = math.fsum(n * g.delta for g, n in parts) + slack
-    return Guarantee(total * _ROUNDED_UP, min(1.0, delta * _ROUNDED_UP))
+    return Guarantee(total * ROUNDED_UP, min(1.0, delta * ROUNDED_UP))
 
 
 def optimal(guarantee: Guarantee, times: int, slack: float) -> Guarantee:
@@ -67,16 +57,11 @@ def optimal(guarantee: Guarantee, times: int, slack: float) -> Guarantee:
     Source: Kairouz, Oh and Viswanath, ICML 2015, theorem 3.3.
     """
     check_delta(slack)
-    _check_times(times)
+    check_integer("times", times, 1)
     if not guarantee.delta < 1:
         return Guarantee(guarantee.epsilon, 1.0)
     pure = _optimal_pure(guarantee.epsilon, times, slack)
     if pure.delta >= 1:
         return pure
     log_kept = times * math.log1p(-guarantee.delta) + math.log1p(-pure.delta)
-    return Guarantee(pure.epsilon, min(1.0, -math.expm1(log_kept) * _ROUNDED_UP))
-
-
-def _check_times(times: int) -> None:
-    if isinstance(times, bool) or not isinstance(times, int) or times < 0:
-        raise InvalidInput(f"times must be an integer >= 0, got {times!r}")
+    return Guarantee(pure.epsilon, min(1.0, -math.expm1(log_kept) * ROUNDED_UP))

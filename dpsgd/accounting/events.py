@@ -2,6 +2,7 @@
 
 import enum
 import math
+import sys
 from dataclasses import dataclass, field
 from functools import lru_cache
 from numbers import Integral, Real
@@ -12,6 +13,13 @@ import numpy as np
 from ldp import InvalidInput, Mechanism
 from ldp.core.channel import Channel as FiniteChannel
 from ldp.core.losses import Losses, bounded, losses_of
+
+ROUNDED_UP = 1 + 1e-9
+"""Factor by which figures are rounded up: far more than the error of quadrature and doubles."""
+
+_LEAST, _MOST = math.ulp(0.0), sys.float_info.max
+
+_bounded = lru_cache(maxsize=256)(bounded)
 
 
 class Relation(enum.Enum):
@@ -32,6 +40,12 @@ class Relation(enum.Enum):
         """The sensitivity of a clipped sum, in units of max_grad_norm."""
         return 2.0 if self is Relation.REPLACE_ONE else 1.0
 
+    def expect(self, what: str, *valid: "Relation", why: str = "") -> None:
+        """Raise `InvalidInput` where `what` has no guarantee under this relation."""
+        if self not in valid:
+            names = " or ".join(relation.name for relation in valid)
+            raise InvalidInput(f"{what} is accounted for under {names}, not under {self.name}{why}")
+
 
 @dataclass(frozen=True)
 class PoissonSampling:
@@ -43,16 +57,14 @@ class PoissonSampling:
     rate: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rate", _number("sampling rate", self.rate))
-        if not 0 <= self.rate <= 1:
-            raise InvalidInput(f"sampling rate must lie in [0, 1], got {self.rate}")
+        object.__setattr__(self, "rate", check_rate(self.rate))
 
 
 @dataclass(frozen=True)
 class FixedSizeSampling:
     """Take `batch` of `dataset` records uniformly without replacement, afresh for each step.
 
-    Batches of a shuffled pass over the data are NOT this: they are drawn from the rest.
+    Batches of a shuffled pass are NOT this: they are drawn from the rest.
     Raises `InvalidInput` unless 0 <= batch <= dataset and dataset >= 1.
     """
 
@@ -60,8 +72,8 @@ class FixedSizeSampling:
     dataset: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "batch", _integer("batch", self.batch, 0))
-        object.__setattr__(self, "dataset", _integer("dataset", self.dataset, 1))
+        object.__setattr__(self, "batch", check_integer("batch", self.batch, 0))
+        object.__setattr__(self, "dataset", check_integer("dataset", self.dataset, 1))
         if self.batch > self.dataset:
             raise InvalidInput(f"batch must be at most dataset ({self.dataset}), got {self.batch}")
 
@@ -75,29 +87,24 @@ class FixedSizeSampling:
 class NoSampling:
     """Use every record in every step."""
 
-    @property
-    def rate(self) -> float:
-        """The probability that a record is in a batch: 1."""
-        return 1.0
+    rate: ClassVar[float] = 1.0
 
 
 Sampling = PoissonSampling | FixedSizeSampling | NoSampling
 
-_VALID = {
-    PoissonSampling: (Relation.ADD_REMOVE, Relation.REPLACE_SPECIAL),
-    FixedSizeSampling: (Relation.REPLACE_ONE,),
-    NoSampling: tuple(Relation),
+_SAMPLINGS: dict[str, tuple[type[Sampling], tuple[Relation, ...]]] = {
+    "poisson": (PoissonSampling, (Relation.ADD_REMOVE, Relation.REPLACE_SPECIAL)),
+    "fixed_size": (FixedSizeSampling, (Relation.REPLACE_ONE,)),
+    "none": (NoSampling, tuple(Relation)),
 }
-_KINDS = {"poisson": PoissonSampling, "fixed_size": FixedSizeSampling, "none": NoSampling}
 
 
 @dataclass(frozen=True)
 class Event:
     """`steps` releases of a clipped sum with Gaussian noise.
 
-    `noise_multiplier` is the noise's standard deviation over max_grad_norm, for every relation:
-    that neighbours may differ by twice max_grad_norm is the accountant's business. Raises
-    `InvalidInput` unless noise_multiplier is finite and > 0 and steps an integer >= 0.
+    `noise_multiplier` is the noise's standard deviation over max_grad_norm, for every relation.
+    Raises `InvalidInput` unless it is finite and > 0, and steps an integer >= 0.
     """
 
     noise_multiplier: float
@@ -105,14 +112,11 @@ class Event:
     steps: int
 
     def __post_init__(self) -> None:
-        check_noise_multiplier(self.noise_multiplier)
-        object.__setattr__(self, "noise_multiplier", float(self.noise_multiplier))
-        if not isinstance(self.sampling, tuple(_VALID)):
-            raise InvalidInput(
-                "sampling must be PoissonSampling, FixedSizeSampling or NoSampling, got "
-                f"{self.sampling!r}"
-            )
-        object.__setattr__(self, "steps", _integer("steps", self.steps, 0))
+        noise = check_positive("noise_multiplier", self.noise_multiplier)
+        object.__setattr__(self, "noise_multiplier", noise)
+        if not isinstance(self.sampling, Sampling):
+            raise InvalidInput(f"sampling must be {Sampling}, got {self.sampling!r}")
+        object.__setattr__(self, "steps", check_integer("steps", self.steps, 0))
 
     @property
     def silent(self) -> bool:
@@ -121,13 +125,8 @@ class Event:
 
     def check_relation(self, relation: Relation) -> None:
         """Raise `InvalidInput` where the sampling has no guarantee under the relation."""
-        valid = _VALID[type(self.sampling)]
-        if relation not in valid:
-            names = " or ".join(r.name for r in valid)
-            raise InvalidInput(
-                f"{type(self.sampling).__name__} is accounted for under {names}, "
-                f"not under {relation.name}"
-            )
+        cls = type(self.sampling)
+        relation.expect(cls.__name__, *dict(_SAMPLINGS.values())[cls])
 
     def noise_per_difference(self, relation: Relation) -> float:
         """Return the noise's standard deviation over the distance of neighbouring sums."""
@@ -135,20 +134,13 @@ class Event:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the event as JSON values."""
-        kind = next(name for name, cls in _KINDS.items() if isinstance(self.sampling, cls))
-        return {
-            "noise_multiplier": self.noise_multiplier,
-            "sampling": {"kind": kind, **vars(self.sampling)},
-            "steps": self.steps,
-        }
+        kind = next(name for name, (cls, _) in _SAMPLINGS.items() if cls is type(self.sampling))
+        return {**vars(self), "sampling": {"kind": kind, **vars(self.sampling)}}
 
 
 @dataclass(frozen=True)
 class Unsampled:
-    """`steps` releases of every record by a mechanism other than Gaussian noise.
-
-    `dominating` and `divergence` are of one release.
-    """
+    """`steps` releases of every record by a mechanism other than Gaussian noise."""
 
     steps: int = field(default=1, kw_only=True)
     sampling: ClassVar[Sampling] = NoSampling()
@@ -159,21 +151,16 @@ class Unsampled:
         Unsampled.kinds[cls.kind] = cls
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "steps", _integer("steps", self.steps, 0))
-
-    @property
-    def silent(self) -> bool:
-        """Whether there is no release."""
-        return self.steps == 0
+        object.__setattr__(self, "steps", check_integer("steps", self.steps, 0))
 
     def dominating(self) -> Losses:
         """Return privacy losses that dominate one release, of any two neighbours."""
         raise NotImplementedError
 
     def divergence(self, excess: float) -> float:
-        """Return the Rényi divergence of order 1 + excess of the dominating losses, rounded up.
+        """Return the Rényi divergence of order 1 + excess of one release, rounded up.
 
-        At most their epsilon; infinite where some output rules a neighbour out.
+        At most the losses' epsilon; infinite where some output rules a neighbour out.
         """
         losses = self.dominating()
         if losses.certain:
@@ -185,13 +172,6 @@ class Unsampled:
         else:  # what rounding added to the masses stays: it is beside the losses, however small
             moment = math.log1p(float(masses @ np.expm1(at)) + max(0.0, math.fsum(masses) - 1))
         return min(losses.epsilon, moment / excess * ROUNDED_UP)
-
-    def noise_per_difference(self, relation: Relation) -> float:
-        """Raise `InvalidInput`, for accountants of Gaussian noise alone."""
-        raise InvalidInput(
-            f"{type(self).__name__} is no Gaussian noise, of which alone this accountant knows: "
-            "use RDPAccountant or PLDAccountant"
-        )
 
     def check_relation(self, relation: Relation) -> None:
         """Raise `InvalidInput` where the release has no guarantee under the relation."""
@@ -208,8 +188,7 @@ class Pure(Unsampled):
     Its divergences are those of binary randomised response, of which every epsilon-DP release is
     a randomisation. Of a Poisson sample, under add and remove, the epsilon is
     `composition.amplified`'s. Raises `InvalidInput` unless 0 < epsilon <= 32.
-    Source: Kairouz, Oh and Viswanath, "The composition theorem for differential privacy", ICML
-    2015, theorem 3.3 and its proof.
+    Source: Kairouz, Oh and Viswanath, ICML 2015, theorem 3.3 and its proof.
     """
 
     kind = "pure"
@@ -217,7 +196,7 @@ class Pure(Unsampled):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "epsilon", _number("epsilon", self.epsilon))
+        object.__setattr__(self, "epsilon", check_epsilon(self.epsilon))
         self.dominating()
 
     def dominating(self) -> Losses:
@@ -239,8 +218,8 @@ class Laplace(Unsampled):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_noise_multiplier(self.noise_multiplier)
-        object.__setattr__(self, "noise_multiplier", float(self.noise_multiplier))
+        noise = check_positive("noise_multiplier", self.noise_multiplier)
+        object.__setattr__(self, "noise_multiplier", noise)
         self.dominating()
 
     def dominating(self) -> Losses:
@@ -261,10 +240,9 @@ class Laplace(Unsampled):
 class Channel(Unsampled):
     """A report of each record through a channel: an `ldp` mechanism, its `channel()`, or `Losses`.
 
-    What is kept are the losses that dominate it for any two inputs (`ldp.core.losses.losses_of`).
-    Raises `InvalidInput` for a mechanism of which the epsilon does not hold for every pair of
-    inputs and one report (policies, memos, the Gaussian). Accounted for under REPLACE_ONE: whether
-    somebody reported is not hidden.
+    What is kept are the losses that dominate it for any two inputs. Accounted for under
+    REPLACE_ONE: whether somebody reported is not hidden. Raises `InvalidInput` for a mechanism of
+    which one epsilon does not hold for every pair of inputs (policies, memos, the Gaussian).
     """
 
     kind = "channel"
@@ -283,83 +261,61 @@ class Channel(Unsampled):
         return losses_of(self.mechanism)
 
     def check_relation(self, relation: Relation) -> None:
-        if relation is not Relation.REPLACE_ONE:
-            raise InvalidInput(
-                "Channel is accounted for under REPLACE_ONE, not under "
-                f"{relation.name}: a report hides the answer, not whether there is one"
-            )
+        why = ": a report hides the answer, not whether there is one"
+        relation.expect("Channel", Relation.REPLACE_ONE, why=why)
 
     def to_dict(self) -> dict[str, Any]:
         return super().to_dict() | {"mechanism": vars(self.dominating())}
-
-
-ROUNDED_UP = 1 + 1e-9
-"""Factor by which divergences are rounded up: far more than the error of quadrature and doubles."""
 
 
 def event_of(document: dict[str, Any]) -> Event | Unsampled:
     """Return the event that `to_dict` wrote; raises `InvalidInput` for anything else."""
     try:
         fields = dict(document)
-        if "kind" in fields:
-            if "mechanism" in fields:
-                losses = dict(fields["mechanism"])
-                fields["mechanism"] = Losses(**losses | {"masses": tuple(losses["masses"])})
-            event = Unsampled.kinds[fields.pop("kind")](**fields)
-            event.divergence(1.0)
-            return event
-        sampling = dict(fields["sampling"])
-        kind = _KINDS[sampling.pop("kind")]
-        return Event(fields["noise_multiplier"], kind(**sampling), fields["steps"])
+        if "kind" not in fields:
+            sampling = dict(fields["sampling"])
+            cls, _ = _SAMPLINGS[sampling.pop("kind")]
+            return Event(fields["noise_multiplier"], cls(**sampling), fields["steps"])
+        if "mechanism" in fields:
+            losses = dict(fields["mechanism"])
+            fields["mechanism"] = Losses(**losses | {"masses": tuple(losses["masses"])})
+        event = Unsampled.kinds[fields.pop("kind")](**fields)
+        event.divergence(1.0)
+        return event
     except InvalidInput:
         raise
     except (KeyError, TypeError, ValueError):
         raise InvalidInput(f"not an event of an accountant: {document!r}") from None
 
 
-@lru_cache(maxsize=256)
-def _bounded(epsilon: float) -> Losses:
-    return bounded(epsilon)
+def check_positive(name: str, value: float) -> float:
+    """Return a finite number > 0 of any type as a float; refuse anything else."""
+    return _within(name, value, _LEAST, _MOST, "be finite and > 0")
 
 
-def check_unsampled(event: Event | Unsampled, accountant: str) -> None:
-    """Raise `InvalidInput` for an event with a sampling rate strictly between 0 and 1."""
-    if 0 < event.sampling.rate < 1:
-        raise InvalidInput(
-            f"{accountant} does not account for sampling (rate {event.sampling.rate:g}): "
-            "use RDPAccountant or PLDAccountant"
-        )
+def check_rate(rate: float) -> float:
+    """Return a number in [0, 1] as a float; refuse anything else."""
+    return _within("sampling rate", rate, 0, 1, "lie in [0, 1]")
 
 
-def check_noise_multiplier(value: float) -> None:
-    """Raise `InvalidInput` unless the value is a finite number > 0."""
-    _number("noise_multiplier", value)
-    if not (math.isfinite(value) and value > 0):
-        raise InvalidInput(f"noise_multiplier must be finite and > 0, got {value}")
+def check_delta(delta: float) -> float:
+    """Return a number in (0, 1) as a float; refuse anything else."""
+    return _within("delta", delta, _LEAST, math.nextafter(1, 0), "lie strictly between 0 and 1")
 
 
-def check_delta(delta: float) -> None:
-    """Raise `InvalidInput` unless 0 < delta < 1."""
-    _number("delta", delta)
-    if not 0 < delta < 1:
-        raise InvalidInput(f"delta must lie strictly between 0 and 1, got {delta}")
+def check_epsilon(epsilon: float) -> float:
+    """Return a finite number >= 0 as a float; refuse anything else."""
+    return _within("epsilon", epsilon, 0, _MOST, "be finite and >= 0")
 
 
-def check_epsilon(epsilon: float) -> None:
-    """Raise `InvalidInput` unless epsilon is finite and >= 0."""
-    _number("epsilon", epsilon)
-    if not (math.isfinite(epsilon) and epsilon >= 0):
-        raise InvalidInput(f"epsilon must be finite and >= 0, got {epsilon}")
-
-
-def _number(name: str, value: float) -> float:
-    """Return a number of any type, such as numpy's, as a float."""
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise InvalidInput(f"{name} must be a number, got {value!r}")
-    return float(value)
-
-
-def _integer(name: str, value: int, least: int) -> int:
+def check_integer(name: str, value: int, least: int) -> int:
+    """Return an integer >= `least` as an int; refuse anything else."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
         raise InvalidInput(f"{name} must be an integer >= {least}, got {value!r}")
     return int(value)
+
+
+def _within(name: str, value: float, low: float, high: float, wanted: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, Real) or not low <= float(value) <= high:
+        raise InvalidInput(f"{name} must {wanted}, got {value!r}")
+    return float(value)

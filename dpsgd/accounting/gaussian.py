@@ -8,11 +8,9 @@ from collections.abc import Sequence
 
 from scipy.special import log_ndtr
 
-from dpsgd.accounting.events import check_delta, check_epsilon, check_noise_multiplier
+from dpsgd.accounting.events import ROUNDED_UP, check_delta, check_epsilon, check_positive
 from ldp import InvalidInput
 from ldp.mechanisms.numbers.gaussian import gaussian_width
-
-_ROUNDED_UP = 1 + 1e-9
 
 
 def analytic_noise(epsilon: float, delta: float) -> float:
@@ -22,7 +20,7 @@ def analytic_noise(epsilon: float, delta: float) -> float:
     Source: Balle and Wang, "Improving the Gaussian mechanism", ICML 2018, theorem 8.
     """
     check_delta(delta)
-    return gaussian_width(epsilon, delta) * _ROUNDED_UP
+    return gaussian_width(epsilon, delta) * ROUNDED_UP
 
 
 def gaussian_delta(noise_multiplier: float, epsilon: float) -> float:
@@ -32,7 +30,7 @@ def gaussian_delta(noise_multiplier: float, epsilon: float) -> float:
     `InvalidInput` unless the noise is finite and > 0 and epsilon finite and >= 0.
     Source: Balle and Wang 2018, theorem 8.
     """
-    check_noise_multiplier(noise_multiplier)
+    check_positive("noise_multiplier", noise_multiplier)
     check_epsilon(epsilon)
     return delta_of_mean(1 / noise_multiplier, epsilon)
 
@@ -42,7 +40,7 @@ def gaussian_epsilon(noise_multiplier: float, delta: float) -> float:
 
     Raises `InvalidInput` unless the noise is finite and > 0 and 0 < delta < 1.
     """
-    check_noise_multiplier(noise_multiplier)
+    check_positive("noise_multiplier", noise_multiplier)
     check_delta(delta)
     return epsilon_of_mean(1 / noise_multiplier, delta)
 
@@ -51,7 +49,7 @@ def delta_of_mean(mean: float, epsilon: float) -> float:
     """Return delta at epsilon of telling N(mean, 1) from N(0, 1), rounded up; mean >= 0."""
     if math.isinf(mean):
         return 1.0
-    most = mean / math.sqrt(2 * math.pi) * _ROUNDED_UP + math.ulp(0.0)  # total variation
+    most = mean / math.sqrt(2 * math.pi) * ROUNDED_UP + math.ulp(0.0)  # total variation
     if mean < 1e-100:
         return most
     first = float(log_ndtr(mean / 2 - epsilon / mean))
@@ -60,7 +58,7 @@ def delta_of_mean(mean: float, epsilon: float) -> float:
         return math.ulp(0.0)
     error = 1e-15 * (1 + epsilon - first - (0 if math.isinf(second) else second))
     gap = min(0.0, epsilon + second - first)
-    exact = -math.exp(first) * math.expm1(gap - error) * _ROUNDED_UP
+    exact = -math.exp(first) * math.expm1(gap - error) * ROUNDED_UP
     return min(1.0, most, exact + math.ulp(0.0))
 
 
@@ -72,7 +70,7 @@ def epsilon_of_mean(mean: float, delta: float) -> float:
     low, high = 0.0, half + 2 * math.sqrt(half * math.log(1 / delta))  # as zCDP
     if math.isinf(high):
         return high
-    high *= _ROUNDED_UP
+    high *= ROUNDED_UP
     while high - low > 1e-12 * high:
         middle = (low + high) / 2
         low, high = (low, middle) if delta_of_mean(mean, middle) <= delta else (middle, high)
@@ -80,16 +78,12 @@ def epsilon_of_mean(mean: float, delta: float) -> float:
 
 
 def combined_noise_multiplier(noise_multipliers: Sequence[float]) -> float:
-    """Return the noise multiplier of groups that are clipped and noised apart, taken together.
+    """Return (sum z_m**-2)**-1/2, for groups that are clipped to C_m and get noise of z_m C_m.
 
-    Group m is clipped to C_m and has noise of z_m C_m: the release is as private as one with
-    (sum z_m**-2)**-1/2. Raises `InvalidInput` where there is no group or a bad multiplier.
+    Raises `InvalidInput` where there is no group or a bad multiplier.
     Source: McMahan et al., "A general approach to adding differential privacy to iterative
     training procedures", arXiv 1812.06210, theorem 1.
     """
     if not noise_multipliers:
         raise InvalidInput("groups of parameters: at least one noise multiplier is needed")
-    for value in noise_multipliers:
-        check_noise_multiplier(value)
-    least = min(noise_multipliers)
-    return least / math.sqrt(math.fsum((least / value) ** 2 for value in noise_multipliers))
+    return 1 / math.hypot(*(1 / check_positive("noise_multiplier", z) for z in noise_multipliers))

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpsgd.accounting.events import Event, Relation, Sampling, check_delta
+from dpsgd.accounting.events import Event, Relation, Sampling, check_delta, check_positive
 from dpsgd.accounting.renyi import divergence
 from ldp import InvalidInput
 
@@ -27,14 +27,11 @@ def individual_epsilons(
     Each row stands for its equal share of the `steps`, whether the record was drawn in them or not.
     A record whose gradient has half of max_grad_norm sees twice the noise multiplier.
 
-    What this is, and is not:
-
-    - It is private itself: epsilons depend on the data, and no guarantee covers their release.
-    - With a row for every step, it is the account of the path of models that this run took
-      (output-specific individual DP), not of all paths that it might have taken. It is a guarantee
-      in advance only where the norms were bounded in advance, or a record was left out
-      from the step on that would have taken it above a limit, a filter.
-    - With fewer rows it is an estimate: no norm is known between them.
+    - The epsilons depend on the data, and are private themselves: nothing covers their release.
+    - With a row for every step, they are the account of the models that this run went through
+      (output-specific individual DP), not of all that it might have. A guarantee in advance takes
+      norms that were bounded in advance, or a filter.
+    - With fewer rows they are estimates: no norm is known between them.
 
     Norms are rounded up to 40ths of max_grad_norm. Cost: up to a second for 12,000 divergences, and
     as many products for each record. Raises `InvalidInput` for norms that are not finite and >= 0,
@@ -44,10 +41,9 @@ def individual_epsilons(
     private stochastic gradient descent", TMLR 2023, which names the output-specific kind.
     """
     check_delta(delta)
+    check_positive("max_grad_norm", max_grad_norm)
     run = Event(noise_multiplier, sampling, steps)
     run.check_relation(Relation.ADD_REMOVE)
-    if not 0 < max_grad_norm < np.inf:
-        raise InvalidInput(f"max_grad_norm must be finite and > 0, got {max_grad_norm}")
     rows = np.array(norms, dtype=float, ndmin=2)
     if rows.ndim != 2 or not (np.isfinite(rows) & (rows >= 0)).all() or len(rows) > run.steps:
         raise InvalidInput(
@@ -57,8 +53,7 @@ def individual_epsilons(
     levels = np.ceil(np.minimum(rows / max_grad_norm, 1) * _LEVELS).astype(np.intp)
     shares = np.diff(np.linspace(0, run.steps, len(rows) + 1).round())
     counts = np.zeros((rows.shape[1], _LEVELS + 1))
-    for level, share in zip(levels, shares, strict=True):
-        counts[np.arange(len(level)), level] += share
+    np.add.at(counts, (np.arange(rows.shape[1]), levels), shares[:, np.newaxis])
     spent = np.zeros((_LEVELS + 1, len(_EXCESSES)))
     for level in np.flatnonzero(counts.any(axis=0)):
         if level and sampling.rate:

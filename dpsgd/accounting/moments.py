@@ -18,17 +18,14 @@ class MomentsAccountant(Accountant):
 
     name = "moments"
 
-    def _log_moments(self, events: Events) -> list[tuple[int, float]]:
-        """Return (order, log moment): the order times the Rényi divergence of one order more."""
+    def _divergences(self, events: Events) -> list[tuple[int, float]]:
+        """Return the orders, and log moments over these: Rényi divergences of one order more."""
         return [
-            (order, order * sum(e.steps * divergence(e, self.relation, order) for e in events))
-            for order in _ORDERS
+            (k, sum(e.steps * divergence(e, self.relation, k) for e in events)) for k in _ORDERS
         ]
 
     def _epsilon(self, events: Events, delta: float) -> float:
-        return min((k - math.log(delta)) / order for order, k in self._log_moments(events))
+        return min(found - math.log(delta) / k for k, found in self._divergences(events))
 
     def _delta(self, events: Events, epsilon: float) -> float:
-        return math.exp(
-            min(0.0, min(k - order * epsilon for order, k in self._log_moments(events)))
-        )
+        return min(math.exp(min(0.0, k * (d - epsilon))) for k, d in self._divergences(events))

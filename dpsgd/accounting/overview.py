@@ -6,14 +6,7 @@ from dataclasses import dataclass
 
 from dpsgd.accounting.accountant import Accountant
 from dpsgd.accounting.composition import Guarantee, advanced, amplified, optimal
-from dpsgd.accounting.events import (
-    Event,
-    NoSampling,
-    PoissonSampling,
-    Relation,
-    check_delta,
-    check_noise_multiplier,
-)
+from dpsgd.accounting.events import Event, FixedSizeSampling, Relation, check_delta
 from dpsgd.accounting.gaussian import epsilon_of_mean
 from dpsgd.accounting.gdp import CentralLimitApproximation, GDPAccountant
 from dpsgd.accounting.moments import MomentsAccountant
@@ -29,6 +22,7 @@ _ACCOUNTANTS: dict[str, type[Accountant]] = {
     "Rényi DP": RDPAccountant,
     "zCDP": ZCDPAccountant,
     "moments accountant": MomentsAccountant,
+    "central limit approximation": CentralLimitApproximation,
 }
 
 
@@ -49,68 +43,25 @@ def compare(event: Event, relation: Relation, delta: float) -> list[Figure]:
     """
     check_delta(delta)
     event.check_relation(relation)
-    figures = [_figure(name, kind, event, relation, delta) for name, kind in _ACCOUNTANTS.items()]
-    few = event.steps <= 10**6
-    least = optimal_composition(event, relation, delta) if few else None
-    note = "" if few else "for at most 10**6 steps"
-    figures.append(Figure("optimal composition", least, True, note))
-    strong = advanced_composition(event, relation, delta)
+    figures = [_figure(name, kind(relation), event, delta) for name, kind in _ACCOUNTANTS.items()]
+    if event.steps > 10**6:
+        figures.append(Figure("optimal composition", None, True, "for at most 10**6 steps"))
+    else:
+        least = min(_composed(event, relation, delta, s, optimal) for s in (0.25, 0.5, 0.75))
+        figures.append(Figure("optimal composition", least, True))
+    strong = min(_composed(event, relation, delta, share, advanced) for share in _SPLITS)
     figures.append(Figure("advanced composition", strong, True))
-    limit = "central limit approximation"
-    figures.append(_figure(limit, CentralLimitApproximation, event, relation, delta))
-    if isinstance(event.sampling, PoissonSampling | NoSampling) and not event.silent:
-        z, rate = event.noise_per_difference(relation), event.sampling.rate
-        baseline = abadis_baseline(z, rate, event.steps, delta)
-        figures.append(Figure("Abadi's baseline", baseline, False))
-    return figures
+    if not isinstance(event.sampling, FixedSizeSampling) and not event.silent:
+        figures.append(Figure("Abadi's baseline", _baseline(event, relation, delta), False))
+    return sorted(figures, key=lambda figure: not figure.is_guarantee)
 
 
-def _figure(
-    name: str, kind: type[Accountant], event: Event, relation: Relation, delta: float
-) -> Figure:
-    accountant = kind(relation)
+def _figure(name: str, accountant: Accountant, event: Event, delta: float) -> Figure:
     try:
-        accountant.step(
-            noise_multiplier=event.noise_multiplier, sampling=event.sampling, steps=event.steps
-        )
+        accountant.record(event)
     except InvalidInput:
-        return Figure(name, None, kind.is_guarantee, "not for this sampling")
-    return Figure(name, accountant.get_epsilon(delta), kind.is_guarantee)
-
-
-def advanced_composition(event: Event, relation: Relation, delta: float) -> float:
-    """Return the epsilon of an event by amplified steps under advanced composition.
-
-    A guarantee, of the best of 19 splits of delta between the steps and the composition; each
-    step is the exact Gaussian mechanism. Infinite where that is no double. Raises `InvalidInput`
-    for a sampling that does not go with the relation, and unless 0 < delta < 1.
-    """
-    return min(_composed(event, relation, delta, share, advanced) for share in _SPLITS)
-
-
-def optimal_composition(event: Event, relation: Relation, delta: float) -> float:
-    """Return the epsilon of an event under optimal composition, for at most 10**6 steps."""
-    return min(_composed(event, relation, delta, share, optimal) for share in (0.25, 0.5, 0.75))
-
-
-def abadis_baseline(noise_multiplier: float, rate: float, steps: int, delta: float) -> float:
-    """Return the "strong composition" that the moments accountant was compared with.
-
-    NOT a guarantee: it amplifies epsilon linearly in the rate, which is below the truth, from
-    the classic calibration beyond its epsilon < 1. With (4, .01, 10**4, 1e-5) it gives 9.34.
-    Source: Abadi et al., CCS 2016, section 5.1 and figure 2.
-    """
-    check_delta(delta)
-    check_noise_multiplier(noise_multiplier)
-    if not 0 < rate <= 1 or steps < 1:
-        raise InvalidInput(f"rate must lie in (0, 1] and steps be >= 1, got {rate} and {steps}")
-
-    def at(share: float) -> float:
-        per_step = min(0.5, (1 - share) * delta / (rate * steps))
-        epsilon = rate * math.sqrt(2 * math.log(1.25 / per_step)) / noise_multiplier
-        return math.sqrt(2 * steps * math.log(1 / (share * delta))) * epsilon + steps * epsilon**2
-
-    return min(at(share) for share in _SPLITS)
+        return Figure(name, None, accountant.is_guarantee, "not for this sampling")
+    return Figure(name, accountant.get_epsilon(delta), accountant.is_guarantee)
 
 
 def _composed(
@@ -120,8 +71,7 @@ def _composed(
     share: float,
     compose: Callable[[Guarantee, int, float], Guarantee],
 ) -> float:
-    event.check_relation(relation)
-    check_delta(delta)
+    """Return the epsilon of amplified exact steps, to whose composition a share of delta goes."""
     if event.silent:
         return 0.0
     rate, steps = event.sampling.rate, event.steps
@@ -132,3 +82,21 @@ def _composed(
         return math.inf
     step = amplified(Guarantee(epsilon, per_step), rate)
     return compose(step, steps, share * delta * (1 - 1e-8)).epsilon
+
+
+def _baseline(event: Event, relation: Relation, delta: float) -> float:
+    """Return the "strong composition" that the moments accountant was compared with.
+
+    NOT a guarantee: it amplifies epsilon linearly in the rate, which is below the truth, from
+    the classic calibration beyond its epsilon < 1.
+    Source: Abadi et al., CCS 2016, section 5.1 and figure 2.
+    """
+    rate, steps = event.sampling.rate, event.steps
+
+    def at(share: float) -> float:
+        per_step = min(0.5, (1 - share) * delta / (rate * steps))
+        noise = event.noise_per_difference(relation)
+        epsilon = rate * math.sqrt(2 * math.log(1.25 / per_step)) / noise
+        return math.sqrt(2 * steps * math.log(1 / (share * delta))) * epsilon + steps * epsilon**2
+
+    return min(at(share) for share in _SPLITS)

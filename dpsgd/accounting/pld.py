@@ -1,6 +1,7 @@
 """Privacy loss distributions: the tightest figure, computed with the dp-accounting package."""
 
 import math
+from functools import lru_cache, reduce
 
 import numpy as np
 from dp_accounting.pld import pld_pmf
@@ -17,6 +18,7 @@ from dpsgd.accounting.events import (
     FixedSizeSampling,
     Laplace,
     NoSampling,
+    PoissonSampling,
     Relation,
     Unsampled,
 )
@@ -46,78 +48,68 @@ class PLDAccountant(RDPAccountant):
 
     Guarantee: (epsilon, delta)-DP under the relation. Every approximation is pessimistic:
     the grid (connect the dots), the tails that are cut off, and an allowance of 1e-15 of delta a
-    step for rounding in the Fourier transforms, which dp-accounting leaves out and which makes
-    its own answers too small below a delta of about 1e-10. Where the allowance is more than half
-    of delta, beyond 10**7 sampled steps or an epsilon of 10**6, and wherever it is smaller, the
-    Rényi bound of `RDPAccountant` is returned. Beyond an epsilon of 700, where e**epsilon is no
-    double, it is up to 0.1% above the least.
-    Cost: 10 ms to half a second, kept until the history changes; every different event adds a
+    step for rounding in the Fourier transforms, without which answers are too small below a delta
+    of about 1e-10. Where the allowance is more than half of delta, beyond 10**7 sampled steps or
+    an epsilon of 10**6, and wherever it is smaller, the bound of `RDPAccountant` is returned.
+    Cost: 10 ms to half a second, kept for the last four histories; every different event adds a
     convolution.
     Source: Doroshenko et al., "Connect the dots", PETS 2022; for fixed-size sampling the curve
     of `renyi.divergence`.
     """
 
     name = "pld"
-
-    def __init__(self, relation: Relation) -> None:
-        super().__init__(relation)
-        self._known: tuple[list[Event | Unsampled], list[pld_pmf.PLDPmf]] = ([], [])
-
     set_budget = Accountant.set_budget
 
     def _epsilon(self, events: Events, delta: float) -> float:
         bound = super()._epsilon(events, delta)
         left = delta - _allowance(events)
-        if bound == 0 or left <= delta / 2 or not self._tractable(events):
+        if bound == 0 or left <= delta / 2:
             return bound
         with np.errstate(over="ignore"):  # e**epsilon beyond doubles: infinite, and not the least
-            found = max(pmf.get_epsilon_for_delta(left) for pmf in self._composed(events))
-        return min(bound, float(found))
+            found = [float(pmf.get_epsilon_for_delta(left)) for pmf in self._composed(events)]
+        return min(bound, max(found, default=math.inf))
 
     def _delta(self, events: Events, epsilon: float) -> float:
         bound = super()._delta(events, epsilon)
         allowance = _allowance(events)
-        if bound <= 2 * allowance or not self._tractable(events):
+        if bound <= 2 * allowance:
             return bound
-        found = max(pmf.get_delta_for_epsilon(epsilon) for pmf in self._composed(events))
-        return min(bound, float(found) + allowance)
-
-    def _tractable(self, events: Events) -> bool:
-        if any(isinstance(e, BestOf) for e in events):
-            return False
-        composed = sum(e.steps for e in events if not _is_one(e))
-        return composed <= _MOST_STEPS and super()._epsilon(events, 1e-12) <= _LARGEST_EPSILON
+        found = [float(pmf.get_delta_for_epsilon(epsilon)) for pmf in self._composed(events)]
+        return min(bound, max(found, default=math.inf) + allowance)
 
     def _composed(self, events: Events) -> list[pld_pmf.PLDPmf]:
-        """Return the events' composed loss distributions: one, or one each for remove and add."""
-        if self._known[0] != list(events):
-            grid = self._grid(events)
-            kinds = [AdjacencyType.REMOVE]
-            if any(not isinstance(e.sampling, NoSampling | FixedSizeSampling) for e in events):
-                kinds.append(AdjacencyType.ADD)
-            composed = []
-            for kind in kinds:
-                whole = None
-                for event in events:
-                    pmf = _losses(event, self.relation, kind, grid)
-                    whole = pmf if whole is None else whole.compose(pmf, _TRUNCATED)
-                composed.append(whole)
-            self._known = (list(events), composed)
-        return self._known[1]
+        """Return the composed losses of removing, and of adding if they differ; or none."""
+        steps = sum(e.steps for e in events if not _is_one(e))
+        if steps > _MOST_STEPS or any(isinstance(e, BestOf) for e in events):
+            return []
+        known = (highest := super()._epsilon(events, 1e-12)) <= _LARGEST_EPSILON
+        return _composed(tuple(events), self.relation, highest) if known else []
 
-    def _grid(self, events: Events) -> float:
-        """Return the grid's step: fine beside the losses of a step, coarse enough to be quick."""
-        fine, coarse = _FINEST, 2 * super()._epsilon(events, 1e-12) / _MOST_COMPOSED_LOSSES
-        for event in events:
-            if event.steps > 1 and not _is_one(event):
-                spread = math.sqrt(2 * divergence(event, self.relation, 1e-7))
-                fine = min(fine, spread / 4)
-            if isinstance(event, Unsampled):
-                most = event.dominating().epsilon
-            else:
-                most = _gaussian(event, self.relation).connect_dots_bounds().epsilon_upper
-            coarse = max(coarse, most / _MOST_LOSSES)
-        return max(fine, coarse)
+
+@lru_cache(maxsize=4)
+def _composed(
+    events: tuple[Event | Unsampled, ...], relation: Relation, highest: float
+) -> list[pld_pmf.PLDPmf]:
+    grid, composed = _grid(events, relation, highest), []
+    sampled = any(isinstance(e.sampling, PoissonSampling) for e in events)
+    for kind in (AdjacencyType.REMOVE, AdjacencyType.ADD)[: 1 + sampled]:
+        parts = [_losses(event, relation, kind, grid) for event in events]
+        composed.append(reduce(lambda one, other: one.compose(other, _TRUNCATED), parts))
+    return composed
+
+
+def _grid(events: Events, relation: Relation, highest: float) -> float:
+    """Return the grid's step: fine beside the losses of a step, coarse enough to be quick."""
+    fine, coarse = _FINEST, 2 * highest / _MOST_COMPOSED_LOSSES
+    for event in events:
+        if event.steps > 1 and not _is_one(event):
+            fine = min(fine, math.sqrt(2 * divergence(event, relation, 1e-7)) / 4)
+        if isinstance(event, Unsampled):
+            most = event.dominating().epsilon
+        else:
+            most = _gaussian(event, relation).connect_dots_bounds().epsilon_upper
+        coarse = max(coarse, most / _MOST_LOSSES)
+    return max(fine, coarse)
 
 
 def _is_one(event: Event | Unsampled) -> bool:
@@ -138,32 +130,32 @@ def _losses(
     event: Event | Unsampled, relation: Relation, kind: AdjacencyType, grid: float
 ) -> pld_pmf.DensePLDPmf:
     """Return the losses of all steps of an event, on the grid."""
-    steps = 1 if _is_one(event) else event.steps
-    loss: AdditiveNoisePrivacyLoss
-    if isinstance(event, Event):
-        loss = _gaussian(event, relation, kind)
-    elif isinstance(event, Laplace):
-        loss = LaplacePrivacyLoss(event.noise_multiplier)
-    else:
+    if isinstance(event, Unsampled) and not isinstance(event, Laplace):
         losses = event.dominating()
         lowest, masses = on_lattice(losses, grid)
         single = pld_pmf.DensePLDPmf(grid, lowest, masses, losses.certain, True)
-        return single.self_compose(steps) if steps > 1 else single
-    bounds = loss.connect_dots_bounds()
-    highest = math.ceil(bounds.epsilon_upper / grid)
-    if isinstance(event.sampling, FixedSizeSampling):
-        above = loss.get_delta_for_epsilon(np.arange(highest + 1) * grid)
-        epsilons = np.arange(-highest, 0) * grid
-        below = np.exp(epsilons) * above[:0:-1] - np.expm1(epsilons)
-        lowest, deltas = -highest, np.concatenate([below, above])
     else:
+        loss: AdditiveNoisePrivacyLoss
+        if isinstance(event, Laplace):
+            loss = LaplacePrivacyLoss(event.noise_multiplier)
+        else:
+            loss = _gaussian(event, relation, kind)
+        bounds = loss.connect_dots_bounds()
         lowest = math.floor(bounds.epsilon_lower / grid)
-        deltas = loss.get_delta_for_epsilon(np.arange(lowest, highest + 1) * grid)
-    # Masses are second differences of deltas, so rounding moves mass between neighbours on the grid
-    # and nets to nothing; where it makes one negative it is set to 0, which only adds mass.
-    single = pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(
-        grid, lowest, highest, np.clip(deltas, 0, 1)
-    ).to_dense_pmf()
+        highest = math.ceil(bounds.epsilon_upper / grid)
+        fixed = isinstance(event.sampling, FixedSizeSampling)
+        epsilons = np.arange(0 if fixed else lowest, highest + 1) * grid
+        deltas = loss.get_delta_for_epsilon(epsilons)
+        if fixed:  # below 0 the curve is the reflection of that above
+            lowest, epsilons = -highest, -epsilons[:0:-1]
+            below = np.exp(epsilons) * deltas[:0:-1] - np.expm1(epsilons)
+            deltas = np.concatenate([below, deltas])
+        # Masses are second differences of deltas: rounding moves mass between neighbours, and nets
+        # to nothing; where it makes one negative it is set to 0, which only adds mass.
+        single = pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(
+            grid, lowest, highest, np.clip(deltas, 0, 1)
+        ).to_dense_pmf()
+    steps = 1 if _is_one(event) else event.steps
     return single.self_compose(steps) if steps > 1 else single
 
 

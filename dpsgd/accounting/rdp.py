@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
 
 from scipy.optimize import minimize_scalar
 
@@ -27,9 +26,8 @@ _MOST_EXCESS = 1e13
 class RDPAccountant(Accountant):
     """Bound by Rényi divergences of every real order, with the tight conversion.
 
-    Guarantee: (epsilon, delta)-DP under the relation. The best order is searched for, not taken
-    from a list, so nothing floors where a list would end; each order is a bound, so that a search
-    that ended early would only be looser.
+    Guarantee: (epsilon, delta)-DP under the relation. The best order is searched for; each order is
+    a bound, so that a search that ended early would only be looser.
     Source: Mironov, "Rényi differential privacy", CSF 2017; the conversion is Canonne, Kamath and
     Steinke, NeurIPS 2020, proposition 12 (Asoodeh et al. and Balle et al. 2020 have it too).
     Cost: about 40 divergences for every different event, milliseconds each.
@@ -44,12 +42,11 @@ class RDPAccountant(Accountant):
     def set_budget(self, epsilon: float, delta: float, plan: Event) -> None:
         """Refuse from now on what would exceed (epsilon, delta): a privacy filter.
 
-        `record` raises `BudgetExhausted` for an event with which the divergences of one order
-        exceed what that order allows. The order is the best for steps like `plan`, and stays.
+        `record` raises `BudgetExhausted` for an event with which the divergences exceed what one
+        order allows: the best for steps like `plan`, fixed in advance, since other bounds hold only
+        for events that are all fixed in advance.
         Guarantee: (epsilon, delta)-DP of all releases together, where each event, and when to
-        stop, may be chosen in the light of the releases before. That needs one order, fixed in
-        advance: with the best order of what came, or a privacy loss distribution, a bound holds
-        for events that were fixed in advance alone.
+        stop, may be chosen in the light of the releases before.
         Raises `InvalidInput` for a bad target, and where there is a budget already.
         Source: Feldman and Zrnic, "Individual privacy accounting via a Rényi filter", NeurIPS
         2021, section 4; Lécuyer, "Practical privacy filters and odometers with Rényi differential
@@ -72,37 +69,30 @@ class RDPAccountant(Accountant):
         found = minimize_scalar(cost, bounds=(least - 0.2, least + 0.2), method="bounded")
         self._budget = (float(epsilon), float(delta), math.exp(found.x))
 
-    def _affordable(self, event: Event | Unsampled) -> int:
-        epsilon, delta, excess = self._budget or (0.0, 0.5, 1.0)
+    def _affordable(
+        self, event: Event | Unsampled, epsilon: float, delta: float, excess: float
+    ) -> int:
         count, settled = self._settled
         for past in self._history[count:-1]:  # the last one may still grow
             count, settled = count + 1, settled + self._cost(past, excess)
         self._settled = (count, settled)
         spent = settled + sum(self._cost(last, excess) for last in self._history[count:])
         left = epsilon - _overhead(delta, excess) - spent * ROUNDED_UP
-        most = left / max(self._cost(replace(event, steps=1), excess), 1e-30) / ROUNDED_UP
-        return int(min(max(0.0, most), 2.0**62))
+        most = left / max(_divergence(replace(event, steps=1), self.relation, excess), 1e-30)
+        return int(min(max(0.0, most / ROUNDED_UP), 2.0**62))
 
     def _cost(self, event: Event | Unsampled, excess: float) -> float:
         return event.steps * _divergence(replace(event, steps=1), self.relation, excess)
-
-    def _restore(self, budget: Any) -> None:
-        super()._restore(budget)
-        self._settled = (0, 0.0)
 
     def _epsilon(self, events: Events, delta: float) -> float:
         if self._total_variation(events) <= delta:
             return 0.0
 
-        def at(excess: float) -> float:
-            return self._divergence(events, excess) + _overhead(delta, excess)
-
-        return least(at)
+        return least(lambda excess: self._divergence(events, excess) + _overhead(delta, excess))
 
     def _delta(self, events: Events, epsilon: float) -> float:
-        def at(excess: float) -> float:
-            above = self._divergence(events, excess) - epsilon
-            return excess * (above + math.log(excess / (1 + excess))) - math.log1p(excess)
+        def at(excess: float) -> float:  # where delta makes the epsilon of this order the asked
+            return (self._divergence(events, excess) + _overhead(1.0, excess) - epsilon) * excess
 
         return min(math.exp(min(0.0, least(at))), self._total_variation(events))
 
@@ -120,15 +110,14 @@ _divergence = lru_cache(maxsize=4096)(divergence)
 
 def _overhead(delta: float, excess: float) -> float:
     """Return how much above the divergence of order 1 + excess epsilon is, at delta."""
-    spread = math.log(excess / (1 + excess))
-    return spread - (math.log(delta) + math.log1p(excess)) / excess
+    return math.log(excess / (1 + excess)) - (math.log(delta) + math.log1p(excess)) / excess
 
 
 def least(function: Callable[[float], float]) -> float:
     """Return the least value of `function` over the excess, the order minus one.
 
-    (order - 1) times a Rényi divergence is convex in the order, and so are the terms of the
-    conversions: the function falls, then rises, and one bracket holds its minimum.
+    (order - 1) times a Rényi divergence, and each term of the conversions, is convex in the order:
+    the function falls, then rises, and one bracket holds its minimum.
     """
     low = middle = _LEAST_EXCESS
     best = function(middle)

@@ -36,7 +36,7 @@ def divergence(event: Event | Unsampled, relation: Relation, excess: float) -> f
     """Return the Rényi divergence of order 1 + `excess` of one step of the event, rounded up.
 
     `excess` > 0 is the order less one, which keeps its digits for orders near 1. Infinite where
-    doubles end. The event must be one of the relation. Cost: 1e3 to 1e5 exponentials.
+    doubles end. Cost: 1e3 to 1e5 exponentials.
 
     - Unsampled: order / (2 z**2), exactly (Mironov, CSF 2017, proposition 7).
     - Poisson: E_Q[L**order] (Mironov, Talwar and Zhang, arXiv 1908.10530, theorem 4; the other
@@ -44,8 +44,7 @@ def divergence(event: Event | Unsampled, relation: Relation, excess: float) -> f
     - Fixed size: neighbours' hockey-stick curve is H(L Q || Q) above 1 and its reflection below
       (Balle, Barthe and Gaboardi, NeurIPS 2018, theorem 10; Zhu, Dong and Wang, AISTATS 2022,
       theorem 11), and a bound on the curve bounds every f-divergence;
-      g(L) = (L**(order - 1) - 1) (L - L**(1 - order)) where L > 1. It holds at real orders and is
-      below the bound of Wang, Balle and Kasiviswanathan (AISTATS 2019, theorem 27).
+      g(L) = (L**(order - 1) - 1) (L - L**(1 - order)) where L > 1.
 
     Sampling never hurts (quasi-convexity), so the unsampled divergence bounds the others too.
     """
@@ -57,7 +56,7 @@ def divergence(event: Event | Unsampled, relation: Relation, excess: float) -> f
     whole = (1 + excess) / (2 * z) / z
     if isinstance(event.sampling, NoSampling) or not math.isfinite(whole):
         return whole
-    order, far = 1 + excess, (1 + excess) / z
+    order, far, rate = 1 + excess, (1 + excess) / z, event.sampling.rate
     if z < _LEAST_NOISE or (z > 1e3 and far > _FARTHEST):
         return whole
     fixed = isinstance(event.sampling, FixedSizeSampling)
@@ -66,25 +65,22 @@ def divergence(event: Event | Unsampled, relation: Relation, excess: float) -> f
     # w order / z equals x, a peak needs w (1 - w) order < z**2. Between the peaks it is at
     # most its value at the ends, and g(L) is at most L**order, or below L = 1 the order.
     reach = _TAIL + (max(2 * z, 4000.0) if z > 400 else 10 * z)
-    if excess < 1 or far <= 2 * reach:
-        windows, gap = [(start, far + _TAIL)], None
-    else:
+    windows, ends = [(start, far + _TAIL)], np.array([0.0, 0.0])
+    if excess >= 1 and far > 2 * reach:
+        ends = np.array([max(start, reach), far - reach])
         windows = [(start, reach)] if start < reach else []
         windows.append((max(start, far - reach), far + _TAIL))
-        gap = (max(start, reach), far - reach)
     log_integrand = _log_fixed_size if fixed else _log_poisson
     parts = []
     for low, high in windows:
         x, weight = _nodes(low, high, 2 * min(1.0, z))
-        u, log_ratio = _ratio(x, z, event.sampling.rate)
+        u, log_ratio = _ratio(x, z, rate)
         with np.errstate(divide="ignore", invalid="ignore"):  # ln 0, and values that np.where drops
             log_value = log_integrand(u, log_ratio, excess)
         parts.append(log_value - x * x / 2 + np.log(weight))
-    if gap and gap[1] > gap[0]:
-        ends = np.array(gap)
-        _, log_ratio = _ratio(ends, z, event.sampling.rate)
-        most = np.logaddexp(order * log_ratio, math.log(order)) - ends * ends / 2
-        parts.append(np.array([most.max() + math.log(gap[1] - gap[0])]))
+    if (gap := float(ends[1] - ends[0])) > 0:
+        most = np.logaddexp(order * _ratio(ends, z, rate)[1], math.log(order)) - ends * ends / 2
+        parts.append(np.array([most.max() + math.log(gap)]))
     terms = np.concatenate(parts)
     top = float(terms.max())
     if top == -math.inf:  # a rate whose effect is no double

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from dpsgd.accounting.accountant import Events
-from dpsgd.accounting.events import Event, Relation, Unsampled, event_of
+from dpsgd.accounting.events import Event, Relation, Unsampled, check_integer, event_of
 from dpsgd.accounting.rdp import least
 from dpsgd.accounting.renyi import divergence
 from ldp import InvalidInput
@@ -20,12 +20,11 @@ class BestOf(Unsampled):
 
     Each run releases the events of one of `runs`, which a fair die chooses, under `relation`; the
     best is any that outputs of runs name, such as a score among them. The number K of runs has
-    Pr[K = k] = (1 - 1 / mean)**(k - 1) / mean, and is not released. Of runs with divergences D(a)
-    of order a (the largest of `runs`), the divergence of order a is at most
+    Pr[K = k] = (1 - 1 / mean)**(k - 1) / mean, and is not released. With D(a) the largest
+    divergence of order a among `runs`, that of the choice is at most
     D(a) + ln(mean) / (a - 1) + 2 min over b of ((1 - 1 / b) D(b) + ln(mean) / b).
-    Raises `InvalidInput` unless mean is an integer >= 1, there are runs, and their events have a
-    guarantee under the relation. For `RDPAccountant` and `PLDAccountant`, which bounds by
-    Rényi divergences where there is such an event.
+    For `RDPAccountant`, and for `PLDAccountant` as its Rényi bound. Raises `InvalidInput` unless
+    mean is an integer >= 1, there are runs, and their events have a guarantee under the relation.
     Source: Papernot and Steinke, "Hyperparameter tuning with Rényi differential privacy", ICLR
     2022, theorem 2 with eta = 1.
     """
@@ -37,8 +36,8 @@ class BestOf(Unsampled):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if isinstance(self.mean, bool) or not isinstance(self.mean, int) or self.mean < 1:
-            raise InvalidInput(f"the mean number of runs must be an integer >= 1: {self.mean!r}")
+        mean = check_integer("the mean number of runs", self.mean, 1)
+        object.__setattr__(self, "mean", mean)
         object.__setattr__(self, "relation", Relation(self.relation))
         made = (
             tuple(e if isinstance(e, Event | Unsampled) else event_of(e) for e in run)
@@ -52,10 +51,7 @@ class BestOf(Unsampled):
         object.__setattr__(self, "runs", runs)
 
     def check_relation(self, relation: Relation) -> None:
-        if relation is not self.relation:
-            raise InvalidInput(
-                f"these runs were accounted for under {self.relation.name}, not {relation.name}"
-            )
+        relation.expect("BestOf", self.relation, why=": its runs were")
 
     def dominating(self) -> Losses:
         raise InvalidInput(

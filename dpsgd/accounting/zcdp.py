@@ -2,42 +2,32 @@
 
 import math
 
-from dpsgd.accounting.accountant import Accountant, Events
-from dpsgd.accounting.events import Event, Unsampled, check_unsampled
+from dpsgd.accounting.accountant import Events
+from dpsgd.accounting.events import Event, Unsampled
+from dpsgd.accounting.gdp import GDPAccountant
 
 
-class ZCDPAccountant(Accountant):
+class ZCDPAccountant(GDPAccountant):
     """Bound unsampled steps by the sum of their rho, with the simple conversion.
 
     rho is 1 / (2 z**2) of Gaussian noise, and epsilon**2 / 2 of any epsilon-DP release. A
-    channel that rules an input out has none.
+    channel that rules an input out has none. Refuses sampled steps, which it does not amplify.
 
     Guarantee: (epsilon, delta)-DP under the relation, epsilon = rho + 2 sqrt(rho ln(1 / delta)).
-    Looser than `GDPAccountant`, and reported by many papers. Refuses sampled steps, which it
-    does not amplify.
     Source: Bun and Steinke, "Concentrated differential privacy", TCC 2016, propositions 1.3 to 1.6.
     """
 
     name = "zcdp"
 
-    def _check(self, event: Event | Unsampled) -> None:
-        super()._check(event)
-        check_unsampled(event, self.name)
-        self._of_one(event)
-
-    def rho(self) -> float:
-        """Return the rho of the history."""
-        return self._rho(self._pooled())
-
     def _rho(self, events: Events) -> float:
-        return math.fsum(e.steps * self._of_one(e) for e in events)
+        mean = self._mean(events)
+        return mean * mean / 2
 
-    def _of_one(self, event: Event | Unsampled) -> float:
-        if isinstance(event, Unsampled):
-            losses = event.dominating()
-            return math.inf if losses.certain else losses.epsilon**2 / 2
-        z = event.noise_per_difference(self.relation)
-        return 0.5 / z / z
+    def _mean_of(self, event: Event | Unsampled) -> float:
+        if not isinstance(event, Unsampled):
+            return super()._mean_of(event)
+        losses = event.dominating()
+        return math.inf if losses.certain else losses.epsilon
 
     def _epsilon(self, events: Events, delta: float) -> float:
         rho = self._rho(events)
@@ -45,8 +35,7 @@ class ZCDPAccountant(Accountant):
 
     def _delta(self, events: Events, epsilon: float) -> float:
         rho = self._rho(events)
-        gap = epsilon - rho
+        gap, least = epsilon - rho, math.ulp(0.0)  # smaller values are rounded upwards
         if gap <= 0:
             return 1.0
-        least = math.ulp(0.0)  # smaller values are rounded upwards
         return max(least, math.exp(-gap / (4 * rho) * gap)) if rho else least

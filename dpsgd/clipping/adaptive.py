@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from dpsgd.clipping.policies import FlatClipping, PerLayerClipping, check_norm
+from dpsgd.accounting.events import check_positive
+from dpsgd.clipping.policies import FlatClipping, PerLayerClipping
 from ldp import InvalidInput
 
 
@@ -15,11 +16,9 @@ class QuantileClipping:
     """Clip to a norm C, and move C towards the `quantile` of the gradients' norms.
 
     Each step also releases how many gradients were no longer than C: each adds half if so and
-    minus half if not, so that a record moves the count by a half, and the count gets noise of
-    deviation `count_noise` (by default a twentieth of the expected batch). Then C is multiplied by
-    exp(-rate * (share - quantile)), for the next step: gradients get noise for the C that clipped
-    them. With a `PerLayerClipping` in the place of the first C each group has its own count, and
-    its norm follows its own gradients.
+    minus half if not, and the count gets noise of deviation `count_noise` (by default a twentieth
+    of the expected batch). Then C is multiplied by exp(-rate * (share - quantile)), for the next
+    step. With a `PerLayerClipping` in the place of the first C each group has a count of its own.
 
     Formal guarantee: with the gradients' multiplier of `gradient_noise`, gradients and counts
     together are one Gaussian release with the noise multiplier that was asked for.
@@ -36,13 +35,13 @@ class QuantileClipping:
 
     def __post_init__(self) -> None:
         if not isinstance(self.max_grad_norm, PerLayerClipping):
-            check_norm("max_grad_norm", self.max_grad_norm)
-        check_norm("rate", self.rate)
-        check_norm("quantile", self.quantile)
+            check_positive("max_grad_norm", self.max_grad_norm)
+        check_positive("rate", self.rate)
+        check_positive("quantile", self.quantile)
         if self.quantile >= 1:
             raise InvalidInput(f"quantile must lie between 0 and 1, got {self.quantile}")
         if self.count_noise is not None:
-            check_norm("count_noise", self.count_noise)
+            check_positive("count_noise", self.count_noise)
 
     @property
     def first(self) -> FlatClipping | PerLayerClipping:
@@ -69,18 +68,11 @@ class QuantileClipping:
             )
         return 1 / math.sqrt(noise_multiplier**-2 - most**-2)
 
-    def moved(
-        self, limits: Sequence[float], noisy_counts: Sequence[float], samples: int
-    ) -> list[float]:
-        """Return the next step's norms, from noisy counts over `samples` expected samples."""
-        shares = [0.5 + count / samples for count in noisy_counts]
-        steps = [math.exp(-self.rate * (share - self.quantile)) for share in shares]
-        return [limit * step for limit, step in zip(limits, steps, strict=True)]
+    def moved(self, limit: float, noisy_count: float, samples: int) -> float:
+        """Return a group's next norm, from its noisy count over `samples` expected samples."""
+        return limit * math.exp(-self.rate * (0.5 + noisy_count / samples - self.quantile))
 
 
 def centred_counts(norms: Tensor, limits: Sequence[float]) -> Tensor:
-    """Return for each group a half for each norm that is at most its limit, less a half for others.
-
-    `norms` has shape (groups, b).
-    """
+    """Return a half for each norm, of shape (groups, b), at most its limit, less one for others."""
     return (norms <= norms.new_tensor(limits)[:, None]).double().sub_(0.5).sum(1)

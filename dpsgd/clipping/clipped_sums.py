@@ -2,16 +2,15 @@
 
 While gradients are enabled the layers of a module run by their rules (`dpsgd.layers`): with
 weights that autograd does not see, and with their outputs tapped (`dpsgd.clipping.taps`). A
-backward pass then computes the gradients of activations only; as it passes a tap, the layer's
-inputs and output gradients are booked as per-sample gradients of its parameters. When it has
-ended they are clipped and summed. No gradient of the batch ever stands in `.grad`.
+backward pass computes the gradients of activations only; as it passes a tap, per-sample gradients
+of the layer's parameters are booked. When it has ended they are clipped and summed. No gradient of
+the batch ever stands in `.grad`.
 
 Source: Bu, Wang, Zha and Karypis, "Differentially private optimization on large model at small
 cost", ICML 2023, algorithm 1.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import cache
 
 import torch
@@ -19,51 +18,18 @@ from torch import Tensor, nn
 
 from dpsgd.clipping.policies import ClippingPolicy
 from dpsgd.gradients.batch_dims import BatchDims
-from dpsgd.gradients.persample import Dense, PerSample, least_square, new_totals, norms_of
+from dpsgd.gradients.persample import Dense, PerSample, least_square, merged
 from dpsgd.gradients.precision import exact
 from ldp import InvalidInput
 
-
-@dataclass(frozen=True, eq=False)
-class Piece:
-    """Rows start..stop-1 of a parameter, or all of it; rows of one parameter are disjoint."""
-
-    parameter: Tensor
-    start: int = 0
-    stop: int | None = None
-
-    @property
-    def key(self) -> tuple[int, int, int | None]:
-        """The identity of the parameter slice."""
-        return id(self.parameter), self.start, self.stop
-
-    @property
-    def shape(self) -> torch.Size:
-        """The shape of the piece."""
-        rows = self.parameter.shape[0] if self.stop is None else self.stop - self.start
-        return (
-            torch.Size((rows, *self.parameter.shape[1:])) if self.parameter.ndim else torch.Size()
-        )
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """The type to take gradients in: float32, or the parameter's if that is wider."""
-        return _wide(self.parameter.dtype)
-
-    @property
-    def value(self) -> Tensor:
-        """The piece's values, which autograd does not follow."""
-        values = self.parameter.detach()
-        return values if self.stop is None else values[self.start : self.stop]
+Gradients = Iterable[tuple[Tensor, PerSample]]
+"""Parameters, each with gradients of it; a parameter may come several times."""
 
 
 @cache
-def _wide(dtype: torch.dtype) -> torch.dtype:
+def wide(dtype: torch.dtype) -> torch.dtype:
+    """Return the type to take gradients of such values in: float32, or `dtype` if it is wider."""
     return torch.promote_types(dtype, torch.float32)
-
-
-Gradients = Iterable[tuple[Piece, PerSample]]
-_Booked = dict[tuple[int, int, int | None], tuple[Piece, PerSample]]
 
 
 class Bookkeeper:
@@ -88,22 +54,22 @@ class Bookkeeper:
         self.parameters = [p for p in module.parameters() if p.requires_grad]
         self._mean = loss_reduction == "mean"
         self._expect = expect
-        self._names = {id(p): name for name, p in module.named_parameters()}
-        self._sums: dict[int, Tensor] = {}
-        self._booked: _Booked = {}
-        self._booked_batch: int | None = None
-        self._booking: int | None = None  # id of the backward pass
+        self._names: dict[Tensor, str] = {p: name for name, p in module.named_parameters()}
+        self._sums: dict[Tensor, Tensor] = {}
+        self._booked: dict[Tensor, list[PerSample]] = {}
+        self._size: int | None = None  # of the batch of these bookings; None: there are none
+        self._walk: int | None = None  # id of their backward pass
         self.drawn = 0  # number of batches begun
         self.seen = 0  # number of the last with which a layer was called
         self.anchor = torch.zeros((), device=self.parameters[0].device, requires_grad=True)
         self.dims = BatchDims(module, batch_dim)
         for parameter in self.parameters:
-            parameter.register_hook(self._refusal(self._names[id(parameter)]))  # type: ignore[no-untyped-call]
+            parameter.register_hook(self._refusal(self._names[parameter]))  # type: ignore[no-untyped-call]
 
     def take_sums(self) -> list[Tensor]:
         """Return the sums of clipped gradients since the last call, and start anew."""
         sums = [
-            self._sums[id(p)] if id(p) in self._sums else p.new_zeros(p.shape, dtype=Piece(p).dtype)
+            self._sums[p] if p in self._sums else p.new_zeros(p.shape, dtype=wide(p.dtype))
             for p in self.parameters
         ]
         self._sums = {}
@@ -112,46 +78,38 @@ class Bookkeeper:
     def book(self, name: str, batch: int, gradients: Gradients) -> None:
         """Add per-sample gradients of a layer; called while a backward pass walks the taps."""
         walk = torch._C._current_graph_task_id()
-        if walk != self._booking:
-            self._forget()  # an earlier pass that failed
-            self._booking = walk
-        if self._booked_batch is None:
+        if walk != self._walk or self._size is None:  # anew, also where an earlier pass failed
+            self._booked, self._size, self._walk = {}, batch, walk
             torch.autograd.Variable._execution_engine.queue_callback(self._settle)
-        elif self._booked_batch != batch:
-            first = self._forget()
+        elif self._size != batch:
+            first, self._size = self._size, None
             raise InvalidInput(
                 f"a backward pass must see batches of one size, got {first} and {batch} samples"
             )
-        self._booked_batch = batch
-        for piece, gradient in gradients:
-            if id(piece.parameter) not in self._names:
+        for parameter, gradient in gradients:
+            if parameter not in self._names:
                 raise InvalidInput(
                     f"{name}: has another parameter than when make_private was called: change "
                     "values in place, by load_state_dict without assign"
                 )
-            if piece.parameter.device != self.anchor.device:
+            if parameter.device != self.anchor.device:
                 raise InvalidInput(
                     f"{name}: was on {self.anchor.device} when make_private was called, and is on "
-                    f"{piece.parameter.device}: move the module before"
+                    f"{parameter.device}: move the module before"
                 )
-            key = piece.key
-            if key in self._booked:
-                gradient = self._booked[key][1].merge(gradient)
-            self._booked[key] = piece, gradient
+            forms = self._booked.setdefault(parameter, [])
+            if forms and isinstance(forms[-1], Dense) and isinstance(gradient, Dense):
+                gradient = merged([forms.pop(), gradient])  # each would take as much memory
+            forms.append(gradient)
 
     def begin(self, batch: int) -> None:
         """Begin another batch; backward passes of earlier forwards are refused from now on."""
         self.drawn += 1
         self.dims.draw(batch)
 
-    def _forget(self) -> int | None:
-        batch = self._booked_batch
-        self._booked, self._booked_batch = {}, None
-        return batch
-
     def _refusal(self, name: str) -> Callable[[Tensor], None]:
         def refuse(_gradient: Tensor) -> None:
-            self._forget()
+            self._size = None
             raise InvalidInput(
                 f"{name} was used outside the forward of its layer, where its gradient cannot be "
                 "clipped by sample: call the layer, or keep the parameter in a module of its own"
@@ -161,63 +119,38 @@ class Bookkeeper:
 
     def _settle(self) -> None:
         """Clip and sum the booked gradients; called when the backward pass has ended."""
-        booked = self._booked
-        batch = self._forget()
-        if batch is None:  # the pass was given up
-            return
-        if not self._expect(batch):
-            return
-        with exact(self.anchor.device.type):
-            self._add(_disjoint(booked), batch, float(batch) if self._mean else 1.0)
+        forms, batch = self._booked, self._size
+        self._booked, self._size = {}, None
+        if batch is not None and self._expect(batch):
+            with exact(self.anchor.device.type):
+                booked = {parameter: merged(forms.pop(parameter)) for parameter in list(forms)}
+                self._add(booked, batch, float(batch) if self._mean else 1.0)
 
-    def _add(self, booked: _Booked, batch: int, scale: float) -> None:
-        groups = {key: self.policy.group(self._names[key[0]]) for key in booked}
+    def _add(self, booked: dict[Tensor, PerSample], batch: int, scale: float) -> None:
+        groups = {p: self.policy.group(self._names[p]) for p in booked}
         # Products of small norms, and of small gradients in weighted sums, may be rounded to zero:
         # no norm is taken to be less than this.
         least = least_square(len(booked), torch.float32)
-        squares = new_totals((self.policy.groups, batch), self.anchor.device)
-        for key, (_, gradients) in booked.items():
-            gradients.add_squared_norms(squares[groups[key]])
-        types = {piece.dtype for piece, _ in booked.values()}
+        size, device = (self.policy.groups, batch), self.anchor.device
+        squares = torch.full(size, least, dtype=torch.float64, device=device)
+        for parameter, gradients in booked.items():
+            gradients.add_squared_norms(squares[groups[parameter]])
+        types = {wide(p.dtype) for p in booked}
         # Factors are rounded down in the type of norms, and may be rounded up in a narrower one.
         narrowest = torch.float32 if torch.float32 in types else torch.float64
-        norms, finite = norms_of(squares, least, scale, narrowest)
-        if not finite:
-            bad = ~norms.isfinite().all(0)
+        norms = squares.sqrt().mul_(scale).to(narrowest)
+        # Not numbers, or so large that to clip them would take factors of few bits.
+        bad = ~(squares <= torch.finfo(narrowest).max).all(0)
+        if bad.any():
             norms = norms.masked_fill(bad, 0)
-            booked = {key: (piece, g.without(bad)) for key, (piece, g) in booked.items()}
+            booked = {p: gradients.without(bad) for p, gradients in booked.items()}
         scaled = self.policy.factors(norms) * scale
         factors = {dtype: scaled.to(dtype).unbind() for dtype in types}
         while booked:
-            key, (piece, gradients) = booked.popitem()
-            own = factors[piece.dtype][groups[key]]
-            self._accumulate(piece, gradients.weighted_sum(own))
-
-    def _accumulate(self, piece: Piece, summed: Tensor) -> None:
-        parameter = piece.parameter
-        total = self._sums.get(id(parameter))
-        if total is None and piece.stop is None:
-            self._sums[id(parameter)] = summed.contiguous()
-            return
-        if total is None:
-            total = self._sums[id(parameter)] = summed.new_zeros(parameter.shape)
-        target = total if piece.stop is None else total[piece.start : piece.stop]
-        target += summed.view(target.shape)
-
-
-def _disjoint(booked: _Booked) -> _Booked:
-    """Return the bookings, with row pieces merged into parameters also used as a whole."""
-    whole = {parameter for parameter, _, stop in booked if stop is None}
-    if len(whole) == len(booked):
-        return booked
-    apart: _Booked = {}
-    for piece, gradients in booked.values():
-        if piece.stop is not None and id(piece.parameter) in whole:
-            rows = gradients.dense()
-            filled = rows.new_zeros(len(rows), *piece.parameter.shape)
-            filled[:, piece.start : piece.stop] = rows
-            piece, gradients = Piece(piece.parameter), Dense(filled)
-        if piece.key in apart:
-            gradients = apart[piece.key][1].merge(gradients)
-        apart[piece.key] = piece, gradients
-    return apart
+            parameter, gradients = booked.popitem()
+            own = factors[wide(parameter.dtype)][groups[parameter]]
+            summed = gradients.weighted_sum(own)
+            if parameter in self._sums:
+                self._sums[parameter] += summed
+            else:
+                self._sums[parameter] = summed.contiguous()

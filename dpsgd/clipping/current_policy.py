@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from dpsgd.clipping.adaptive import QuantileClipping, centred_counts
-from dpsgd.clipping.policies import ClippingPolicy, FlatClipping, PerLayerClipping
+from dpsgd.clipping.policies import ClippingPolicy, FlatClipping
 from dpsgd.clipping.schedules import Schedule
 from dpsgd.noise.grid import Grid
 from dpsgd.noise.sources import NoiseSource
@@ -24,17 +24,11 @@ class CurrentPolicy(ClippingPolicy):
     """
 
     def __init__(self, clipping: Clipping, batch: int, values: int) -> None:
-        self._schedule: Schedule | None = None
-        self._adaptive: QuantileClipping | None = None
-        self.policy: ClippingPolicy
-        if isinstance(clipping, ClippingPolicy):
-            self.policy = clipping
-        elif isinstance(clipping, QuantileClipping):
-            self._adaptive, self.policy = clipping, clipping.first
-        elif callable(clipping):
-            self._schedule, self.policy = clipping, FlatClipping(clipping(0))
-        else:
-            self.policy = FlatClipping(clipping)
+        self._schedule = clipping if callable(clipping) else None
+        self._adaptive = clipping if isinstance(clipping, QuantileClipping) else None
+        first = clipping.first if isinstance(clipping, QuantileClipping) else clipping
+        first = first(0) if callable(first) else first
+        self.policy = first if isinstance(first, ClippingPolicy) else FlatClipping(first)
         self._batch, self._values = batch, values
         self._counts: Tensor | None = None
 
@@ -52,10 +46,7 @@ class CurrentPolicy(ClippingPolicy):
         return self.policy.factors(norms)
 
     def deviations(self, noise_multiplier: float) -> list[float]:
-        """Return the deviations of the groups' noise, given the multiplier of the whole release.
-
-        Adaptive clipping releases noisy counts, too, which take a part of it.
-        """
+        """Return the deviations of the groups' noise; noisy counts take their part of it."""
         if self._adaptive:
             noise_multiplier = self._adaptive.gradient_noise(noise_multiplier, self._batch)
         return self.policy.deviations(noise_multiplier)
@@ -72,8 +63,7 @@ class CurrentPolicy(ClippingPolicy):
         if not self._adaptive:
             return [0.0]
         totals = torch.zeros(self.groups, dtype=torch.float64, device="cpu")
-        if self._counts is not None:
-            totals += self._counts.cpu()
+        totals += 0 if self._counts is None else self._counts.cpu()
         if source is not None:
             deviation = self._adaptive.deviation(self._batch)
             source.add_to([totals], Grid.for_sums(0.5, 1, deviation), deviation)
@@ -87,9 +77,11 @@ class CurrentPolicy(ClippingPolicy):
     def end(self, noisy_counts: Sequence[float], batches: int) -> None:
         """Move to the next policy, after a step of `batches` logical batches."""
         self._counts = None
-        if self._adaptive and isinstance(self.policy, FlatClipping | PerLayerClipping):
-            samples = batches * self._batch
-            self.policy = self.policy.at(self._adaptive.moved(self.limits, noisy_counts, samples))
+        if (adaptive := self._adaptive) is not None:
+            each = zip(self.limits, noisy_counts, strict=True)
+            self.policy = self.policy.at(
+                [adaptive.moved(limit, count, batches * self._batch) for limit, count in each]
+            )
 
     def change(self, max_grad_norm: float) -> None:
         """Clip to another norm from now on. Raises `InvalidInput` without a single norm."""
@@ -99,20 +91,16 @@ class CurrentPolicy(ClippingPolicy):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the kind of clipping, and its norm or norms where no schedule gives them."""
-        norms: float | list[float] | None = None
-        if self._schedule is None and isinstance(self.policy, FlatClipping | PerLayerClipping):
-            norms = self.limits[0] if self.groups == 1 else list(self.limits)
-        return {"kind": self._kind, "max_grad_norm": norms}
+        norms = self.limits[0] if self.groups == 1 else list(self.limits)
+        return {"kind": self._kind, "max_grad_norm": None if self._schedule else norms}
 
     def restored(self, state: dict[str, Any]) -> ClippingPolicy:
         """Return the policy of a checkpoint; raises `InvalidInput` for that of another kind."""
         norms = state.get("max_grad_norm")
         several: list[Any] = norms if isinstance(norms, list) else [norms]
-        if state.get("kind") != self._kind:
-            raise InvalidInput(
-                f"the state's clipping is {state.get('kind')!r}, this run's {self._kind!r}"
-            )
-        if norms is None or not isinstance(self.policy, FlatClipping | PerLayerClipping):
+        if (kind := state.get("kind")) != self._kind:
+            raise InvalidInput(f"the state's clipping is {kind!r}, this run's {self._kind!r}")
+        if norms is None:
             return self.policy
         if len(several) != self.groups:
             raise InvalidInput(f"the state has {len(several)} norms, this run {self.groups} groups")
@@ -120,6 +108,4 @@ class CurrentPolicy(ClippingPolicy):
 
     @property
     def _kind(self) -> str:
-        if self._schedule is not None:
-            return "schedule"
-        return type(self._adaptive or self.policy).__name__
+        return "schedule" if self._schedule else type(self._adaptive or self.policy).__name__

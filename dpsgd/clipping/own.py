@@ -2,9 +2,9 @@
 
 Such are class tokens, learned positions, scales of layers, and the weights of subclasses. While
 the forward runs, each of them is an `Own` tensor. What is computed of `Own` tensors alone is
-another, which autograd follows. Where one meets a tensor with samples, it is repeated for each of
-them, and the gradients of the copies are those of the samples. It may do so only in functions that
-are known to keep samples apart; in all others the module is run under `vmap`.
+another, which autograd follows. Where one meets samples it is repeated for each of them, and the
+gradients of the copies are those of the samples: in functions that are known to keep samples apart.
+For all others the module is run under `vmap`.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
 
-from dpsgd.clipping.clipped_sums import Gradients, Piece
+from dpsgd.clipping.clipped_sums import Gradients, wide
 from dpsgd.gradients.persample import Dense
 
 if TYPE_CHECKING:
@@ -41,10 +41,7 @@ Leaves = dict[Tensor, nn.Parameter | Callable[[Tensor], Gradients]]
 
 
 def function(*functions: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Make rule(call, *args, **kwargs) the way to run these functions of samples and parameters.
-
-    A rule may return NotImplemented.
-    """
+    """Have rule(call, *args, **kwargs) run these functions, unless it returns NotImplemented."""
 
     def register(rule: Callable[..., Any]) -> Callable[..., Any]:
         FUNCTIONS.update(dict.fromkeys(functions, rule))
@@ -72,12 +69,7 @@ class Own(Tensor):
         return leaf if isinstance(leaf, nn.Parameter) else None
 
     @staticmethod
-    def of(
-        plain: Tensor,
-        call: "Call",
-        leaves: Leaves,
-        before: Tensor | None = None,
-    ) -> "Own":
+    def of(plain: Tensor, call: "Call", leaves: Leaves, before: Tensor | None = None) -> "Own":
         """Return a value in the call's graph."""
         # Empty, so that code which does not ask __torch_function__ fails.
         own = torch.empty(0, device="cpu", requires_grad=True).as_subclass(Own)
@@ -108,7 +100,7 @@ class Own(Tensor):
                 raise call.uncovered(f"{_name(func)} with what depends on other parameters")
             touched = [*others, *(own.plain for own in owns)]
             versions = [v._version for v in touched]
-            with torch.set_grad_enabled(torch.is_grad_enabled() or call.probing):
+            with torch.set_grad_enabled(torch.is_grad_enabled() or call.dims.probing):
                 result = run(lambda own: own.plain)
             if versions != [v._version for v in touched]:
                 raise call.uncovered(f"{_name(func)}, which changes a tensor in place")
@@ -156,7 +148,7 @@ class Own(Tensor):
 
         value = target.detach().view(shape)
         copies = value.expand(*shape[:dim], call.batch, *shape[dim + 1 :])
-        return call.tap(call.apart(copies, dim), gradients)
+        return call.tap(call.dims.apart(copies, dim), gradients)
 
     def whole(self) -> Tensor:
         """Return the value for other layers: it must have been expanded to the batch."""
@@ -177,7 +169,7 @@ class Own(Tensor):
 
     def _of_parameters(self, target: Tensor, grads: Tensor) -> Gradients:
         """Yield the parameters' gradients from those of a function of them, batch first."""
-        each = grads.reshape(len(grads), *target.shape)
+        each = grads.reshape(len(grads), *target.shape).to(target.dtype)
         found: Sequence[tuple[Tensor, Tensor | None]] = [(target, each)]
         if target not in self.leaves:
             leaves = list(self.leaves)
@@ -188,34 +180,36 @@ class Own(Tensor):
         for leaf, gradient in found:
             of = self.leaves[leaf]
             if gradient is not None and isinstance(of, nn.Parameter):
-                yield Piece(of), Dense(gradient.to(Piece(of).dtype))
+                yield of, Dense(gradient.to(wide(of.dtype)))
             elif gradient is not None and not isinstance(of, nn.Parameter):
                 yield from of(gradient)
 
 
 def run_own(layer: nn.Module, call: "Call", *args: Any, **kwargs: Any) -> Any:
-    """Run a layer by its class's forward, its own parameters as `Own` tensors: a rule.
-
-    Lists and dicts of parameters among its parts count as its own.
-    """
-    lists = (v for v in layer.children() if isinstance(v, nn.ParameterList | nn.ParameterDict))
+    """Run a layer by its class's forward, its own parameters as `Own` tensors: a rule."""
     leaves: Leaves = {}
-    owned = [
-        (holder, name, parameter)
-        for holder in (layer, *lists)
-        for name, parameter in holder._parameters.items()
-        if parameter is not None and parameter.requires_grad
-    ]
+    trained = owned(layer)
     try:
-        for holder, name, parameter in owned:
+        for holder, name, parameter in trained:
             leaf = leaf_of(parameter.detach(), call)
             leaves[leaf] = parameter
             holder.__dict__[name] = Own.of(leaf, call, leaves)  # found before the parameter
         output = type(layer).forward(layer, *args, **kwargs)
         return tree_map_only(Own, Own.whole, output)
     finally:
-        for holder, name, _ in owned:
+        for holder, name, _ in trained:
             holder.__dict__.pop(name, None)
+
+
+def owned(layer: nn.Module) -> list[tuple[nn.Module, str, nn.Parameter]]:
+    """Return the parameters to train of a layer and its lists and dicts of them, by holder."""
+    lists = (v for v in layer.children() if isinstance(v, nn.ParameterList | nn.ParameterDict))
+    return [
+        (holder, name, parameter)
+        for holder in (layer, *lists)
+        for name, parameter in holder._parameters.items()
+        if parameter is not None and parameter.requires_grad
+    ]
 
 
 def leaf_of(values: Tensor, call: "Call") -> Tensor:

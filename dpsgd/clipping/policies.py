@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from dpsgd.accounting.events import check_positive
 from dpsgd.accounting.gaussian import combined_noise_multiplier
 from ldp import InvalidInput
 
@@ -15,9 +16,8 @@ from ldp import InvalidInput
 class ClippingPolicy(ABC):
     """Compute scale factors of per-sample gradients from their norms.
 
-    Formal guarantee of every policy: for any gradient of a sample, the clipped gradient
-    has a Euclidean norm of at most `limits[m]` over the parameters of group m, and of at most
-    `sensitivity` over all together.
+    Formal guarantee of every policy: a sample's clipped gradient has a Euclidean norm of at most
+    `limits[m]` over the parameters of group m, and of at most `sensitivity` over all.
     """
 
     @property
@@ -25,9 +25,15 @@ class ClippingPolicy(ABC):
     def limits(self) -> tuple[float, ...]:
         """For each group of parameters, the largest norm of one sample's clipped gradient."""
 
-    @abstractmethod
+    def at(self, limits: Sequence[float]) -> "ClippingPolicy":
+        """Return the policy with other limits, where it has limits to choose."""
+        return self
+
     def factors(self, norms: Tensor) -> Tensor:
         """Return the scale factors of gradients with these finite norms; both (groups, b)."""
+        most = self.limits[0] if self.groups == 1 else norms.new_tensor(self.limits)[:, None]
+        # A norm of 0 gives infinity, which becomes 1.
+        return norms.reciprocal().mul_(most * _rounded_down(norms)).clamp_(max=1.0)
 
     @property
     def groups(self) -> int:
@@ -44,10 +50,7 @@ class ClippingPolicy(ABC):
         return 0
 
     def deviations(self, noise_multiplier: float) -> list[float]:
-        """Return the standard deviation of each group's noise: by default, the same for all.
-
-        Formal guarantee: all groups together are one Gaussian release with the noise multiplier.
-        """
+        """Return each group's noise: all together are one Gaussian release with the multiplier."""
         return [noise_multiplier * self.sensitivity] * self.groups
 
 
@@ -62,34 +65,29 @@ class FlatClipping(ClippingPolicy):
     max_grad_norm: float
 
     def __post_init__(self) -> None:
-        check_norm("max_grad_norm", self.max_grad_norm)
+        check_positive("max_grad_norm", self.max_grad_norm)
 
     @property
     def limits(self) -> tuple[float, ...]:
         return (self.max_grad_norm,)
 
     def at(self, limits: Sequence[float]) -> "FlatClipping":
-        """Return the policy with another norm."""
         return FlatClipping(*limits)
-
-    def factors(self, norms: Tensor) -> Tensor:
-        return _shortened(norms, self.max_grad_norm)
 
 
 @dataclass(frozen=True)
 class AutomaticClipping(ClippingPolicy):
     """Scale every gradient g by 1 / (|g| + gamma), short ones too: AUTO-S. The sensitivity is 1.
 
-    There is no norm to choose; the learning rate takes its place. Source: Bu, Wang, Zha and
-    Karypis, "Automatic clipping", NeurIPS 2023, equation 4. Raises `InvalidInput` unless gamma
-    is finite and > 0.
+    The learning rate takes the place of a norm. Raises `InvalidInput` unless gamma is finite and
+    > 0. Source: Bu, Wang, Zha and Karypis, "Automatic clipping", NeurIPS 2023, equation 4.
     """
 
     gamma: float = 0.01
     limits = (1.0,)
 
     def __post_init__(self) -> None:
-        check_norm("gamma", self.gamma)
+        check_positive("gamma", self.gamma)
 
     def factors(self, norms: Tensor) -> Tensor:
         return _rounded_down(norms) / (norms + self.gamma)
@@ -101,10 +99,9 @@ class PerLayerClipping(ClippingPolicy):
 
     `max_grad_norms` maps names to norms: of parameters ("0.weight") or of the modules that they
     are in ("0"); the longest that fits counts. Without `noise` the noise is the same everywhere,
-    for the norm of all. `noise` maps the same names to what the noise of each is, over its own
-    norm; one factor for all makes them together what was asked for: with
-    noise_multiplier=combined_noise_multiplier(noise.values()) the factor is 1. That gains where
-    norms are far apart: the noise of a long gradient then does not drown a short one.
+    for the norm of all. `noise` maps the same names to the noise of each over its own norm, up to
+    one factor, which is 1 with noise_multiplier=combined_noise_multiplier(noise.values()): then
+    the noise of a long gradient does not drown a short one.
 
     Source: McMahan et al., "Learning differentially private recurrent language models", ICLR 2018,
     section 3.1; for `noise`, `combined_noise_multiplier`. Raises `InvalidInput` unless every norm
@@ -115,15 +112,13 @@ class PerLayerClipping(ClippingPolicy):
     noise: Mapping[str, float] | None = None
 
     def __post_init__(self) -> None:
-        # The caller's may change between a backward pass and the noise for it.
-        object.__setattr__(self, "max_grad_norms", dict(self.max_grad_norms))
-        object.__setattr__(self, "noise", None if self.noise is None else dict(self.noise))
         if not self.max_grad_norms:
             raise InvalidInput("max_grad_norms must name the parameters, got none")
-        for name, norm in self.max_grad_norms.items():
-            check_norm(f"the max_grad_norm of {name}", norm)
-        for name, value in (self.noise or {}).items():
-            check_norm(f"the noise of {name}", value)
+        for field, what in (("max_grad_norms", "max_grad_norm"), ("noise", "noise")):
+            if (given := getattr(self, field)) is not None:
+                checked = {k: check_positive(f"the {what} of {k}", v) for k, v in given.items()}
+                # A copy, as the caller's may change between a backward pass and the noise for it.
+                object.__setattr__(self, field, checked)
         if self.noise is not None and self.noise.keys() != self.max_grad_norms.keys():
             raise InvalidInput(
                 f"noise must have the names of max_grad_norms, {sorted(self.max_grad_norms)}, got "
@@ -133,16 +128,12 @@ class PerLayerClipping(ClippingPolicy):
     @classmethod
     def evenly(cls, names: list[str], max_grad_norm: float) -> "PerLayerClipping":
         """Give each of M parameters or layers max_grad_norm / sqrt(M): together, max_grad_norm."""
-        check_norm("max_grad_norm", max_grad_norm)
-        return cls(dict.fromkeys(names, max_grad_norm / math.sqrt(max(1, len(names)))))
+        return cls.by_dimension(dict.fromkeys(names, 1), max_grad_norm)
 
     @classmethod
     def by_dimension(cls, sizes: Mapping[str, int], max_grad_norm: float) -> "PerLayerClipping":
-        """Give each parameter or layer a norm that grows as the root of its number of values.
-
-        `sizes` maps names to these numbers. Together, the norms are max_grad_norm.
-        """
-        check_norm("max_grad_norm", max_grad_norm)
+        """Give each a norm that grows as the root of its number of values: `sizes`, by name."""
+        check_positive("max_grad_norm", max_grad_norm)
         total = sum(sizes.values())
         return cls({name: max_grad_norm * math.sqrt(n / total) for name, n in sizes.items()})
 
@@ -151,7 +142,6 @@ class PerLayerClipping(ClippingPolicy):
         return tuple(self.max_grad_norms.values())
 
     def at(self, limits: Sequence[float]) -> "PerLayerClipping":
-        """Return the policy with other norms, one for each group."""
         return replace(self, max_grad_norms=dict(zip(self.max_grad_norms, limits, strict=True)))
 
     def deviations(self, noise_multiplier: float) -> list[float]:
@@ -167,22 +157,6 @@ class PerLayerClipping(ClippingPolicy):
             if not dot:
                 raise InvalidInput(f"max_grad_norms has no norm for {parameter}")
         return list(self.max_grad_norms).index(name)
-
-    def factors(self, norms: Tensor) -> Tensor:
-        return _shortened(norms, norms.new_tensor(self.limits)[:, None])
-
-
-def check_norm(name: str, value: float) -> None:
-    """Raise `InvalidInput` unless the value is a finite number > 0."""
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not (math.isfinite(value) and value > 0):
-        raise InvalidInput(f"{name} must be finite and > 0, got {value!r}")
-
-
-def _shortened(norms: Tensor, most: Tensor | float) -> Tensor:
-    """Return the factors, at most 1, that bring gradients of these norms to `most`."""
-    # A norm of 0 gives infinity, which becomes 1.
-    return norms.reciprocal().mul_(most * _rounded_down(norms)).clamp_(max=1.0)
 
 
 def _rounded_down(norms: Tensor) -> float:

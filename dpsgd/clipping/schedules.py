@@ -1,8 +1,7 @@
 """Noise and norms that change from step to step.
 
-A schedule is a function of the number of steps made so far, 0 before the first. It is public: it
-must not depend on the data, nor on results of earlier steps. The accountant is told each
-step's own noise multiplier. Any function will do; here are the usual ones.
+A schedule is any function of the number of steps made so far, 0 before the first. It is public: it
+must not depend on the data, nor on results of earlier steps.
 """
 
 from collections.abc import Callable

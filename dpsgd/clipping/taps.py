@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from dpsgd.clipping.clipped_sums import Bookkeeper, Gradients
+from dpsgd.clipping.clipped_sums import Bookkeeper, Gradients, wide
 from dpsgd.clipping.own import Own
 from dpsgd.gradients.batch_dims import in_backward
 from dpsgd.gradients.precision import exact
@@ -55,11 +55,10 @@ class Call:
         self._keeper = keeper
         self._layer = layer
         self.name = name
-        self.probing = keeper.dims.probing
-        self.batch = keeper.dims.begin(layer, name)
+        self.dims = keeper.dims
+        self.batch, self._number = keeper.dims.begin(layer, name)
         self.anchor = keeper.anchor  # requires a gradient
         self._drawn = keeper.drawn
-        self._number = keeper.dims.number(layer)
         self._inputs = 0
         self._again = in_backward()
 
@@ -67,19 +66,12 @@ class Call:
         """Return the batch dimension of an input, or None. `use` is by what function it is used."""
         self._inputs += 1
         place = self._layer, self._layer.training, use, self._inputs
-        return self._keeper.dims.find((self._number, place), value, self.name)
-
-    def apart(self, value: Tensor, dim: int) -> Tensor:
-        """Return the value, told apart by samples as they are tried."""
-        return self._keeper.dims.apart(value, dim)
+        return self.dims.find((self._number, place), value, self.name)
 
     def batch_dim(self, value: Tensor, *, only: int | None = None) -> int:
-        """Return the batch dimension of an input, which must be `only` if that is given.
-
-        Raises `InvalidInput` where the input holds no batch, or elsewhere.
-        """
+        """Return the batch dimension of an input, which must be `only` if that is given."""
         dim = self.find_batch(value)
-        if self._keeper.dims.probing and only is not None:
+        if self.dims.probing and only is not None:
             dim = only if value.ndim > only and value.shape[only] == self.batch else None
         if dim is None or only not in (None, dim):
             place = "a dimension" if only is None else f"dimension {only}"
@@ -92,9 +84,9 @@ class Call:
     def uncovered(self, use: str) -> InvalidInput:
         """Return the error for a use of the layer's own parameters that no rule covers.
 
-        As samples are tried it never reaches anybody: the layer is run by sample from then on.
+        As samples are tried nobody sees it: the layer is run by sample from then on.
         """
-        self._keeper.dims.uncovered = self._layer
+        self.dims.uncovered = self._layer
         return InvalidInput(
             f"{self.name}: a parameter of its own is used in {use}, other than when it was tried "
             "on samples of the first batch"
@@ -103,7 +95,7 @@ class Call:
     def tap(self, output: Tensor, gradients: Callable[..., Gradients], *saved: Tensor) -> Tensor:
         """Return the output, tapped: its gradient g will book gradients(g, *saved).
 
-        A saved tensor that is modified in between is an error, as elsewhere in autograd.
+        Both come in float32 or wider. A saved tensor that is modified in between is an error.
         """
         if not torch.is_grad_enabled():
             return output
@@ -153,17 +145,17 @@ class _Tap(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         (gradient,) = grads
-        saved = ctx.saved_tensors
+        dtype = wide(gradient.dtype)
+        saved = [v.to(dtype) if v.is_floating_point() else v for v in ctx.saved_tensors]
         with exact(gradient.device.type):
-            ctx.call.book(ctx.gradients(gradient, *saved))
+            ctx.call.book(ctx.gradients(gradient.to(dtype), *saved))
         return (None, gradient, None, None, *[None] * len(saved))
 
 
 class _Tapped:
     """A layer's forward: by its rule where gradients are enabled, if it has one; else its class's.
 
-    In a copy of a module, such as one that averages weights, and in a file, the layer is an
-    ordinary one again.
+    In a copy of a module, and in a file, the layer is an ordinary one again.
     """
 
     def __init__(self, keeper: Bookkeeper, layer: nn.Module, rule: Rule | None, name: str) -> None:

@@ -1,9 +1,8 @@
 """Detection of the batch dimension in each layer's input.
 
 A size may equal the batch's by chance, and a layer that took one for the other would clip the
-wrong thing. So a few samples of the first batch run before it, without gradients: the
-dimension that is another then is the batch. Later calls are held to that. On the same samples it
-is tried whether the module mixes them.
+wrong thing. So a few samples of the first batch run before it, without gradients: the dimension
+that is another then is the batch. Later calls are held to that.
 """
 
 import itertools
@@ -61,8 +60,8 @@ class BatchDims:
         """The size of the batch that runs; in a backward pass checkpointed parts run again."""
         return self._last if in_backward() else self._batch
 
-    def begin(self, layer: nn.Module, name: str) -> int:
-        """Count a call of a layer; return the size of the batch."""
+    def begin(self, layer: nn.Module, name: str) -> tuple[int, int]:
+        """Count a call of a layer; return the size of the batch, and the number of the call."""
         batch = self._now
         if batch is None:
             raise InvalidInput(
@@ -70,18 +69,14 @@ class BatchDims:
                 "make_private returned, or disable gradients"
             )
         self._calls[layer] += 1
-        return batch
-
-    def number(self, layer: nn.Module) -> int:
-        """Return the number of calls of the layer in this forward."""
-        return self._calls[layer]
+        return batch, self._calls[layer]
 
     def draw(self, batch: int) -> None:
         """Note the size of the batch that the loader hands out; no forward runs any longer."""
         self.drawn, self._batch = batch, None
 
     def apart(self, value: Tensor, dim: int) -> Tensor:
-        """Return a value with the batch in `dim`: as samples are tried, with what tells them apart.
+        """Return a value with the batch in `dim`: as samples are tried, told apart by numbers.
 
         Else nothing would show where rows are mixed that do not depend on the samples.
         """
@@ -239,10 +234,7 @@ def in_backward() -> bool:
 
 
 def _bags(module: nn.Module, values: Sequence[Tensor], batch: int) -> tuple[Tensor, Tensor] | None:
-    """Return flat ids and the offsets of each sample's among them, as an EmbeddingBag takes them.
-
-    None where no EmbeddingBag is in the module, or its inputs are not like that.
-    """
+    """Return flat ids and the offsets of each sample's, as an EmbeddingBag takes them, or None."""
     flat = [v for v in values if v.ndim == 1 and not v.is_floating_point()]
     if len(flat) < 2 or not any(isinstance(layer, nn.EmbeddingBag) for layer in module.modules()):
         return None

@@ -22,10 +22,10 @@ def check_unmixed(
     `run(order)` runs the module on samples of these numbers, each time with the same randomness,
     and returns its outputs, numbered, and the inputs of the layers that are to be trained. Two
     samples are run together, in both orders, and then each with copies of itself: row by row the
-    values must be the same. That finds mixing by value, as by a normalisation over the batch, and
-    samples in another order between layers; data of samples kept in buffers or parameters; and a
-    loss at the beginning of the output that is not the mean or the sum of the samples' own. It
-    finds nothing where the samples are equal. Buffers and parameters are left as they were.
+    values must be the same. That finds mixing by value, samples in another order between layers,
+    data of samples kept in buffers or parameters, and a loss at the beginning of the output that is
+    not the mean or the sum of the samples' own. It finds nothing where the samples are equal.
+    Buffers and parameters are left as they were.
     """
     held = _Held(module)
 
@@ -73,7 +73,7 @@ def check_unmixed(
 
 
 class _Held:
-    """A copy of a module's buffers and parameters, for comparison and restoring."""
+    """Copies of a module's buffers and parameters."""
 
     def __init__(self, module: nn.Module) -> None:
         self._buffers = [
@@ -98,7 +98,6 @@ class _Held:
         return [torch.empty(0) if buffer is None else buffer.clone() for buffer in now]
 
     def restore(self) -> None:
-        """Restore the values from before."""
         with torch.no_grad():
             for layer, key, buffer, value in self._buffers:
                 layer._buffers[key] = buffer.copy_(value)
@@ -145,7 +144,7 @@ def tensors(value: Any) -> list[Tensor]:
 def _different(
     one: Mapping[Any, Tensor], other: Mapping[Any, Tensor], samples: int, places: range
 ) -> set[tuple[Any, int]]:
-    """Return the keys, and the dimensions of so many samples, that differ at some of the places."""
+    """Return keys and batch dimensions of values that differ at some of the places."""
     rows = slice(places.start, places.stop, places.step)
     return {
         (key, d)

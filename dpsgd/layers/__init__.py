@@ -3,17 +3,14 @@
 One file for each family, one function for each rule, registered by the layer's exact type.
 """
 
-from dpsgd.layers import attention, convolution, embedding, linear, normalization, recurrent
+from dpsgd.layers import (  # noqa: F401  # they register their rules
+    attention,
+    convolution,
+    embedding,
+    linear,
+    normalization,
+    recurrent,
+)
 from dpsgd.layers.registry import fallback, rule, rules_for
 
-__all__ = [
-    "attention",
-    "convolution",
-    "embedding",
-    "fallback",
-    "linear",
-    "normalization",
-    "recurrent",
-    "rule",
-    "rules_for",
-]
+__all__ = ["fallback", "rule", "rules_for"]

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from dpsgd.clipping.clipped_sums import Gradients, Piece
+from dpsgd.clipping.clipped_sums import Gradients
 from dpsgd.clipping.taps import Call
 from dpsgd.gradients.persample import Dense
 from dpsgd.layers.linear import tapped_linear
@@ -33,11 +33,9 @@ def attention(
     dim = 0 if layer.batch_first else 1
     for given in (query, key, value):
         call.batch_dim(given, only=dim)
-    if not layer.batch_first:
-        query, key, value = (t.transpose(0, 1) for t in (query, key, value))
     if is_causal and attn_mask is None:
         raise InvalidInput(f"{call.name}: is_causal is a hint about attn_mask, which is None")
-    q, k, v = _projected(layer, call, query, key, value)
+    q, k, v = _projected(layer, call, query, key, value, dim=dim)
     added = 0
     if layer.bias_k is not None and layer.bias_v is not None:
         k, v = (
@@ -62,37 +60,37 @@ def attention(
     else:
         heads = F.scaled_dot_product_attention(q, k, v, mask, dropout)
     heads = heads.transpose(1, 2).flatten(2)
-    out = layer.out_proj
-    bias = None if out.bias is None else Piece(out.bias)
-    output = tapped_linear(call, heads, Piece(out.weight), bias, 0)
+    output = tapped_linear(call, heads, layer.out_proj.weight, layer.out_proj.bias, 0)
     if weights is not None and average_attn_weights:
         weights = weights.mean(1)
     return output if layer.batch_first else output.transpose(0, 1), weights
 
 
-def _projected(
-    layer: nn.MultiheadAttention, call: Call, *inputs: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    size = layer.embed_dim
-    projected = []
-    separate = (layer.q_proj_weight, layer.k_proj_weight, layer.v_proj_weight)
-    for i, (value, own) in enumerate(zip(inputs, separate, strict=True)):
-        rows = i * size, (i + 1) * size
-        weight = Piece(layer.in_proj_weight, *rows) if own is None else Piece(own)
-        bias = None if layer.in_proj_bias is None else Piece(layer.in_proj_bias, *rows)
-        projected.append(tapped_linear(call, value, weight, bias, 0))
-    q, k, v = projected
-    return q, k, v
+def _projected(layer: nn.MultiheadAttention, call: Call, *inputs: Tensor, dim: int) -> list[Tensor]:
+    """Return queries, keys and values, batch first."""
+    weight, bias = layer.in_proj_weight, layer.in_proj_bias
+    if weight is None:
+        own = (layer.q_proj_weight, layer.k_proj_weight, layer.v_proj_weight)
+        found = [tapped_linear(call, x, w, None, dim) for x, w in zip(inputs, own, strict=True)]
+        if bias is not None:
+            biases = _tapped_row(call, bias).transpose(0, dim).chunk(3, 2)
+            found = [x + own for x, own in zip(found, biases, strict=True)]
+    else:  # the same input is mapped once; of another, parts of the result are of no use
+        mapped = {
+            x: tapped_linear(call, x, weight, bias, dim).chunk(3, 2) for x in dict.fromkeys(inputs)
+        }
+        found = [mapped[x][i] for i, x in enumerate(inputs)]
+    return [x.transpose(0, dim) for x in found]
 
 
 def _tapped_row(call: Call, bias: Tensor) -> Tensor:
-    """Return a bias as one more position of each sample, (b, 1, E)."""
+    """Return a bias as a position of each sample, (b, 1, E)."""
 
     def gradients(grads: Tensor) -> Gradients:
         if bias.requires_grad:
-            yield Piece(bias), Dense(grads[:, None].to(Piece(bias).dtype))
+            yield bias, Dense(grads.view(len(grads), *bias.shape))
 
-    return call.tap(bias.detach().expand(call.batch, 1, -1).clone(), gradients)
+    return call.tap(bias.detach().view(1, 1, -1).repeat(call.batch, 1, 1), gradients)
 
 
 def _mask(

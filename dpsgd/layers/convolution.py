@@ -1,22 +1,14 @@
 """Convolutions: linear maps of unfolded patches."""
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from dpsgd.clipping.clipped_sums import Gradients, Piece
+from dpsgd.clipping.clipped_sums import Gradients
 from dpsgd.clipping.taps import Call
-from dpsgd.gradients.persample import (
-    Deferred,
-    Dense,
-    PerSample,
-    gram_squares,
-    increase,
-    new_totals,
-    prefers_dense,
-)
+from dpsgd.gradients.persample import Dense, PerSample, gram_squares, prefers_dense
 from dpsgd.layers.registry import rule
 from ldp import InvalidInput
 
@@ -56,7 +48,14 @@ def convolution(layer: _Convolution, call: Call, input: Tensor) -> Tensor:  # no
     output: Tensor = _RUN[rank](
         padded, weight, bias, layer.stride, padding, layer.dilation, layer.groups
     )
-    return call.tap(output, lambda g, x: _gradients(layer, padding, x, g), padded)
+
+    def gradients(grads: Tensor, inputs: Tensor) -> Gradients:
+        if layer.weight.requires_grad:
+            yield layer.weight, weight_gradients(Unfolded(layer, padding, inputs, grads))
+        if layer.bias is not None and layer.bias.requires_grad:
+            yield layer.bias, Dense(grads.flatten(2).sum(2))
+
+    return call.tap(output, gradients, padded)
 
 
 def _sides(layer: _Convolution) -> list[tuple[int, int]]:
@@ -69,102 +68,85 @@ def _sides(layer: _Convolution) -> list[tuple[int, int]]:
     return [(int(side), int(side)) for side in layer.padding]
 
 
-def _gradients(
-    layer: _Convolution, padding: Sequence[int], inputs: Tensor, outputs: Tensor
-) -> Gradients:
-    dtype = Piece(layer.weight).dtype
-    inputs, outputs = inputs.to(dtype), outputs.to(dtype)
-    if layer.weight.requires_grad:
-        yield Piece(layer.weight), _weight_gradients(layer, padding, inputs, outputs)
-    if layer.bias is not None and layer.bias.requires_grad:
-        yield Piece(layer.bias), Dense(outputs.flatten(2).sum(2))
+@dataclass(eq=False)
+class Unfolded(PerSample):
+    """Gradients of a convolution's weight, summed or formed only on demand."""
+
+    layer: _Convolution
+    padding: list[int]
+    inputs: Tensor
+    outputs: Tensor
+
+    @property
+    def positions(self) -> int:
+        """The number of places of the output."""
+        return self.outputs.shape[2:].numel()
+
+    @property
+    def prefers_dense(self) -> bool:
+        """Whether the gradients themselves are cheaper than Gram matrices."""
+        weight = self.layer.weight
+        return prefers_dense(self.positions, weight[0].numel(), len(weight) // self.layer.groups)
+
+    def add_squared_norms(self, totals: Tensor) -> None:
+        weight, groups, form = self.layer.weight, self.layer.groups, self.prefers_dense
+        # Of some samples at a time: patches of the whole batch would be many times its size.
+        values = weight.numel() if form else weight[0].numel() * groups * self.positions
+        together = max(1, (_CACHED if totals.is_cpu else _TOGETHER) // values)
+        for part, inputs, outputs in zip(
+            *(torch.split(v, together) for v in (totals, self.inputs, self.outputs)), strict=True
+        ):
+            if form:
+                Dense(self._gradient(inputs, outputs, apart=True)).add_squared_norms(part)
+            else:
+                grads = outputs.reshape(-1, len(weight) // groups, self.positions).mT
+                part += gram_squares(self._patches(inputs), grads).view(-1, groups).sum(1)
+
+    def weighted_sum(self, factors: Tensor) -> Tensor:
+        scaled = self.outputs * factors.view(-1, *[1] * (self.outputs.ndim - 1))
+        return self._gradient(self.inputs, scaled)
+
+    def dense(self) -> Tensor:
+        return self._gradient(self.inputs, self.outputs, apart=True)
+
+    def _patches(self, inputs: Tensor) -> Tensor:
+        """Return what each output sees, (n groups, positions, patch), kernel before channels."""
+        layer, rank = self.layer, len(self.padding)
+        last = inputs.movedim(1, -1).contiguous().movedim(-1, 1)  # to copy channels at once
+        windows = F.pad(last, [p for side in reversed(self.padding) for p in (side, side)])
+        sizes = zip(layer.kernel_size, layer.stride, layer.dilation, strict=True)
+        for dim, (size, stride, dilation) in enumerate(sizes, 2):
+            windows = windows.unfold(dim, dilation * (size - 1) + 1, stride)[..., ::dilation]
+        count, _, *rest = windows.shape
+        apart = windows.reshape(count * layer.groups, -1, *rest).movedim(1, -1)
+        return apart.flatten(1 + rank).flatten(1, rank)
+
+    def _gradient(self, inputs: Tensor, outputs: Tensor, *, apart: bool = False) -> Tensor:
+        """Return the weight's gradient, or with `apart` that of each sample, (b, *shape).
+
+        Samples are groups of one convolution then. Source: Rochette, Manoel and Tramel, "Efficient
+        per-example gradient computations in convolutional neural networks", 2019, section 3.
+        """
+        layer, batch = self.layer, len(inputs) if apart else 1
+        weight = layer.weight.detach().to(inputs.dtype)
+        if apart:
+            inputs, outputs = inputs.flatten(0, 1)[None], outputs.flatten(0, 1)[None]
+            size = batch * len(weight), *weight.shape[1:]
+            weight = weight.new_empty(size)  # of which no value counts
+        _, gradient, _ = torch.ops.aten.convolution_backward(
+            *(outputs, inputs, weight, None),
+            *(list(layer.stride), self.padding, list(layer.dilation)),
+            *(False, [0] * len(self.padding), batch * layer.groups),
+            [False, True, False],
+        )
+        result: Tensor = gradient
+        return result.view(batch, *layer.weight.shape) if apart else result
 
 
-def _weight_gradients(
-    layer: _Convolution, padding: Sequence[int], inputs: Tensor, outputs: Tensor
-) -> PerSample:
-    """Return the gradients where they are small; else norms, with sums by convolution."""
-    weight, groups = layer.weight, layer.groups
-    positions = outputs.shape[2:].numel()
+def weight_gradients(gradients: Unfolded) -> PerSample:
+    """Return the gradients themselves where they are small."""
+    weight, inputs, outputs = gradients.layer.weight, gradients.inputs, gradients.outputs
     if not len(inputs):
         return Dense(outputs.new_zeros(0, *weight.shape))
-
-    def formed(part: slice = slice(None)) -> Dense:
-        return Dense(_backward(layer, padding, inputs[part], outputs[part], apart=True))
-
-    def summed(factors: Tensor) -> Tensor:
-        scaled = outputs * factors.view(-1, *[1] * (outputs.ndim - 1))
-        return _backward(layer, padding, inputs, scaled)
-
-    def dropping(dropped: Tensor) -> PerSample:
-        mask = dropped.view(-1, *[1] * (inputs.ndim - 1))
-        kept = inputs.masked_fill(mask, 0), outputs.masked_fill(mask, 0)
-        return _weight_gradients(layer, padding, *kept)
-
-    form = prefers_dense(positions, weight[0].numel(), layer.out_channels // groups)
-    if form and weight.numel() <= _KEPT * (inputs[0].numel() + outputs[0].numel()):
-        return formed()
-    # Of some samples at a time: patches of the whole batch would be many times its size.
-    values = weight.numel() if form else weight[0].numel() * groups * positions
-    together = max(1, (_CACHED if inputs.is_cpu else _TOGETHER) // values)
-    squares = new_totals((len(inputs),), outputs.device)
-    for start in range(0, len(inputs), together):
-        part = slice(start, start + together)
-        if form:
-            formed(part).add_squared_norms(squares[part])
-        else:
-            grads = outputs[part].reshape(-1, weight.shape[0] // groups, positions).mT
-            patches = _patches(layer, padding, inputs[part])
-            each = gram_squares(patches, grads)
-            increase(squares[part], each.view(-1, groups).sum(1))
-    return Deferred(squares, summed, lambda: formed().dense(), dropping)
-
-
-def _patches(layer: _Convolution, padding: Sequence[int], inputs: Tensor) -> Tensor:
-    """Return what each output sees, (n groups, positions, patch), kernel before channels."""
-    last = inputs.movedim(1, -1).contiguous().movedim(-1, 1)  # so that channels are copied at once
-    windows = F.pad(last, [p for side in reversed(padding) for p in (side, side)])
-    sizes = zip(layer.kernel_size, layer.stride, layer.dilation, strict=True)
-    for dim, (size, stride, dilation) in enumerate(sizes, 2):
-        windows = windows.unfold(dim, dilation * (size - 1) + 1, stride)[..., ::dilation]
-    count, _, *rest = windows.shape
-    apart = windows.reshape(count * layer.groups, -1, *rest).movedim(1, -1)
-    rank = len(padding)
-    return apart.flatten(1 + rank).flatten(1, rank)
-
-
-def _backward(
-    layer: _Convolution,
-    padding: Sequence[int],
-    inputs: Tensor,
-    outputs: Tensor,
-    *,
-    apart: bool = False,
-) -> Tensor:
-    """Return the weight's gradient, or with `apart` that of each sample, (b, *shape).
-
-    Samples are groups of one convolution then. Source: Rochette, Manoel and Tramel, "Efficient
-    per-example gradient computations in convolutional neural networks", 2019, section 3.
-    """
-    batch = len(inputs) if apart else 1
-    weight = layer.weight.detach().to(inputs.dtype)
-    if apart:
-        inputs, outputs = inputs.flatten(0, 1)[None], outputs.flatten(0, 1)[None]
-        weight = weight.new_empty(
-            batch * len(weight), *weight.shape[1:]
-        )  # of which no value counts
-    _, gradient, _ = torch.ops.aten.convolution_backward(
-        outputs,
-        inputs,
-        weight,
-        None,
-        list(layer.stride),
-        list(padding),
-        list(layer.dilation),
-        False,
-        [0] * len(padding),
-        batch * layer.groups,
-        [False, True, False],
-    )
-    result: Tensor = gradient
-    return result.view(batch, *layer.weight.shape) if apart else result
+    small = weight.numel() <= _KEPT * (inputs[0].numel() + outputs[0].numel())
+    return Dense(gradients.dense()) if small and gradients.prefers_dense else gradients

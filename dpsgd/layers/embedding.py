@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from dpsgd.clipping.clipped_sums import Gradients, Piece
+from dpsgd.clipping.clipped_sums import Gradients
 from dpsgd.clipping.own import Own, function, leaf_of
 from dpsgd.clipping.taps import Call
 from dpsgd.gradients.persample import Rows
@@ -38,18 +38,18 @@ def _embedding(
     shape = *input.shape, flat.shape[1]
 
     def gradients(grads: Tensor, ids: Tensor) -> Gradients:
-        grads = grads.reshape(shape).movedim(dim or 0, 0)
         rows = ids.movedim(dim or 0, 0).long()
+        grads = grads.reshape(shape).movedim(dim or 0, 0)
         yield from of_rows(rows.reshape(len(rows), rows[:1].numel()), grads)
 
     def of_rows(rows: Tensor, grads: Tensor) -> Gradients:
         grads = grads.reshape(*rows.shape, grads.shape[-1])
         if padding_idx is not None:
             grads = grads.masked_fill((rows == padding_idx)[:, :, None], 0)
-        yield Piece(weight), Rows(rows, grads.to(Piece(weight).dtype), weight.shape)
+        yield weight, Rows(rows, grads, weight.shape)
 
     if dim is not None:
-        return call.apart(call.tap(flat, gradients, input).view(shape), dim)
+        return call.dims.apart(call.tap(flat, gradients, input).view(shape), dim)
     rows = input.flatten().long()
     leaf = leaf_of(flat.view(shape), call)
     return Own.of(leaf, call, {leaf: lambda grads: of_rows(rows.expand(len(grads), -1), grads)})
@@ -65,8 +65,7 @@ def embedding_bag(
 ) -> Tensor:
     """Look rows up and add or average them: one bag for each sample.
 
-    Bags are the rows of `input`, or begin at `offsets` in a flat one; these are filled up to the
-    longest with rows of weight 0.
+    Bags are the rows of `input`, or begin at `offsets` in a flat one and are padded.
     """
     if offsets is None:
         call.batch_dim(input, only=0)
@@ -89,10 +88,7 @@ def embedding_bag(
 
     def gradients(grads: Tensor, ids: Tensor, scale: Tensor) -> Gradients:
         spread = grads[:, None] * scale[:, :, None]
-        yield (
-            Piece(layer.weight),
-            Rows(ids.long(), spread.to(Piece(layer.weight).dtype), layer.weight.shape),
-        )
+        yield layer.weight, Rows(ids.long(), spread, layer.weight.shape)
 
     return call.tap(output, gradients, ids, scale)
 

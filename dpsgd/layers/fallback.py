@@ -1,13 +1,13 @@
 """The fallback rule: run a layer for each sample with its own copy of the weights."""
 
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
-from dpsgd.clipping.clipped_sums import Piece
+from dpsgd.clipping.clipped_sums import wide
 from dpsgd.clipping.taps import Call
 from dpsgd.gradients.persample import Dense
 from ldp import InvalidInput
@@ -26,12 +26,16 @@ def by_sample(layer: nn.Module, call: Call, *args: Any, **kwargs: Any) -> Any:
         return type(layer).forward(layer, *args, **kwargs)
     if any(dims):
         raise InvalidInput(f"{call.name}: its batch must be dimension 0 of its inputs, got {dims}")
+
+    def book(parameter: nn.Parameter, gradients: Tensor) -> None:
+        call.book([(parameter, Dense(gradients.detach().to(wide(parameter.dtype))))])
+
     plain = _Plain(layer)
     repeated, frozen = {}, {}
     for name, parameter in plain.named_parameters():
         if parameter.requires_grad:
             many = parameter.detach().expand(call.batch, *parameter.shape).requires_grad_()
-            many.register_hook(_booking(call, parameter))  # type: ignore[no-untyped-call]
+            many.register_hook(partial(book, parameter))  # type: ignore[no-untyped-call]
             repeated[name] = many
         else:
             frozen[name] = parameter.detach()
@@ -44,13 +48,6 @@ def by_sample(layer: nn.Module, call: Call, *args: Any, **kwargs: Any) -> Any:
 
     mapped = torch.func.vmap(run, in_dims=(0, *dims), randomness="different")
     return mapped(repeated, *leaves)
-
-
-def _booking(call: Call, parameter: nn.Parameter) -> Callable[[Tensor], None]:
-    def book(gradients: Tensor) -> None:
-        call.book([(Piece(parameter), Dense(gradients.detach().to(Piece(parameter).dtype)))])
-
-    return book
 
 
 class _Plain(nn.Module):

@@ -1,8 +1,7 @@
 """Normalisations within a sample, and the gradients of their scale and shift."""
 
 import math
-from collections.abc import Callable, Sequence
-from types import SimpleNamespace
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -10,7 +9,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F  # noqa: N812
 
-from dpsgd.clipping.clipped_sums import Gradients, Piece
+from dpsgd.clipping.clipped_sums import Gradients, wide
 from dpsgd.clipping.own import function
 from dpsgd.clipping.taps import Call
 from dpsgd.gradients.persample import Dense
@@ -25,25 +24,8 @@ _Instance = nn.InstanceNorm1d | nn.InstanceNorm2d | nn.InstanceNorm3d
 def layer_norm(layer: nn.LayerNorm, call: Call, input: Tensor) -> Tensor:  # noqa: A002
     """Normalise over the last dimensions."""
     shape, eps = layer.normalized_shape, layer.eps
-    weight, bias = _detached(layer.weight), _detached(layer.bias)
-    output = F.layer_norm(input, shape, weight, bias, eps)
-    if not input.is_cpu:
-        return _tapped_last(call, layer, output, input, lambda x: F.layer_norm(x, shape, eps=eps))
-    dim = call.batch_dim(input)
-
-    def gradients(grads: Tensor, value: Tensor) -> Gradients:
-        dtype = torch.promote_types(grads.dtype, torch.float32)
-        rows, grads = (
-            v.movedim(dim, 0).reshape(call.batch, -1, math.prod(shape)).to(dtype).contiguous()
-            for v in (value, grads)
-        )
-        sums = grads.new_zeros(2, call.batch, *shape)
-        add_normal_products(rows.numpy(), grads.numpy(), eps, *sums.flatten(2).numpy())
-        for parameter, total in zip((layer.weight, layer.bias), sums, strict=True):
-            if isinstance(parameter, nn.Parameter) and parameter.requires_grad:
-                yield Piece(parameter), Dense(total.to(Piece(parameter).dtype))
-
-    return call.tap(output, gradients, input)
+    output: Tensor = _layer_norm(call, input, shape, layer.weight, layer.bias, eps)
+    return output
 
 
 @function(F.layer_norm)
@@ -56,9 +38,16 @@ def _layer_norm(
     eps: float = 1e-5,
 ) -> Tensor:
     shape = tuple(normalized_shape)
-    own = SimpleNamespace(normalized_shape=shape, weight=weight, bias=bias, eps=eps)
-    output: Tensor = layer_norm(own, call, input)
-    return output
+    output = F.layer_norm(input, shape, _detached(weight), _detached(bias), eps)
+
+    def sums(rows: Tensor, grads: Tensor) -> Iterable[Tensor]:
+        if rows.is_cpu:
+            found = grads.new_zeros(2, len(grads), grads.shape[2])
+            add_normal_products(rows.numpy(), grads.numpy(), eps, *found.numpy())
+            return found
+        return (F.layer_norm(rows, rows.shape[2:], eps=eps) * grads).sum(1), grads.sum(1)
+
+    return _tapped_last(call, shape, (weight, bias), output, input, sums)
 
 
 @rule(nn.RMSNorm)
@@ -66,48 +55,44 @@ def rms_norm(layer: nn.RMSNorm, call: Call, input: Tensor) -> Tensor:  # noqa: A
     """Divide by the root of the mean square over the last dimensions."""
     shape, eps = layer.normalized_shape, layer.eps
     output = F.rms_norm(input, list(shape), _detached(layer.weight), eps)
-    return _tapped_last(call, layer, output, input, lambda x: F.rms_norm(x, list(shape), eps=eps))
+
+    def sums(rows: Tensor, grads: Tensor) -> Iterable[Tensor]:
+        return ((F.rms_norm(rows, rows.shape[2:], eps=eps) * grads).sum(1),)
+
+    return _tapped_last(call, shape, (layer.weight,), output, input, sums)
 
 
-@rule(nn.GroupNorm)
-def group_norm(layer: nn.GroupNorm, call: Call, input: Tensor) -> Tensor:  # noqa: A002
-    """Normalise groups of channels."""
-    return _tapped_groups(layer, call, input, layer.num_groups)
-
-
-@rule(nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d)
-def instance_norm(layer: _Instance, call: Call, input: Tensor) -> Tensor:  # noqa: A002
-    """Normalise each channel of each sample, as groups of one channel; the batch may be empty."""
-    return _tapped_groups(layer, call, input, layer.num_features)
+@rule(nn.GroupNorm, nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d)
+def group_norm(layer: nn.GroupNorm | _Instance, call: Call, input: Tensor) -> Tensor:  # noqa: A002
+    """Normalise groups of channels, or each channel; the batch may be empty."""
+    call.batch_dim(input, only=0)
+    groups = layer.num_groups if isinstance(layer, nn.GroupNorm) else layer.num_features
+    widened = input.to(wide(layer.weight.dtype))
+    output: Tensor = _Groups.apply(call.anchor, call, layer, groups, widened)  # type: ignore[no-untyped-call]
+    return output.to(input.dtype)
 
 
 def _tapped_last(
     call: Call,
-    layer: nn.LayerNorm | nn.RMSNorm,
+    shape: tuple[int, ...],
+    parameters: Iterable[Tensor | None],
     output: Tensor,
     value: Tensor,
-    normalize: Callable[[Tensor], Tensor],
+    sums: Callable[[Tensor, Tensor], Iterable[Tensor]],
 ) -> Tensor:
-    dim, rank = call.batch_dim(value), len(layer.normalized_shape)
+    """Tap a norm; sums(values, grads), of shape (b, T, d), has the parameters' gradients (b, d)."""
+    dim = call.batch_dim(value)
 
     def gradients(grads: Tensor, value: Tensor) -> Gradients:
-        between = tuple(i for i in range(1, grads.ndim - rank))
-        for parameter, scale in ((layer.weight, normalize), (getattr(layer, "bias", None), None)):
-            if isinstance(parameter, nn.Parameter) and parameter.requires_grad:
-                wide = grads.to(Piece(parameter).dtype)
-                found = (wide if scale is None else scale(value) * wide).movedim(dim, 0)
-                yield Piece(parameter), Dense(found.sum(between) if between else found)
+        rows, grads = (
+            v.movedim(dim, 0).reshape(call.batch, -1, math.prod(shape)).contiguous()
+            for v in (value, grads)
+        )
+        for parameter, total in zip(parameters, sums(rows, grads), strict=True):
+            if parameter is not None and parameter.requires_grad:
+                yield parameter, Dense(total.view(len(total), *shape))
 
     return call.tap(output, gradients, value)
-
-
-def _tapped_groups(
-    layer: nn.GroupNorm | _Instance, call: Call, value: Tensor, groups: int
-) -> Tensor:
-    call.batch_dim(value, only=0)
-    wide = value.to(Piece(layer.weight).dtype)
-    output: Tensor = _Groups.apply(call.anchor, call, layer, groups, wide)  # type: ignore[no-untyped-call]
-    return output.to(value.dtype)
 
 
 class _Groups(torch.autograd.Function):
@@ -153,12 +138,12 @@ class _Groups(torch.autograd.Function):
                 )
             both = zip((ctx.layer.weight, ctx.layer.bias), (scale, shift), strict=True)
             ctx.call.book(
-                (Piece(parameter), Dense(gradients.view(batch, channels)))
+                (parameter, Dense(gradients.view(batch, channels)))
                 for parameter, gradients in both
                 if parameter is not None and parameter.requires_grad
             )
         return None, None, None, None, inputs.view_as(value)
 
 
-def _detached(parameter: nn.Parameter | None) -> Tensor | None:
+def _detached(parameter: Tensor | None) -> Tensor | None:
     return None if parameter is None else parameter.detach()

@@ -5,16 +5,15 @@ matrices and a few operations in place; the gradients of the gates of all steps,
 output gradients of two linear maps: of the inputs and of the states before.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F  # noqa: N812
 
-from dpsgd.clipping.clipped_sums import Gradients, Piece
+from dpsgd.clipping.clipped_sums import Gradients, wide
 from dpsgd.clipping.taps import Call
 from dpsgd.gradients.persample import Outer
 from dpsgd.gradients.precision import exact
@@ -33,10 +32,7 @@ def recurrent(
     input: Tensor,  # noqa: A002
     hx: Tensor | tuple[Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor | tuple[Tensor, Tensor]]:
-    """Run a recurrent layer on a padded batch.
-
-    Raises `InvalidInput` for packed sequences: pad them.
-    """
+    """Run a recurrent layer on a padded batch."""
     if not isinstance(input, Tensor) or input.ndim != 3:
         raise InvalidInput(f"{call.name}: expected a padded batch of sequences, a tensor of rank 3")
     if isinstance(layer, nn.LSTM) and layer.proj_size:
@@ -98,13 +94,13 @@ def _unrolled(
 ) -> tuple[Tensor, _States]:
     """Return the outputs of steps (T, b, d), and the state after the last."""
     kinds = ("weight_ih", "weight_hh", *(("bias_ih", "bias_hh") if layer.bias else ()))
-    pieces = [Piece(getattr(layer, kind + suffix)) for kind in kinds]
+    weights = [getattr(layer, kind + suffix) for kind in kinds]
     dtype, device = steps.dtype, steps.device.type
     if torch.is_autocast_enabled(device) and dtype != torch.float64:
         dtype = torch.get_autocast_dtype(device)
     values = (value.to(dtype) for value in (steps, *state))
     outputs, *others = _Recurrence.apply(  # type: ignore[no-untyped-call]
-        call.anchor, call, _cell(layer), pieces, reverse, *values
+        call.anchor, call, _cell(layer), weights, reverse, *values
     )
     return outputs, (outputs[0 if reverse else -1], *others)
 
@@ -118,12 +114,12 @@ class _Recurrence(torch.autograd.Function):
         anchor: Tensor,
         call: Call,
         cell: "_Cell",
-        pieces: Sequence[Piece],
+        weights: Sequence[Tensor],
         reverse: bool,
         steps: Tensor,
         *state: Tensor,
     ) -> _States:
-        weight, matrix, *biases = (piece.value.to(steps.dtype) for piece in pieces)
+        weight, matrix, *biases = (w.detach().to(steps.dtype) for w in weights)
         length, batch = steps.shape[:2]
         apart = matrix.shape[1] if cell.apart else 0
         matrix = matrix.roll(apart, 0) if apart else matrix
@@ -148,7 +144,7 @@ class _Recurrence(torch.autograd.Function):
             mapped.addmm_(parts[0], transposed)
             cell.step(gate, *parts)
         ctx.save_for_backward(steps, weight, matrix, gates, *views)
-        ctx.call, ctx.cell, ctx.pieces, ctx.reverse = call, cell, pieces, reverse
+        ctx.call, ctx.cell, ctx.weights, ctx.reverse = call, cell, weights, reverse
         return views[1].clone(), *(values[0 if reverse else -1].clone() for values in states[1:])
 
     @staticmethod
@@ -166,121 +162,117 @@ class _Recurrence(torch.autograd.Function):
                 if through is not None:
                     dh += through
             of_states = of_states.roll(-apart, 2) if apart else of_steps
-            ctx.call.book(_gradients(ctx.pieces, steps, of_steps, views[0], of_states))
+            ctx.call.book(_gradients(ctx.weights, steps, of_steps, views[0], of_states))
             flat = of_steps.flatten(0, 1)
             of_inputs = (flat @ weight).view(steps.shape) if ctx.needs_input_grad[5] else None
         return None, None, None, None, None, of_inputs, dh, *others
 
 
 def _gradients(
-    pieces: Sequence[Piece], steps: Tensor, of_steps: Tensor, states: Tensor, of_states: Tensor
+    weights: Sequence[Tensor], steps: Tensor, of_steps: Tensor, states: Tensor, of_states: Tensor
 ) -> Gradients:
-    weight, matrix = pieces[:2]
-    bias, shift = pieces[2:] or (None, None)
+    weight, matrix = weights[:2]
+    bias, shift = weights[2:] or (None, None)
+    dtype, alike = wide(weight.dtype), of_steps is of_states
+    steps, of_steps, states, of_states = (v.to(dtype) for v in (steps, of_steps, states, of_states))
     found = [
         *linear_gradients(weight, bias, steps, of_steps, 1),
         *linear_gradients(matrix, shift, states, of_states, 1),
     ]
     forms = [form for _, form in found if isinstance(form, Outer)]
-    if of_steps is of_states and len(forms) == 2:
-        forms[1].share_gram(forms[0])
+    if alike and len(forms) == 2:
+        forms[1].gram = forms[0].gram
     return found
 
 
-class _Cell(ABC):
+class _Cell(NamedTuple):
     """One step, from gates (b, p): the sum of a linear map of the inputs and one of the outputs.
 
     With `apart` the last of the outputs' map is not in that sum, and comes first instead.
     """
 
-    apart = False
+    step: Callable[..., None]
+    """step(gates, *states) writes each state after the step, from the one before.
 
-    @abstractmethod
-    def step(self, gates: Tensor, *states: Tensor) -> None:
-        """Write each state after the step, from the one before; the gates may change."""
+    The gates may change.
+    """
+    back: Callable[..., Tensor | None]
+    """back(gates, *states, *grads) overwrites what `step` left of the gates with their gradients.
 
-    @abstractmethod
-    def back(self, gates: Tensor, *states: Tensor) -> Tensor | None:
-        """Overwrite what `step` left of the gates with their gradients.
-
-        The gradients of the states after the step come last. That of the outputs may change, the
-        others are overwritten with those of the states before it. Return what the gradient of the
-        outputs before has apart from the gates'.
-        """
+    `grads` are those of the states after the step; all but the outputs' are overwritten with those
+    before it. It returns what the outputs' before has apart from the gates'.
+    """
+    apart: bool = False
 
 
-class _Rnn(_Cell):
-    def __init__(self, relu: bool) -> None:
-        self._relu = relu
-
-    def step(self, gates: Tensor, *states: Tensor) -> None:
-        _, h = states
-        torch.clamp_min(gates, 0, out=h) if self._relu else torch.tanh(gates, out=h)
-
-    def back(self, gates: Tensor, *states: Tensor) -> None:
-        _, h, dh = states
-        if self._relu:
-            torch.mul(h > 0, dh, out=gates)
-        else:
-            torch.addcmul(dh, dh * h, h, value=-1, out=gates)
+def _tanh_step(gates: Tensor, _: Tensor, h: Tensor) -> None:
+    torch.tanh(gates, out=h)
 
 
-class _Lstm(_Cell):
-    def step(self, gates: Tensor, *states: Tensor) -> None:
-        _, h, before, c = states
-        i, f, g, o = gates.chunk(4, 1)
-        gates[:, : 2 * h.shape[1]].sigmoid_()
-        g.tanh_()
-        o.sigmoid_()
-        torch.mul(f, before, out=c).addcmul_(i, g)
-        torch.tanh(c, out=h).mul_(o)
-
-    def back(self, gates: Tensor, *states: Tensor) -> None:
-        _, h, before, c, dh, dc = states
-        i, f, g, o = gates.chunk(4, 1)
-        # Products with 1 - i, 1 - f and 1 - o are the slopes of sigmoids, 1 - g g that of tanh.
-        dc.addcmul_(dh, torch.addcmul(o, h, c.tanh(), value=-1))
-        torch.addcmul(h, h, o, value=-1, out=o).mul_(dh)
-        new, old = i * g, f * before
-        torch.addcmul(i, new, g, value=-1, out=g).mul_(dc)
-        torch.addcmul(new, new, i, value=-1, out=i).mul_(dc)
-        torch.addcmul(old, old, f, value=-1, out=old).mul_(dc)
-        dc.mul_(f)
-        f.copy_(old)
+def _tanh_back(gates: Tensor, _: Tensor, h: Tensor, dh: Tensor) -> None:
+    torch.addcmul(dh, dh * h, h, value=-1, out=gates)
 
 
-class _Gru(_Cell):
-    """Gates in the order: n of the outputs, r, z, and n of the inputs."""
+def _relu_step(gates: Tensor, _: Tensor, h: Tensor) -> None:
+    torch.clamp_min(gates, 0, out=h)
 
-    apart = True
 
-    def step(self, gates: Tensor, *states: Tensor) -> None:
-        before, h = states
-        recalled, r, z, n = gates.chunk(4, 1)
-        gates[:, h.shape[1] : -h.shape[1]].sigmoid_()
-        n.addcmul_(r, recalled).tanh_()
-        torch.lerp(n, before, z, out=h)
+def _relu_back(gates: Tensor, _: Tensor, h: Tensor, dh: Tensor) -> None:
+    torch.mul(h > 0, dh, out=gates)
 
-    def back(self, gates: Tensor, *states: Tensor) -> Tensor:
-        before, _, dh = states
-        recalled, r, z, n = gates.chunk(4, 1)
-        through = dh * z
-        torch.addcmul(through, through, z, value=-1, out=z).mul_(before - n)
-        dh -= through
-        torch.addcmul(dh, dh * n, n, value=-1, out=n)
-        reset = recalled * r
-        reset *= n
-        torch.mul(n, r, out=recalled)
-        torch.addcmul(reset, reset, r, value=-1, out=r)
-        return through
+
+def _lstm_step(gates: Tensor, _: Tensor, h: Tensor, before: Tensor, c: Tensor) -> None:
+    i, f, g, o = gates.chunk(4, 1)
+    gates[:, : 2 * h.shape[1]].sigmoid_()
+    g.tanh_()
+    o.sigmoid_()
+    torch.mul(f, before, out=c).addcmul_(i, g)
+    torch.tanh(c, out=h).mul_(o)
+
+
+def _lstm_back(
+    gates: Tensor, _: Tensor, h: Tensor, before: Tensor, c: Tensor, dh: Tensor, dc: Tensor
+) -> None:
+    i, f, g, o = gates.chunk(4, 1)
+    # Products with 1 - i, 1 - f and 1 - o are the slopes of sigmoids, 1 - g g that of tanh.
+    dc.addcmul_(dh, torch.addcmul(o, h, c.tanh(), value=-1))
+    torch.addcmul(h, h, o, value=-1, out=o).mul_(dh)
+    new, old = i * g, f * before
+    torch.addcmul(i, new, g, value=-1, out=g).mul_(dc)
+    torch.addcmul(new, new, i, value=-1, out=i).mul_(dc)
+    torch.addcmul(old, old, f, value=-1, out=old).mul_(dc)
+    dc.mul_(f)
+    f.copy_(old)
+
+
+def _gru_step(gates: Tensor, before: Tensor, h: Tensor) -> None:
+    recalled, r, z, n = gates.chunk(4, 1)  # of which recalled is the outputs' part of n
+    gates[:, h.shape[1] : -h.shape[1]].sigmoid_()
+    n.addcmul_(r, recalled).tanh_()
+    torch.lerp(n, before, z, out=h)
+
+
+def _gru_back(gates: Tensor, before: Tensor, _: Tensor, dh: Tensor) -> Tensor:
+    recalled, r, z, n = gates.chunk(4, 1)
+    through = dh * z
+    torch.addcmul(through, through, z, value=-1, out=z).mul_(before - n)
+    dh -= through
+    torch.addcmul(dh, dh * n, n, value=-1, out=n)
+    reset = recalled * r
+    reset *= n
+    torch.mul(n, r, out=recalled)
+    torch.addcmul(reset, reset, r, value=-1, out=r)
+    return through
+
+
+_TANH, _RELU = _Cell(_tanh_step, _tanh_back), _Cell(_relu_step, _relu_back)
+_LSTM, _GRU = _Cell(_lstm_step, _lstm_back), _Cell(_gru_step, _gru_back, apart=True)
 
 
 def _cell(layer: _Layer) -> _Cell:
-    if isinstance(layer, nn.LSTM | nn.LSTMCell):
-        return _Lstm()
-    if isinstance(layer, nn.GRU | nn.GRUCell):
-        return _Gru()
-    return _Rnn(layer.nonlinearity == "relu")
+    if isinstance(layer, nn.RNN | nn.RNNCell):
+        return _RELU if layer.nonlinearity == "relu" else _TANH
+    return _LSTM if isinstance(layer, nn.LSTM | nn.LSTMCell) else _GRU
 
 
 def _in_time(reverse: bool, *values: Tensor) -> list[_States]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from torch import nn
 from torch.nn.utils import parametrize
 
-from dpsgd.clipping.own import run_own
+from dpsgd.clipping.own import owned, run_own
 from dpsgd.clipping.taps import Rule
 from dpsgd.layers.fallback import by_sample
 from ldp import InvalidInput
@@ -31,20 +31,14 @@ def rule(*layers: type[nn.Module] | str) -> Callable[[Rule], Rule]:
 def rules_for(module: nn.Module) -> dict[nn.Module, Rule]:
     """Return a rule for each layer that has parameters to train.
 
-    A layer without a rule of its own is run with its parameters as `dpsgd.clipping.own` does it,
-    and the layers inside by their rules; one with parametrisations by `fallback`.
+    Without one of its own a layer is run by `run_own`, and the layers inside by their rules; a
+    layer with parametrisations by `fallback`.
     """
     found: dict[nn.Module, Rule] = {}
 
     def visit(layer: nn.Module) -> None:
         if layer in found or not any(p.requires_grad for p in layer.parameters()):
             return
-        own = any(
-            p.requires_grad
-            for part in (layer, *layer.children())
-            if part is layer or isinstance(part, nn.ParameterList | nn.ParameterDict)
-            for p in part.parameters(recurse=False)
-        )
         name = f"{type(layer).__module__}.{type(layer).__qualname__}"
         special = parametrize.is_parametrized(layer)
         known = _RULES.get(type(layer)) or _RULES.get(name)
@@ -53,7 +47,7 @@ def rules_for(module: nn.Module) -> dict[nn.Module, Rule]:
         elif special or isinstance(layer, nn.RNNBase):
             found[layer] = fallback(module, layer)
         else:
-            if own:
+            if owned(layer):
                 found[layer] = run_own
             for child in layer.children():
                 visit(child)
@@ -80,15 +74,12 @@ def fallback(module: nn.Module, layer: nn.Module) -> Rule:
             f"{named} is or has a recurrent layer, which runs only by a rule of its own: "
             "give its other parameters a module of their own"
         )
-    outside: set[nn.Module] = set()
-
-    def visit(part: nn.Module) -> None:
-        if part not in outside and part is not layer:
-            outside.add(part)
-            for child in part.children():
-                visit(child)
-
-    visit(module)
+    seen, waiting = {layer}, [module]
+    while waiting:
+        if (part := waiting.pop()) not in seen:
+            seen.add(part)
+            waiting += part.children()
+    outside = seen - {layer}
     if any(part in outside and any(True for _ in part.parameters()) for part in layer.modules()):
         raise InvalidInput(
             f"{named} has a layer inside that is also used outside of it: give its own "

@@ -1,8 +1,7 @@
 """Compiled loops over values of noise and of gradients: numpy takes twice as long.
 
-Loops are short and simple, so that the compiler does several values at once, and keeps their
-common values in registers. Nothing checks sizes here. What one loop calls stands in the same
-file: the code on disk is renewed where this file changes.
+Nothing checks sizes here. What one loop calls stands in the same file: the code on disk is renewed
+where this file changes.
 """
 
 import math
@@ -33,11 +32,8 @@ def add_rounded(
     spacing: float,
     divisor: float,
 ) -> None:
-    """Add values times `deviation` to sums, both rounded to multiples of `spacing`, and divide.
-
-    The spacing is a power of two.
-    """
-    per_spacing = 1.0 / spacing  # exact, as are products with it
+    """Add values times `deviation` to sums, both rounded to multiples of `spacing`, and divide."""
+    per_spacing = 1.0 / spacing  # exact, as are products with it: it is a power of two
     scale = deviation * per_spacing
     unit = spacing / divisor
     for i in range(sums.size):
@@ -46,35 +42,17 @@ def add_rounded(
 
 
 @_compiled_sums
-def _square(values: NDArray[np.floating[Any]], most: float) -> float:
-    """Return the float64 sum of squares, with a bound on underflow; infinity above `most`."""
-    total = values.size * _LOST
-    for i in range(values.size):
-        value = np.float64(values[i])
-        total += value * value
-    return total if total <= most else np.inf
-
-
-@compiled
-def add_squares(
-    values: NDArray[np.floating[Any]], totals: NDArray[np.float64], most: float
-) -> None:
-    """Add the squared norm of each row to its total: infinity, if more than `most`."""
-    for i in range(totals.size):
-        totals[i] += _square(values[i], most)
-
-
-@compiled
-def add_products(
-    left: NDArray[np.floating[Any]],
-    right: NDArray[np.floating[Any]],
-    totals: NDArray[np.float64],
-    most: float,
-) -> None:
-    """Add the squared norm of each outer product to its total: infinity, if more than `most`."""
-    for i in range(totals.size):
-        product = _square(left[i], most) * _square(right[i], most)
-        totals[i] += product if product <= most else np.inf
+def squares(rows: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
+    """Return the float64 sum of each row's squares, with a bound on underflow."""
+    found = np.empty(len(rows))
+    for i in range(found.size):
+        row = rows[i]
+        total = row.size * _LOST
+        for k in range(row.size):
+            value = np.float64(row[k])
+            total += value * value
+        found[i] = total
+    return found
 
 
 @_compiled_sums
@@ -105,17 +83,3 @@ def add_normal_products(
             for k in range(size):
                 products[i, k] += (row[k] - centre) * scale * grad[k]
                 sums[i, k] += grad[k]
-
-
-@compiled
-def take_roots(
-    squares: NDArray[np.float64], least: float, scale: float, roots: NDArray[np.floating[Any]]
-) -> bool:
-    """Write the roots of squares plus `least`, times `scale`; return whether all are finite."""
-    finite = True
-    for i in range(squares.shape[0]):
-        for j in range(squares.shape[1]):
-            root = math.sqrt(squares[i, j] + least) * scale
-            roots[i, j] = root
-            finite &= roots[i, j] < np.inf
-    return finite

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from dpsgd.noise.compiled import add_rounded
-from dpsgd.noise.shared import Values, tensor_of
 from ldp import InvalidInput
 
 _WIDENING = 1 + 1 / 4096
@@ -49,13 +48,12 @@ class Grid:
         return summed.to(torch.float64, copy=True).div_(self.spacing).round_().mul_(self.spacing)
 
     def release(
-        self, summed: Values, normal: Values, deviation: float, divisor: float = 1.0
+        self, summed: Tensor, normal: Tensor, deviation: float, divisor: float = 1.0
     ) -> None:
         """Add noise of a deviation to a flat sum and divide, in place; normals serve only once."""
         deviation *= _WIDENING
-        if isinstance(summed, Tensor):
-            noise = tensor_of(normal).mul_(deviation / self.spacing).round_()
-            total = noise.add_(summed.to(torch.float64, copy=True).div_(self.spacing).round_())
-            summed.copy_(total.mul_(self.spacing / divisor))
+        if summed.is_cpu:
+            add_rounded(summed.numpy(), normal.numpy(), deviation, self.spacing, divisor)
         else:
-            add_rounded(summed, normal, deviation, self.spacing, divisor)
+            total = self.rounded(normal.mul_(deviation)).add_(self.rounded(summed))
+            summed.copy_(total.mul_(1 / divisor))

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from dpsgd.noise.grid import Grid
-from dpsgd.noise.shared import Values, bare, tensor_of
 from dpsgd.noise.ziggurat import fill_normal, words_for
 from ldp import Coins
 
@@ -20,14 +19,13 @@ _PART = 1 << 15
 class NoiseSource(ABC):
     """Draw independent standard normal values. Nothing about its state is ever saved.
 
-    In float64, for every parameter type: 24 bits would show. Angles and radii in float32, as torch
-    has them, leave a pattern in every pair of values, by which one release of 30,000 tells
-    neighbours apart.
+    In float64, for every parameter type: what torch makes in float32 has a pattern in every pair of
+    values, by which one release of 30,000 tells neighbours apart.
     """
 
     @abstractmethod
-    def fill(self, out: Values) -> None:
-        """Fill a flat tensor or array in float64."""
+    def fill(self, out: Tensor) -> None:
+        """Fill a flat tensor in float64."""
 
     def add_to(
         self, sums: Iterable[Tensor], grid: Grid, deviation: float, divisor: float = 1.0
@@ -37,47 +35,44 @@ class NoiseSource(ABC):
         Raises `RuntimeError` for sums that are not contiguous.
         """
         for summed in sums:
-            flat = bare(summed.view(-1))
+            flat = summed.view(-1)
             most = _PART if summed.is_cpu else max(len(flat), 1)
             room = torch.empty(min(len(flat), most), dtype=torch.float64, device=summed.device)
-            for start in range(0, len(flat), most):
-                part = flat[start : start + most]
-                normal = bare(room)[: len(part)]
+            for part in torch.split(flat, most):
+                normal = room[: len(part)]
                 self.fill(normal)
                 grid.release(part, normal, deviation, divisor)
 
 
 class GeneratorNoise(NoiseSource):
-    """The device's own generator of torch, seeded by the operating system.
+    """The device's own generator of torch, seeded by the operating system alone.
 
-    It is explicit: no seed that is set elsewhere has a say in it. Neither mt19937 (of CPUs) nor
-    Philox (of GPUs) is a cryptographic generator: enough of the noise tells the rest. On a GPU
-    values come from 53 bits and end at 8.6 standard deviations.
+    Neither mt19937 (of CPUs) nor Philox (of GPUs) is a cryptographic generator: enough of the noise
+    tells the rest. On a GPU values come from 53 bits and end at 8.6 standard deviations.
     """
 
     def __init__(self, device: torch.device) -> None:
         self._generator = torch.Generator(device)
         self._generator.manual_seed(int.from_bytes(os.urandom(8), "little") >> 1)
 
-    def fill(self, out: Values) -> None:
-        tensor_of(out).normal_(generator=self._generator)
+    def fill(self, out: Tensor) -> None:
+        out.normal_(generator=self._generator)
 
 
 class KeystreamNoise(NoiseSource):
     """Normal values by the ziggurat from the AES-256 keystreams of `Coins`.
 
-    Of 64 bits for each value, and of more for values in the tails, which end at 13.3 standard
-    deviations. Nothing is kept between draws, so a forked child has noise of its own, and
-    threads may share the object.
+    Values end at 13.3 standard deviations. Nothing is kept between draws, so a forked child has
+    noise of its own, and threads may share the object.
     """
 
     def __init__(self, coins: Coins) -> None:
         self._coins = coins
 
-    def fill(self, out: Values) -> None:
-        values = np.empty(len(out)) if isinstance(out, Tensor) else out
+    def fill(self, out: Tensor) -> None:
+        values = out.numpy() if out.is_cpu else np.empty(len(out))
         for start in range(0, len(values), _PART):
             part = values[start : start + _PART]
             fill_normal(part, self._coins.words(words_for(len(part))))
-        if isinstance(out, Tensor):
-            out.copy_(tensor_of(values))
+        if not out.is_cpu:
+            out.copy_(torch.from_numpy(values))

@@ -22,12 +22,9 @@ _TAIL = 3.8520461503683903
 
 
 def _stacked() -> list[float]:
-    """Return the right ends of layers of the area of the tail, and 0.
-
-    The lowest layer is as wide as if its tail belonged to the rectangle.
-    """
+    """Return the right ends of layers of the area of the tail, and 0."""
     area = _TAIL * _density(_TAIL) + math.sqrt(math.pi / 2) * math.erfc(_TAIL / math.sqrt(2))
-    ends = [area / _density(_TAIL), _TAIL]
+    ends = [area / _density(_TAIL), _TAIL]  # the lowest as if its tail belonged to a rectangle
     while len(ends) < _LAYERS:
         ends.append(math.sqrt(-2 * math.log(_density(ends[-1]) + area / ends[-1])))
     return [*ends, 0.0]

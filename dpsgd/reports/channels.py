@@ -17,12 +17,10 @@ Floats = NDArray[np.float64]
 def likelihoods(mechanism: Mechanism, codes: Codes) -> Floats:
     """Return Pr[code | category] for each code and category, shape (n, k), up to row factors.
 
-    The largest of each row is scaled to one. This is all that reports say about the categories,
-    whatever their form. Raises `InvalidInput` for codes that cannot be, and for mechanisms
-    whose likelihood is not known here (sums, sketches, memoised and policy bits).
+    The largest of each row is scaled to one. Raises `InvalidInput` for codes that cannot be, and
+    for mechanisms whose likelihood is not known here (sums, sketches, memoised and policy bits).
     """
-    mechanism = _categorical(mechanism)
-    codes = mechanism.decode(mechanism.encode(codes), len(codes))
+    mechanism, codes = _categorical(mechanism), _possible(mechanism, codes)
     if mechanism.two_valued:
         rows = np.exp((_supports(mechanism, codes) - 1) * mechanism.realised_epsilon)
     else:
@@ -37,31 +35,26 @@ def indicators(mechanism: Mechanism, codes: Codes) -> Floats:
     Each row is `debias` of one report: unbiased over the coins, so entries may be negative or
     exceed one. Raises `InvalidInput` as `likelihoods` does.
     """
-    mechanism = _categorical(mechanism)
-    codes = mechanism.decode(mechanism.encode(codes), len(codes))
+    mechanism, codes = _categorical(mechanism), _possible(mechanism, codes)
     if mechanism.two_valued and isinstance(mechanism, FrequencyOracle):
         p, q = map(float, mechanism.support)
         return (_supports(mechanism, codes) - q) / (p - q)
-    size = _matrix(mechanism).shape[1]
     seen, rows = np.unique(codes, return_inverse=True)
-    units = np.zeros((seen.size, size), dtype=np.int64)
-    units[np.arange(seen.size), seen] = 1
-    return np.array([mechanism.debias(Tally(1, unit)) for unit in units]).reshape(-1, mechanism.k)[
-        rows
-    ]
+    places = np.arange(_matrix(mechanism).shape[1])
+    found = np.array([mechanism.debias(Tally(1, (places == c).astype(np.int64))) for c in seen])
+    return found.reshape(-1, mechanism.k)[rows]
 
 
 def numbers(mechanism: Mechanism, codes: Codes) -> Floats:
     """Return an unbiased estimate of each number in [-1, 1], shape (n,).
 
-    Anything linear in the number stays unbiased; a square gains the
-    report's variance (`mechanism.report_variance`), and a network is not linear. Raises
-    `InvalidInput` for codes that cannot be and for mechanisms of categories.
+    Anything linear in the number stays unbiased; a square gains the report's variance
+    (`mechanism.report_variance`). Raises `InvalidInput` for codes that cannot be and for
+    mechanisms of categories.
     """
     if not isinstance(mechanism, MeanMechanism):
         raise InvalidInput(f"{mechanism.name} does not report numbers")
-    codes = mechanism.decode(mechanism.encode(codes), len(codes))
-    return np.array([float(score) for score in mechanism.scores])[codes]
+    return np.array([float(score) for score in mechanism.scores])[_possible(mechanism, codes)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,10 +70,10 @@ class Cohort:
 class Reports:
     """One attribute's reports in a table of `n` rows, by cohort, each with its own channel.
 
-    A row has at most one report. One that has none, because the attribute was not drawn for it,
-    says nothing: its likelihoods are ones, its indicators and numbers zeros, and so its loss
-    and gradient are zero. Raises `InvalidInput` where a row is outside the table or has two
-    reports, a cohort's rows and codes differ in number, or cohorts differ in categories.
+    A row has at most one report. One that has none says nothing: its likelihoods are ones, its
+    indicators and numbers zeros, and so its loss and gradient are zero. Raises `InvalidInput` where
+    a row is outside the table or has two reports, a cohort's rows and codes differ in number, or
+    cohorts differ in categories.
     """
 
     n: int
@@ -133,25 +126,28 @@ class Reports:
 
     def likelihoods(self) -> Floats:
         """Return `likelihoods` of every row, shape (n, k)."""
-        return self._filled(likelihoods, np.ones((self.n, self._parameters)))
+        return self._filled(likelihoods, 1.0, self.cohorts[0].mechanism.parameters)
 
     def indicators(self) -> Floats:
         """Return `indicators` of every row, shape (n, k)."""
-        return self._filled(indicators, np.zeros((self.n, self._parameters)))
+        return self._filled(indicators, 0.0, self.cohorts[0].mechanism.parameters)
 
     def numbers(self) -> Floats:
         """Return `numbers` of every row, shape (n,)."""
-        return self._filled(numbers, np.zeros(self.n))
+        return self._filled(numbers, 0.0)
 
-    @property
-    def _parameters(self) -> int:
-        return self.cohorts[0].mechanism.parameters
-
-    def _filled(self, function: Callable[[Mechanism, Codes], Floats], rows: Floats) -> Floats:
+    def _filled(
+        self, function: Callable[[Mechanism, Codes], Floats], absent: float, *width: int
+    ) -> Floats:
+        rows = np.full((self.n, *width), absent)
         for cohort in self.cohorts:
             if cohort.rows.size:
                 rows[cohort.rows] = function(cohort.mechanism, cohort.codes)
         return rows
+
+
+def _possible(mechanism: Mechanism, codes: Codes) -> Codes:
+    return mechanism.decode(mechanism.encode(codes), len(codes))
 
 
 def _categorical(mechanism: Mechanism) -> Categorical:

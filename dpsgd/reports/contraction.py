@@ -15,20 +15,16 @@ E_Q(x) f - g E_Q(x') f = (1 - g) m + sum_y h(y) (Q(y|x) - g Q(y|x'))
 
 With g = e**epsilon_c, and with g = e**epsilon of the reports (H = 0), these are the two
 guarantees by themselves. As H(g) <= H(1), the total variation eta of Q, the bound is at most
-ln(1 + eta (e**epsilon_c - 1)), which amplification by sampling gives (Balle, Barthe and
-Gaboardi, "Privacy amplification by subsampling", NeurIPS 2018, theorem 2); for delta = 0 it is
-attained, by answering with e**epsilon_c-odds whether y lies where Q(y|x) > g Q(y|x').
-
-All this is about replacing a record's answer. An accountant that adds and removes records
-knows less: see `replacement_epsilon`.
+ln(1 + eta (e**epsilon_c - 1)) (Balle, Barthe and Gaboardi, NeurIPS 2018, theorem 2); for delta = 0
+it is attained, by answering with e**epsilon_c-odds whether y lies where Q(y|x) > g Q(y|x').
 """
 
 import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpsgd.accounting.events import check_delta
 from ldp import FrequencyOracle, InvalidInput, Mechanism
 from ldp.core.mechanism import Categorical
 from ldp.mechanisms.numbers.mean import MeanMechanism
@@ -52,8 +48,7 @@ def hockey_stick(record: Sequence[Mechanism], g: float) -> float:
     mechanism whose channel is known in closed form or small. Otherwise the record's epsilon
     alone bounds it, by (e**epsilon - g) / (e**epsilon + 1), and so do the total variations.
     Raises `InvalidInput` unless g >= 1 and there is a mechanism, and as `local_epsilon` does.
-    Source: for the bound by epsilon, Kairouz, Oh and Viswanath, JMLR 17, 2016: every
-    epsilon-LDP pair is a randomisation of the binary randomised response's.
+    Source: for the bound by epsilon, Kairouz, Oh and Viswanath, JMLR 17, 2016.
     """
     if not record or not g >= 1:
         raise InvalidInput(f"g must be >= 1 and a record has reports, got {g}, {len(record)}")
@@ -84,13 +79,11 @@ def contracted_epsilon(record: Sequence[Mechanism], spent: Spent, delta: float) 
     """Return the theorem's epsilon, at `delta`, for reports that went into a private training.
 
     `record` lists the mechanisms of all that one record reported and the training saw; other
-    data of the record must be public. `spent` is the training's epsilon at any delta, for
-    replacing one record's reports. The result is ln g for the least g that the theorem has with
-    the training's epsilon at delta / H(g), rounded up; at most the reports' epsilon and the
-    training's at `delta`. Raises `InvalidInput` unless 0 < delta < 1. Cost: 31 queries of `spent`.
+    data of the record must be public. `spent` is for replacing one record's reports. The result is
+    ln g for the least g that the theorem has with the training's epsilon at delta / H(g), rounded
+    up. Raises `InvalidInput` unless 0 < delta < 1. Cost: 31 queries of `spent`.
     """
-    if not 0 < delta < 1:
-        raise InvalidInput(f"delta must lie strictly between 0 and 1, got {delta}")
+    check_delta(delta)
     hockey_stick(record, 1.0)  # checks the record
     low, high = 0.0, min(spent(delta), local_epsilon(record))
     if high > _LARGEST:
@@ -110,12 +103,10 @@ def replacement_epsilon(spent: Spent, delta: float) -> float:
     """Return an epsilon for replacing a record, from an accountant that adds and removes one.
 
     Replacing is removing, by (a, delta_a)-DP, and adding, by (b, delta_b)-DP: together
-    (a + b, delta_a + e**a delta_b)-DP. Each term gets half of `delta`, which is next to the best
-    split where delta falls steeply. Raises `InvalidInput` unless 0 < delta < 1.
-    Source: group privacy, Dwork and Roth 2014, theorem 2.2 and its proof.
+    (a + b, delta_a + e**a delta_b)-DP. Each term gets half of `delta`. Raises `InvalidInput` unless
+    0 < delta < 1. Source: group privacy, Dwork and Roth 2014, theorem 2.2 and its proof.
     """
-    if not 0 < delta < 1:
-        raise InvalidInput(f"delta must lie strictly between 0 and 1, got {delta}")
+    check_delta(delta)
     first = spent(delta / 2)
     smaller = delta / 2 * math.exp(-first) * (1 - 1e-12)
     return first + spent(smaller) if smaller > 0 else math.inf
@@ -129,16 +120,13 @@ def _of_one(mechanism: Mechanism, g: float) -> float:
         p, q = map(float, mechanism.support)
         ratio = math.exp(mechanism.realised_epsilon)
         return max(0.0, (p - q) * (ratio - g) / (ratio - 1))
-    inputs = mechanism.parameters if isinstance(mechanism, Categorical) else _points(mechanism)
-    if not inputs or inputs**2 * mechanism.tally_size > _MAX_CELLS:
+    if isinstance(mechanism, MeanMechanism):
+        inputs = mechanism.steps + 1
+    elif isinstance(mechanism, Categorical):
+        inputs = mechanism.parameters
+    else:
         return 1.0
-    matrix = mechanism.matrix() if isinstance(mechanism, Categorical | MeanMechanism) else None
-    return 1.0 if matrix is None else _largest(matrix, g)
-
-
-def _points(mechanism: Mechanism) -> int:
-    return mechanism.steps + 1 if isinstance(mechanism, MeanMechanism) else 0
-
-
-def _largest(matrix: NDArray[np.float64], g: float) -> float:
+    matrix = mechanism.matrix() if inputs**2 * mechanism.tally_size <= _MAX_CELLS else None
+    if matrix is None:
+        return 1.0
     return max(float(np.maximum(row - g * matrix, 0).sum(axis=1).max()) for row in matrix)

@@ -15,8 +15,8 @@ class LevelGuarantee:
     """The epsilons for a record that reported at one level, for replacing its answers.
 
     `local` holds against an observer of the reports (delta 0); inf where the survey lets a report
-    tell some answers apart. Against an observer of the model
-    alone `central` (the training's) and `contracted` (both together) hold too, at its delta.
+    tell some answers apart. Against an observer of the model alone `central` (the training's) and
+    `contracted` (both together) hold too, at its delta.
     """
 
     level: str
@@ -32,12 +32,8 @@ class LevelGuarantee:
     @property
     def why(self) -> str:
         """The name of the smallest of the three; of equal ones, the simplest."""
-        named = [
-            (self.local, "local"),
-            (self.central, "central"),
-            (self.contracted, "contraction"),
-        ]
-        return min(named, key=lambda pair: pair[0])[1]
+        figures = {"local": self.local, "central": self.central, "contraction": self.contracted}
+        return min(figures, key=figures.__getitem__)
 
 
 @dataclass(frozen=True)
@@ -54,22 +50,22 @@ class Account:
     levels: tuple[LevelGuarantee, ...]
 
     def __str__(self) -> str:
-        training = "without noise"
+        lines = ["training: without noise"]
         if self.relation is not None:
-            training = f"({self.spent:.4g}, {self.delta:g})-DP in rows, {self.relation.value}"
+            spent = f"({self.spent:.4g}, {self.delta:g})-DP in rows, {self.relation.value}"
+            lines = [f"training: {spent}"]
         if not self.levels:
-            return f"training: {training}"
+            return lines[0]
         width = max(len("level"), *(len(level.level) for level in self.levels))
-        lines = [
-            f"training: {training}",
+        lines += [
             "if a record's randomised answers were replaced by others (all else is public)",
             f"  {'level':{width}} {'local':>9} {'central':>9} {'contraction':>12}  smallest",
         ]
-        for level in self.levels:
-            lines.append(
-                f"  {level.level:{width}} {level.local:9.4g} {level.central:9.4g} "
-                f"{level.contracted:12.4g}  {level.model:.4g}, {level.why}"
-            )
+        lines += [
+            f"  {one.level:{width}} {one.local:9.4g} {one.central:9.4g} {one.contracted:12.4g}"
+            f"  {one.model:.4g}, {one.why}"
+            for one in self.levels
+        ]
         lines.append("  local, at delta 0: against whoever sees the reports")
         if any(math.isinf(level.local) for level in self.levels):
             lines.append("  local inf: the survey lets a report reveal some answers for certain")
@@ -88,14 +84,12 @@ def account(
 
     `records` gives for each level the mechanisms of all that one record reported and the
     training saw. `accountant` has the history of the training; None for one without noise. A
-    person is taken to be one row of the training; the guarantees of several add up.
-    Guarantee: every epsilon of a level is for replacing one record's answers. A training whose
-    accountant adds and removes records counts as a removal and an addition
-    (`replacement_epsilon`); local reports promise nothing under that relation, since whether
-    somebody reported is not hidden.
+    person is one row of the training; the guarantees of several add up.
+    Guarantee: every epsilon of a level is for replacing one record's answers, by the theorem of
+    `dpsgd.reports.contraction`. Where the accountant adds and removes records that is a removal
+    and an addition, since local reports do not hide whether somebody reported.
     Raises `InvalidInput` unless 0 < delta < 1, there are records, the accountant's figures are
     guarantees, and those of the mechanisms can be stated (see `local_epsilon`).
-    Source: the theorem of `dpsgd.reports.contraction`.
     """
     if not records or not 0 < delta < 1:
         raise InvalidInput(
@@ -113,13 +107,8 @@ def account(
 
     central = replaced(delta)
     levels = tuple(
-        LevelGuarantee(
-            level=level,
-            local=local_epsilon(record),
-            central=central,
-            contracted=contracted_epsilon(record, replaced, delta),
-        )
-        for level, record in records.items()
+        LevelGuarantee(name, local_epsilon(r), central, contracted_epsilon(r, replaced, delta))
+        for name, r in records.items()
     )
     if accountant is None:
         return Account(delta, None, math.inf, levels)

@@ -23,10 +23,8 @@ class RRWithPrior:
 
     A label among the s likeliest under the prior goes through s-RR, any other becomes one of
     them, uniformly; s maximises the prior chance that the true label is reported.
-    Guarantee: epsilon-LDP for every pair of labels, and every prior that does not depend on this
-    label; it may depend on its features, and on other labels' reports, which are then charged to
-    those labels. The s-RR is exact (integers over 2**64); a uniform label is no more than
-    e**epsilon from either of its probabilities.
+    Guarantee: epsilon-LDP for every pair of labels, exactly, and every prior that does not depend
+    on this label; it may depend on its features, and on other labels' reports.
     Source: Ghazi, Golowich, Kumar, Manurangsi and Zhang, "Deep learning with label differential
     privacy", NeurIPS 2021, algorithms 2 and 3.
     """
@@ -40,34 +38,26 @@ class RRWithPrior:
 
     def sizes(self, priors: ArrayLike) -> NDArray[np.int64]:
         """Return the number s of labels that each prior, shape (n, k), lets be reported, (n,)."""
-        ascending = np.sort(_check_priors(priors, self.k), axis=1)
-        others = np.arange(self.k)
-        kept = np.cumsum(ascending[:, ::-1], axis=1) / (1 + others * np.exp(-self.epsilon))
-        sizes: NDArray[np.int64] = 1 + np.argmax(kept, axis=1)
-        return sizes
+        return self._ranked(priors)[1]
 
     def randomize_many(self, labels: ArrayLike, priors: ArrayLike, coins: Coins) -> Labels:
         """Return one label for each of `labels`, shape (n,), given its prior, shape (n, k).
 
-        Raises `InvalidInput` for labels outside 0..k-1, and for priors that are negative, not
-        finite, or all zero.
+        Raises `InvalidInput` for labels outside 0..k-1, and for priors that are none.
         """
         array = _check_labels(labels, self.k)
-        order, sizes = self._order(priors), self.sizes(priors)
+        order, sizes = self._ranked(priors)
         if len(order) != array.size:
             raise InvalidInput(f"{array.size} labels have as many priors, got {len(order)}")
         ranks = np.argmax(order == array[:, np.newaxis], axis=1)
         reported = np.zeros(array.size, dtype=np.int64)
-        for size in np.unique(sizes).tolist():
+        for size in np.unique(sizes[sizes > 1]).tolist():  # of one, the likeliest label for all
             rows = np.flatnonzero(sizes == size)
-            if size == 1:
-                continue  # the likeliest label, for every true one
             inside = ranks[rows] < size
             krr = KRR(size, self.epsilon)
             reported[rows[inside]] = krr.randomize_many(ranks[rows[inside]], coins)
             reported[rows[~inside]] = coins.below_many(size, int((~inside).sum()))
-        result: Labels = order[np.arange(array.size), reported]
-        return result
+        return np.asarray(order[np.arange(array.size), reported])
 
     def likelihoods(self, reported: ArrayLike, priors: ArrayLike) -> Floats:
         """Return Pr[reported label | label], shape (n, k), for each report and its prior.
@@ -75,7 +65,7 @@ class RRWithPrior:
         No entry is zero. Raises `InvalidInput` for a label that its prior excludes.
         """
         codes = _check_labels(reported, self.k)
-        order, sizes = self._order(priors), self.sizes(priors)
+        order, sizes = self._ranked(priors)
         ranks = np.argsort(order, axis=1)
         own = np.take_along_axis(ranks, codes[:, np.newaxis], axis=1)
         if (own[:, 0] >= sizes).any():
@@ -88,23 +78,25 @@ class RRWithPrior:
 
     def channel(self, prior: ArrayLike) -> Channel:
         """Enumerate the exact channel under one prior, shape (k,); excluded labels have zeros."""
-        row = np.asarray(prior, dtype=float)[np.newaxis]
-        size = int(self.sizes(row)[0])
-        top = self._order(row)[0, :size].tolist()
-        p, q, outside = self._table(size)
-        rows = [
-            [
-                Fraction(0) if y not in top else outside if x not in top else p if x == y else q
-                for y in range(self.k)
-            ]
-            for x in range(self.k)
-        ]
-        return Channel(tuple(range(self.k)), tuple(map(tuple, rows)))
+        order, sizes = self._ranked(np.asarray(prior, dtype=float)[np.newaxis])
+        top, labels = order[0, : sizes[0]].tolist(), tuple(range(self.k))
+        p, q, outside = self._table(int(sizes[0]))
+        chances = {x: {y: p if x == y else q for y in top} for x in top}
+        others = dict.fromkeys(top, outside)
+        none = Fraction(0)
+        rows = (tuple(chances.get(x, others).get(y, none) for y in labels) for x in labels)
+        return Channel(labels, tuple(rows))
 
-    def _order(self, priors: ArrayLike) -> NDArray[np.int64]:
-        """Return the labels from the likeliest, the smaller first where priors tie."""
-        order: NDArray[np.int64] = np.argsort(-_check_priors(priors, self.k), axis=1, kind="stable")
-        return order
+    def _ranked(self, priors: ArrayLike) -> tuple[Labels, Labels]:
+        """Return the labels from the likeliest, the smaller first where priors tie, and sizes."""
+        array = np.asarray(priors, dtype=np.float64)
+        if array.ndim != 2 or array.shape[1] != self.k:
+            raise InvalidInput(f"priors have the shape (n, {self.k}), got {array.shape}")
+        if not (np.isfinite(array).all() and (array >= 0).all() and (array.sum(axis=1) > 0).all()):
+            raise InvalidInput("a prior is finite, nowhere negative and somewhere positive")
+        order = np.argsort(-array, axis=1, kind="stable")
+        sums = np.cumsum(np.take_along_axis(array, order, axis=1), axis=1)
+        return order, 1 + np.argmax(sums / (1 + np.arange(self.k) * np.exp(-self.epsilon)), axis=1)
 
     def _table(self, size: int) -> tuple[Fraction, Fraction, Fraction]:
         """Return the chances that a label inside is kept, that it becomes a given other one, and
@@ -132,19 +124,18 @@ label probabilities, shape (rows, k)."""
 def two_stage(labels: ArrayLike, k: int, epsilon: float, train: Train, coins: Coins) -> TwoStage:
     """Report half of the labels by k-RR, train on them, and report the rest with learned priors.
 
-    Then train anew on all that was reported. `labels` has shape (n,), n >= 2; the halves are
-    drawn.
+    `labels` has shape (n,), n >= 2; the halves are drawn. Then train anew on all.
     Guarantee: epsilon-LDP for each label: it is reported once, and its prior was learned from
-    other labels' reports (parallel composition), and from features, which are public.
+    other labels' reports and from features, which are public.
     Raises `InvalidInput` for labels outside 0..k-1 and for predictions that are no priors.
     Source: Ghazi et al., NeurIPS 2021, algorithm 1 (LP-2ST).
     """
     array = _check_labels(labels, k)
     if array.size < 2:
         raise InvalidInput(f"two stages need two labels or more, got {array.size}")
-    half = array.size // 2
-    rows = coins.permutation(array.size)
-    one, two = np.sort(rows[:half]), np.sort(rows[half:])
+    first = np.zeros(array.size, dtype=np.bool_)
+    first[coins.permutation(array.size)[: array.size // 2]] = True
+    one, two = np.flatnonzero(first), np.flatnonzero(~first)
     mechanism, uniform = RRWithPrior(k, epsilon), KRR(k, epsilon)
     reported = np.empty(array.size, dtype=np.int64)
     likelihoods = np.empty((array.size, k))
@@ -153,8 +144,6 @@ def two_stage(labels: ArrayLike, k: int, epsilon: float, train: Train, coins: Co
     priors = train(one, reported[one], likelihoods[one])(two)
     reported[two] = mechanism.randomize_many(array[two], priors, coins)
     likelihoods[two] = mechanism.likelihoods(reported[two], priors)
-    first = np.zeros(array.size, dtype=np.bool_)
-    first[one] = True
     return TwoStage(reported, likelihoods, first)
 
 
@@ -165,12 +154,3 @@ def _check_labels(labels: ArrayLike, k: int) -> Labels:
     if array.size and not 0 <= array.min() <= array.max() < k:
         raise InvalidInput(f"labels must lie in 0..{k - 1}")
     return array.astype(np.int64)
-
-
-def _check_priors(priors: ArrayLike, k: int) -> Floats:
-    array = np.asarray(priors, dtype=np.float64)
-    if array.ndim != 2 or array.shape[1] != k:
-        raise InvalidInput(f"priors have the shape (n, {k}), got {array.shape}")
-    if not (np.isfinite(array).all() and (array >= 0).all() and (array.sum(axis=1) > 0).all()):
-        raise InvalidInput("a prior is finite, nowhere negative and somewhere positive")
-    return array

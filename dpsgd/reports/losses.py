@@ -1,8 +1,8 @@
 """Cross-entropies that learn through a channel: forward by likelihood, backward without bias.
 
 Both take a row of k numbers per report in the place of a label (`dpsgd.reports.channels.Reports`),
-so that levels may mix and codes need not be categories. They return one loss per row, for the loop
-to average: per-sample clipping needs them apart.
+so that levels may mix and codes need not be categories. They return one loss per row, as per-sample
+clipping needs them apart.
 """
 
 import torch
@@ -17,16 +17,14 @@ def forward_cross_entropy(
     """Return -log Pr[report] under the model, shape (n,), up to constants of the reports.
 
     logits: (n, k), log Pr[category | features] unnormalised; likelihoods: (n, k), Pr[report |
-    category] up to row factors. Its minimum over all models is the truth, for any channel that
-    tells the categories apart: it is maximum likelihood, and bounded below.
+    category] up to row factors. It is maximum likelihood, bounded below: its minimum over all
+    models is the truth, for any channel that tells the categories apart.
 
-    Where a categorical feature was randomised too, logits are (n, m, k), for each of its m
-    values, and `candidates` (n, m) hold Pr[value] Pr[its report | value]: the loss is then
-    -log of the likelihood of both reports, with the feature summed over.
+    Where a categorical feature was randomised too, logits are (n, m, k), for each of its m values,
+    and `candidates` (n, m) hold Pr[value] Pr[its report | value]: the feature is summed over.
     Raises `InvalidInput` where shapes do not fit. A row of zeros has an infinite loss.
     Source: Patrini et al., "Making deep neural networks robust to label noise: a loss
-    correction approach", CVPR 2017, theorem 2, for a square channel; rows of likelihoods are
-    the same loss for any.
+    correction approach", CVPR 2017, theorem 2, which has it for a square channel.
     """
     _check(logits, likelihoods, candidates)
     if candidates is None:
@@ -42,9 +40,8 @@ def backward_cross_entropy(
     """Return unbiased estimates of the cross-entropy with the truth, one per row, shape (n,).
 
     logits: (n, k); indicators: (n, k), one on average for the true category, else zero.
-    Unbiased for every model, so that any optimiser's gradients are too, but the variance is
-    that of the indicators, and a sample's loss is unbounded below: prefer the forward one for a
-    model that can overfit. Clipped per sample, the gradients are biased again.
+    Unbiased for every model, and so are its gradients, until they are clipped. A sample's loss is
+    unbounded below: prefer the forward one for a model that can overfit.
 
     Where a categorical feature was randomised too, logits are (n, m, k) and `candidates` (n, m)
     its indicators: the product of the two is unbiased, since their coins are independent.

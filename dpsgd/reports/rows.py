@@ -1,20 +1,20 @@
 """Randomised rows, as a server gave them out, with the channels that they came through.
 
-There are two ways to have them, with the same columns: the frame of `hearsay.Analyst.rows`, and
-the output of `hearsay export`, a folder of Parquet files or one of them. Of an export that
-continues earlier ones, the files in their folders are read as well: `_export.json` lists them.
-An attribute has a column of its codes, missing where a row has none: integers where a code is one,
-else the bytes of the code; and a column `<attribute>__level` of level names; one that has maps of
-sensitive values also `<attribute>__map`, of their names or "no map". Beside them, in the
-frame's attrs as `channels` and in the schema's metadata as `hearsay.channels`, stands a JSON
-object: attribute, then level, to the mechanism's name, epsilon and integers, as
+They come as the frame of `hearsay.Analyst.rows`, or as the output of `hearsay export`: a folder of
+Parquet files, one of them, or an export that continues others, listed in `_export.json`. An
+attribute has a column of codes, missing where a row has none: integers where a code is one, else
+bytes; a column `<attribute>__level` of level names; and, where it has maps of sensitive values,
+`<attribute>__map` of their names or "no map". Beside them, in the frame's attrs as `channels` and
+in the schema's metadata as `hearsay.channels`, stands a JSON object: attribute, then level, to the
+mechanism's name, epsilon and integers, as
 {"mechanism": "krr", "epsilon": 1.0, "integers": {"k": [10], "resample": [...]}}, with those of its
 maps, by name, as "maps".
 """
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +38,9 @@ METADATA = b"hearsay.channels"
 _LEVEL = "__level"
 _MAP, _NO_MAP = "__map", "no map"
 _MANIFEST = "_export.json"
+
+_Named = tuple[NDArray[np.integer], tuple[str, ...]]
+"""A column of names: positions, -1 where there is none, in the names."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,22 +72,17 @@ class Rows:
 
         Raises `InvalidInput` where an attribute is not in it, or its channels are not.
         """
-        text = frame.attrs.get("channels")
-        there = set(frame.columns)
-        columns = {}
-        for name, channels in _channels(text, "the frame", attributes).items():
-            if not {name, name + _LEVEL} <= there:
-                raise InvalidInput(f"the frame has no columns {name!r} and {name + _LEVEL!r}")
-            codes, levels = frame[name], frame[name + _LEVEL].astype("category").cat
-            if codes.dtype != object:
-                codes = codes.fillna(0)
-            found = levels.codes.to_numpy(), tuple(levels.categories)
-            if name + _MAP in there:
-                maps = frame[name + _MAP].astype("category").cat
-                found = _by_map(*found, maps.codes.to_numpy(), tuple(maps.categories))
-            _check_maps(name, channels, "the frame", there)
-            columns[name] = Column(codes.to_numpy(), *found, channels)
-        return cls(len(frame), columns)
+
+        def codes(name: str) -> NDArray[Any]:
+            column = frame[name]
+            return (column if column.dtype == object else column.fillna(0)).to_numpy()
+
+        def names(name: str) -> _Named:
+            found = frame[name].astype("category").cat
+            return found.codes.to_numpy(), tuple(found.categories)
+
+        channels = _channels(frame.attrs.get("channels"), "the frame", attributes)
+        return cls(len(frame), _columns(channels, "the frame", set(frame.columns), codes, names))
 
     @classmethod
     def read(cls, path: Path, attributes: Collection[str] | None = None) -> "Rows":
@@ -99,31 +97,26 @@ class Rows:
 
         if not path.exists():
             raise InvalidInput(f"there is no {path}")
-        wanted = None
-        if attributes is not None:
-            wanted = [column for name in attributes for column in (name, name + _LEVEL)]
         try:
-            if wanted is not None:
-                schema = pyarrow.parquet.ParquetDataset(_files(path)).schema
-                wanted += [n + _MAP for n in attributes or () if n + _MAP in schema.names]
-            table = pyarrow.parquet.read_table(_files(path), columns=wanted)
+            files = pyarrow.parquet.ParquetDataset(_files(path))
+            wanted = {n + end for n in attributes or () for end in ("", _LEVEL, _MAP)}
+            there = [n for n in files.schema.names if attributes is None or n in wanted]
+            table = files.read(columns=there)
         except (pyarrow.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
             raise InvalidInput(f"cannot read {path}: {error}") from None
-        text = (table.schema.metadata or {}).get(METADATA)
-        there = set(table.column_names)
-        columns = {}
-        for name, channels in _channels(text, str(path), attributes).items():
-            if not {name, name + _LEVEL} <= there:
-                raise InvalidInput(f"{path} has no columns {name!r} and {name + _LEVEL!r}")
-            codes = table.column(name).combine_chunks()
-            if pyarrow.types.is_integer(codes.type):
-                codes = codes.fill_null(0)
-            found = _encoded(table.column(name + _LEVEL))
-            if name + _MAP in there:
-                found = _by_map(*found, *_encoded(table.column(name + _MAP)))
-            _check_maps(name, channels, str(path), there)
-            columns[name] = Column(codes.to_numpy(zero_copy_only=False), *found, channels)
-        return cls(len(table), columns)
+
+        def codes(name: str) -> NDArray[Any]:
+            column = table.column(name).combine_chunks()
+            column = column.fill_null(0) if pyarrow.types.is_integer(column.type) else column
+            return np.asarray(column.to_numpy(zero_copy_only=False))
+
+        def names(name: str) -> _Named:
+            found = table.column(name).cast("string").combine_chunks().dictionary_encode()
+            positions = found.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+            return positions, tuple(found.dictionary.to_pylist())
+
+        channels = _channels((table.schema.metadata or {}).get(METADATA), str(path), attributes)
+        return cls(len(table), _columns(channels, str(path), set(there), codes, names))
 
     def reports(self, attribute: str) -> Reports:
         """Return one attribute's reports, each with the channel of its level.
@@ -152,11 +145,10 @@ class Rows:
         """Return a data set of rows: features, shape (d,), and the label's likelihoods, (k,).
 
         A number is one feature, and a category one for each of its k values; both are unbiased
-        over the coins, so that a linear model's predictions are too, and zero where a row has no
-        answer. The label is a row of `Reports.likelihoods`, for the forward loss, or if
-        `unbiased` of `Reports.indicators`, for the backward one (`dpsgd.reports.losses`). All
-        float32. Raises `InvalidInput` as `reports` does, for reports without likelihoods, and where
-        no row has a label and a feature: a survey that samples its attributes collects no pairs.
+        over the coins, and zero where a row has no answer. The label is a row of
+        `Reports.likelihoods`, for the forward loss, or if `unbiased` of `Reports.indicators`, for
+        the backward one (`dpsgd.reports.losses`). All float32. Raises `InvalidInput` as `reports`
+        does, for reports without likelihoods, and where no row has a label and a feature.
         """
         reports = self.reports(label)
         self.check_together(label, features)
@@ -187,18 +179,15 @@ class Rows:
         columns = [self._column(name) for name in attributes]
         ways = np.unique(np.stack([column.levels for column in columns], axis=1), axis=0)
         found = {}
-        for way in ways.tolist():
-            answered = {
-                name: (column.names[level], column.channels[column.names[level]])
+        for way in ways[(ways >= 0).any(axis=1)].tolist():
+            answered = [
+                (name, column.names[level], column.channels[column.names[level]])
                 for name, column, level in zip(attributes, columns, way, strict=True)
                 if level >= 0
-            }
-            if not answered:
-                continue
-            levels = {level for level, _ in answered.values()}
-            whole = len(answered) == len(columns) and len(levels) == 1
-            each = ", ".join(f"{name} {level}" for name, (level, _) in answered.items())
-            found[levels.pop() if whole else each] = [m for _, m in answered.values()]
+            ]
+            each = ", ".join(f"{name} {level}" for name, level, _ in answered)
+            alike = len(answered) == len(columns) and len({level for _, level, _ in answered}) == 1
+            found[answered[0][1] if alike else each] = [mechanism for *_, mechanism in answered]
         return found
 
     def _column(self, attribute: str) -> Column:
@@ -219,26 +208,21 @@ def _files(path: Path) -> Path | list[Path]:
 def _channels(
     text: bytes | str | None, where: str, attributes: Collection[str] | None
 ) -> Mapping[str, Mapping[str, Mechanism]]:
-    if text is None:
-        raise InvalidInput(f"{where} does not say how its codes were randomised")
-    built: dict[str, Mechanism] = {}
+    """Build the channels of each attribute, by level and map."""
     try:
-        document = json.loads(text)
-        found = {}
-        for attribute in document if attributes is None else attributes:
-            found[attribute] = {
-                name: _built(channel, built)
+        document = json.loads(text or "")
+        return {
+            attribute: {
+                _named(level, chosen): _built(json.dumps(channel))
                 for level, own in document[attribute].items()
-                for name, channel in (
-                    (level, {key: value for key, value in own.items() if key != "maps"}),
-                    *((_named(level, chosen), of) for chosen, of in own.get("maps", {}).items()),
-                )
+                for chosen, channel in {_NO_MAP: own, **own.get("maps", {})}.items()
             }
+            for attribute in (document if attributes is None else attributes)
+        }
     except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
         raise InvalidInput(
             f"{where} does not say how its codes were randomised: {error!r}"
         ) from None
-    return found
 
 
 def _named(level: str, chosen: str) -> str:
@@ -246,36 +230,34 @@ def _named(level: str, chosen: str) -> str:
     return level if chosen == _NO_MAP else f"{level}, {chosen}"
 
 
-def _encoded(column: Any) -> tuple[NDArray[np.integer], tuple[str, ...]]:
-    """Return an Arrow column of text as positions, -1 for null, and the names of these."""
-    found = column.cast("string").combine_chunks().dictionary_encode()
-    positions = found.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-    return positions, tuple(found.dictionary.to_pylist())
+def _columns(
+    channels: Mapping[str, Mapping[str, Mechanism]],
+    where: str,
+    there: set[str],
+    codes: Callable[[str], NDArray[Any]],
+    names: Callable[[str], _Named],
+) -> dict[str, Column]:
+    """Put the columns of each attribute together, of codes and of names."""
+    columns = {}
+    for name, cohorts in channels.items():
+        if not {name, name + _LEVEL} <= there:
+            raise InvalidInput(f"{where} has no columns {name!r} and {name + _LEVEL!r}")
+        levels, found = names(name + _LEVEL)
+        if name + _MAP in there:
+            maps, chosen = names(name + _MAP)
+            levels = np.where(levels < 0, -1, levels.astype(np.int64) * len(chosen) + maps)
+            found = tuple(_named(level, one) for level in found for one in chosen)
+        elif any(", " in cohort for cohort in cohorts):
+            raise InvalidInput(f"{where} has no column {name + _MAP!r}")
+        columns[name] = Column(codes(name), levels, found, cohorts)
+    return columns
 
 
-def _by_map(
-    levels: NDArray[np.integer],
-    level_names: tuple[str, ...],
-    maps: NDArray[np.integer],
-    map_names: tuple[str, ...],
-) -> tuple[NDArray[np.integer], tuple[str, ...]]:
-    """Return positions among the names of every level and map, -1 where a row has no level."""
-    names = tuple(_named(level, chosen) for level in level_names for chosen in map_names)
-    return np.where(levels < 0, -1, levels.astype(np.int64) * len(map_names) + maps), names
-
-
-def _check_maps(name: str, channels: Mapping[str, Mechanism], where: str, there: set[str]) -> None:
-    """Raise `InvalidInput` where an attribute has maps, and no column says who chose which."""
-    if name + _MAP not in there and any(", " in cohort for cohort in channels):
-        raise InvalidInput(f"{where} has no column {name + _MAP!r}")
-
-
-def _built(channel: Mapping[str, Any], built: dict[str, Mechanism]) -> Mechanism:
+@lru_cache
+def _built(text: str) -> Mechanism:
     """Build a mechanism once: attributes often share one."""
-    key = json.dumps(channel)
-    if key not in built:
-        built[key] = build(channel["mechanism"], channel["epsilon"], channel["integers"])
-    return built[key]
+    channel = json.loads(text)
+    return build(channel["mechanism"], channel["epsilon"], channel["integers"])
 
 
 def _codes(mechanism: Mechanism, values: NDArray[Any]) -> Codes:

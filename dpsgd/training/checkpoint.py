@@ -12,9 +12,8 @@ from ldp import InvalidInput
 def write(path: Path, state: dict[str, Any]) -> None:
     """Put a state of tensors and plain values on disk, in the place of the file at `path`.
 
-    A process that is killed at any time leaves the file from before or the new one, and perhaps
-    one beside it that ends in ".part". Raises `InvalidInput`, and leaves the file as it was, for a
-    state that `read` would refuse.
+    A process that is killed leaves the file from before or the new one, and perhaps one beside it
+    that ends in ".part". Raises `InvalidInput`, and writes nothing, for what `read` would refuse.
     """
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:

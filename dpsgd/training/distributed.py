@@ -24,7 +24,7 @@ class Ranks:
 
     @staticmethod
     def started() -> int:
-        """The number of processes that were started together, whether or not they train so."""
+        """Return how many processes were started together, whether or not they train so."""
         return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
     @property
@@ -49,10 +49,7 @@ class Ranks:
                 t.copy_(part.view_as(t))
 
     def total(self, value: float, **same: float) -> float:
-        """Return the sum of a value over all processes.
-
-        Raises `InvalidInput`, in each of them, where they differ in a value of `same`.
-        """
+        """Return a value's sum over processes; raise `InvalidInput` in each if `same` differs."""
         if self.size == 1:
             return value
         mine = torch.tensor([value, *same.values()], dtype=torch.float64, device=self.device)
@@ -68,8 +65,8 @@ class Ranks:
 def unwrapped(module: nn.Module) -> tuple[nn.Module, Ranks]:
     """Return the module inside of a DistributedDataParallel, and its processes.
 
-    Raises `InvalidInput` for options under which processes would wait for each other in vain:
-    they may have different numbers of physical batches.
+    Raises `InvalidInput` for options under which processes with different numbers of physical
+    batches would wait for each other in vain.
     """
     if not dist.is_available() or not isinstance(module, DistributedDataParallel):
         return module, Ranks()

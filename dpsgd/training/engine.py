@@ -13,8 +13,9 @@ from torch.utils.data import DataLoader
 from dpsgd.accounting import Accountant, Event, RDPAccountant, Relation
 from dpsgd.accounting.accountant import check_guarantee
 from dpsgd.accounting.calibration import calibrate_noise_multiplier
+from dpsgd.accounting.events import check_positive
 from dpsgd.clipping.current_policy import Clipping, CurrentPolicy
-from dpsgd.clipping.policies import ClippingPolicy, PerLayerClipping, check_norm
+from dpsgd.clipping.policies import ClippingPolicy, PerLayerClipping
 from dpsgd.clipping.schedules import Schedule
 from dpsgd.training import checkpoint
 from dpsgd.training.distributed import unwrapped
@@ -43,22 +44,17 @@ class PrivacyEngine:
         engine.get_epsilon(delta=1e-5)
 
     Formal guarantee: the sequence of optimizer steps is (epsilon, delta)-differentially private
-    under `relation`, for every delta at once, against one who sees every step. The data set's
-    size and the batch size count as public. The guarantee covers the parameters, not the losses
-    or batches that the loop prints.
+    under the accountant's relation, for every delta at once, against one who sees every step. The
+    data set's size and the batch size are public. Losses and batches that the loop prints are not
+    covered. It holds for floating point up to what `dpsgd.noise.grid.Grid` says.
 
-    It holds for floating point, too, up to what `dpsgd.noise.grid.Grid` says: sums and noise are
-    rounded to a public grid before they meet. Noise comes from AES-256 under keys of the system's
-    generator on a CPU and with `secure_mode`, and from torch's generator, seeded by the system, on
-    a GPU: that one can be predicted by who knows enough of it.
+    `accountant` is a class of `dpsgd.accounting` whose figures are guarantees, or a function of the
+    relation, such as one that returns the accountant of releases before. Noise on a GPU comes from
+    torch's generator, which can be predicted by who knows enough of its noise, or with
+    `secure_mode` from AES-256, as on a CPU. `coins` is for tests.
 
-    `accountant` is a class of `dpsgd.accounting` of which the figures are guarantees, or a function
-    of the relation, such as one that returns the accountant of releases before. `coins` is for
-    tests.
-
-    A module in a DistributedDataParallel is trained by all its processes, each of which makes an
-    engine. Every process has the whole data set and draws from its own share of it; the loader's
-    batch_size is one process's. All of them learn the same, and the guarantee is for the whole.
+    A module in a DistributedDataParallel is trained by all its processes, each with an engine, all
+    of the data, and its part of a batch as batch_size. The guarantee is for the whole.
     """
 
     def __init__(
@@ -91,27 +87,26 @@ class PrivacyEngine:
     ) -> tuple[nn.Module, Optimizer, PrivateDataLoader]:
         """Return the module, the optimizer and a loader in the place of the given one.
 
-        Module and optimizer are the given objects, changed: each step of that optimizer adds
-        noise. noise_multiplier is the noise's standard deviation over the sensitivity of the
-        clipping, max_grad_norm a norm or a policy of `dpsgd.clipping.policies`; either may be a
-        function of the number of steps made (`dpsgd.clipping.schedules`). The loader's batch_size
-        is the expected size of a logical batch, and the divisor of sums if loss_reduction is
-        "mean"; it is handed out in parts of at most max_physical_batch_size, and steps between
-        parts do nothing. `sampling` is "poisson", "fixed" or "shuffle" (`dpsgd.training.sampling`
-        says what each guarantees). batch_dim is the batch's dimension in the module's inputs.
-        loss_reduction must be how the loss combines samples, or a record moves the sum by up to
-        twice its norm: the engine sees no loss, and checks it where it is given as criterion.
-        With a budget of (epsilon, delta) a step that would exceed it raises `BudgetExhausted`, and
-        releases and changes nothing (`RDPAccountant.set_budget`); so does all that enters
-        `accountant`. Noise may change in the light of what was released. That a batch was drawn and
-        not stepped on tells nothing: the history alone decides it.
+        Module and optimizer are the given objects, changed: each step of that optimizer adds noise.
+
+        - noise_multiplier is the noise's standard deviation over the sensitivity of the clipping,
+          max_grad_norm a norm or a policy of `dpsgd.clipping.policies`; either may be a function
+          of the number of steps made (`dpsgd.clipping.schedules`).
+        - The loader's batch_size is the expected size of a logical batch, and the divisor of sums
+          if loss_reduction is "mean". It is handed out in parts of at most max_physical_batch_size,
+          and steps between parts do nothing. batch_dim is its dimension in the module's inputs.
+        - sampling is "poisson", "fixed" or "shuffle": see `dpsgd.training.sampling`.
+        - loss_reduction must be how the loss combines samples, or a record moves the sum by up to
+          twice its norm: the engine sees no loss, and checks it where it is given as criterion.
+        - With a budget of (epsilon, delta) a step that would exceed it raises `BudgetExhausted`,
+          and releases and changes nothing (`RDPAccountant.set_budget`).
 
         Raises `InvalidInput`, and changes nothing, for anything that would break the guarantee.
         """
         if self._run is not None:
             raise InvalidInput("this engine has made a module private already: use another")
         first = noise_multiplier(0) if callable(noise_multiplier) else noise_multiplier
-        check_norm("noise_multiplier", first)
+        check_positive("noise_multiplier", first)
         if loss_reduction not in ("mean", "sum"):
             raise InvalidInput(f'loss_reduction must be "mean" or "sum", got {loss_reduction!r}')
         if max_physical_batch_size is not None and max_physical_batch_size < 1:
@@ -161,44 +156,29 @@ class PrivacyEngine:
         self,
         *,
         module: nn.Module,
-        optimizer: Optimizer,
         data_loader: DataLoader[Any],
         target_epsilon: float,
         target_delta: float,
         epochs: int,
-        max_grad_norm: Clipping,
         sampling: str = "poisson",
-        loss_reduction: str = "mean",
-        max_physical_batch_size: int | None = None,
-        batch_dim: int = 0,
-        criterion: nn.Module | None = None,
+        **options: Any,
     ) -> tuple[nn.Module, Optimizer, PrivateDataLoader]:
-        """Do as `make_private`, with the least noise that keeps the target after all epochs."""
+        """Do as `make_private`, which takes the options, with the least noise that keeps the target
+        after all epochs."""
         if epochs < 1:
             raise InvalidInput(f"epochs must be >= 1, got {epochs}")
         sampler = sampler_for(data_loader, sampling, unwrapped(module)[1])
         warn_of(target_delta, sampler.dataset)
         per_epoch = sum(sampler.counts(step) for step in range(sampler.steps))
-
-        noise_multiplier = calibrate_noise_multiplier(
+        noise = calibrate_noise_multiplier(
             self._make_accountant(sampler.relation),
             target_epsilon,
             target_delta,
             sampling=sampler.sampling,
             steps=epochs * per_epoch,
         )
-        return self.make_private(
-            module=module,
-            optimizer=optimizer,
-            data_loader=data_loader,
-            noise_multiplier=noise_multiplier,
-            max_grad_norm=max_grad_norm,
-            sampling=sampling,
-            loss_reduction=loss_reduction,
-            max_physical_batch_size=max_physical_batch_size,
-            batch_dim=batch_dim,
-            criterion=criterion,
-        )
+        options |= {"module": module, "data_loader": data_loader, "sampling": sampling}
+        return self.make_private(noise_multiplier=noise, **options)
 
     @property
     def accountant(self) -> Accountant:
@@ -212,7 +192,7 @@ class PrivacyEngine:
 
     @noise_multiplier.setter
     def noise_multiplier(self, value: float) -> None:
-        check_norm("noise_multiplier", value)
+        check_positive("noise_multiplier", value)
         self._started.noise = value
 
     @property
@@ -227,8 +207,8 @@ class PrivacyEngine:
     def get_epsilon(self, delta: float) -> float:
         """Return the epsilon, at `delta`, of all steps until now.
 
-        Warns where delta is not below one in the number of rows, and where batches were drawn that
-        the module was not called with: a loop that trains a copy of it has no privacy.
+        Warns where delta is not below one in the number of rows, and where the module was not
+        called with the batches that were drawn: a loop that trains a copy of it has no privacy.
         """
         if (unseen := self._started.unseen) > 1:
             warnings.warn(
@@ -241,17 +221,14 @@ class PrivacyEngine:
         return epsilon
 
     def remaining(self) -> Remaining:
-        """Return the epsilon that is left of the budget, and how many more steps fit.
-
-        Raises `InvalidInput` without a budget.
-        """
+        """Return the epsilon left of the budget, and how many more steps fit; without a budget,
+        raise `InvalidInput`."""
         return self._started.remaining()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the engine's state for a checkpoint, beside the module's and the optimizer's.
+        """Return the engine's state, without any of a generator: noise drawn twice cancels out.
 
-        No state of a generator is in it: noise that was drawn twice would cancel out. Raises
-        `InvalidInput` between the parts of a logical batch.
+        Raises `InvalidInput` between the parts of a logical batch.
         """
         return self._started.state_dict()
 
@@ -264,10 +241,9 @@ class PrivacyEngine:
 
         Others that have a state_dict, such as a scheduler, are restored by `load_checkpoint`,
         which returns the rest: plain values, such as the number of the epoch. What was released
-        after the last checkpoint is not in its account. Of several processes the first writes.
-
-        Raises `InvalidInput`, and leaves the file as it was, between the parts of a logical batch
-        and for what would need code to be restored.
+        after it is not in its account. Of several processes the first writes. Raises
+        `InvalidInput`, and leaves the file as it was, between the parts of a logical batch and for
+        what would need code to be restored.
         """
         everything = self._started.parts | others
         parts = {k: v.state_dict() for k, v in everything.items() if hasattr(v, "state_dict")}
@@ -288,10 +264,8 @@ class PrivacyEngine:
             raise InvalidInput(f"{path}: is not a file of save_checkpoint")
         parts = run.parts | others
         if set(state["parts"]) != set(parts):
-            raise InvalidInput(
-                f"{path} has the states of {', '.join(sorted(state['parts']))}; "
-                f"expected {', '.join(sorted(parts))}"
-            )
+            there, wanted = (", ".join(sorted(names)) for names in (state["parts"], parts))
+            raise InvalidInput(f"{path} has the states of {there}; expected {wanted}")
         saved, ours = state.get("optimizer"), type(run.parts["optimizer"]).__name__
         if saved != ours:
             raise InvalidInput(f"{path}: its optimizer is {saved}, this run's {ours}")

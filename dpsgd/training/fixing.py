@@ -13,8 +13,7 @@ _FORWARDS = (
     nn.modules.instancenorm._InstanceNorm.forward,
 )
 _CHANNELS = 16
-"""Channels of a group, with which Wu and He ("Group Normalization", ECCV 2018, table 3) found
-hardly any loss against their best."""
+"""Channels of a group: hardly worse than the best (Wu and He, ECCV 2018, table 3)."""
 
 
 def fix(module: nn.Module) -> tuple[nn.Module, list[str]]:
@@ -24,12 +23,10 @@ def fix(module: nn.Module) -> tuple[nn.Module, list[str]]:
         print(*changes, sep="\\n")  # bn1: BatchNorm2d(64, ...) -> GroupNorm(4, 64, ...)
 
     BatchNorm of every kind becomes GroupNorm: groups of 16 channels where that divides them, else,
-    and for BatchNorm1d, one group. Weight and bias are taken over, and so device, type, mode, and
-    whether they are trained; running statistics are not, so that outputs change and a model that
-    was trained before needs training again. InstanceNorm loses its running statistics. A BatchNorm
-    that is frozen, as `make_private` accepts it, stays. Make the optimizer after this call.
-
-    Raises `InvalidInput` for lazy layers, and for subclasses that do more than normalise.
+    and for BatchNorm1d, one group. Weight, bias and mode are taken over; running statistics are
+    not, so that a model that was trained before needs training again. InstanceNorm loses its
+    running statistics. A frozen BatchNorm stays. Make the optimizer after this call. Raises
+    `InvalidInput` for lazy layers, and for subclasses that do more than normalise.
     """
     mixing = []
     for name, layer in module.named_modules(remove_duplicate=False):
@@ -49,8 +46,8 @@ def fix(module: nn.Module) -> tuple[nn.Module, list[str]]:
         assert isinstance(layer, nn.modules.batchnorm._NormBase)
         new = replaced.setdefault(layer, _by_sample(layer))
         changes.append(f"{name or 'the module'}: {layer} -> {new}")
+        parent, _, child = name.rpartition(".")
         if name:
-            parent, _, child = name.rpartition(".")
             setattr(fixed.get_submodule(parent), child, new)
         else:
             fixed = new

@@ -16,13 +16,11 @@ class AdamBC(Optimizer):
     """Adam with the noise's part taken out of the second moment: DP-AdamBC.
 
     Adam divides by the root of the mean square of gradients, most of which is noise in a private
-    training; then all coordinates move alike. Here the mean of the noise's variance is subtracted,
-    down to `gamma`: a step is lr * m / sqrt(max(v - noise variance, gamma)). Nothing of this
-    costs privacy: the variance is public.
-
-    The engine sets `noise_deviations`, those of one coordinate of each gradient, before each step.
-    `gamma` should be near the square of a typical gradient coordinate: it bounds a step by
-    lr * |m| / sqrt(gamma).
+    training; then all coordinates move alike. Here a step is
+    lr * m / sqrt(max(v - noise variance, gamma)). Nothing of this costs privacy: the variance is
+    public. `gamma` should be near the square of a typical gradient coordinate: it bounds a step by
+    lr * |m| / sqrt(gamma). The engine sets `noise_deviations`, those of one coordinate of each
+    gradient, before each step.
 
     Source: Tang, Shpilevskiy and Lécuyer, "DP-AdamBC", AAAI 2024, arXiv 2312.14334, algorithm 1.
     Raises `InvalidInput` unless lr and gamma are finite and > 0 and both betas lie in [0, 1).
@@ -60,8 +58,8 @@ class AdamBC(Optimizer):
         gradient = parameter.grad.to(torch.promote_types(parameter.dtype, torch.float32))
         state = self.state[parameter]
         if not state:
-            state.update(step=0, mean=torch.zeros_like(gradient), variance=0.0)
-            state["square"] = torch.zeros_like(gradient)
+            zeros = torch.zeros_like(gradient)
+            state.update(step=0, mean=zeros, square=zeros.clone(), variance=0.0)
         state["step"] += 1
         for name in ("mean", "square"):  # a checkpoint comes back in the parameter's type
             state[name] = state[name].to(gradient.dtype)

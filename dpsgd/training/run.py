@@ -9,9 +9,9 @@ from torch import nn
 from torch.optim import Optimizer
 
 from dpsgd.accounting import Accountant, Event
+from dpsgd.accounting.events import check_positive
 from dpsgd.clipping.clipped_sums import Bookkeeper
 from dpsgd.clipping.current_policy import CurrentPolicy
-from dpsgd.clipping.policies import check_norm
 from dpsgd.clipping.schedules import Schedule
 from dpsgd.clipping.taps import tap_layers
 from dpsgd.layers import fallback, rules_for
@@ -39,9 +39,9 @@ class Run:
     Several batches may be used before a step. Their sum with noise of deviation s is the
     sum of k releases with noise s / sqrt(k) each, and is accounted for as k releases.
 
-    A batch is used when a backward pass of it has ended, or an optimizer steps on it; others, on
-    which a loop only looks at a loss, add nothing to any sum. What is computed from a part
-    without records, which the loader fills up with record 0, is dropped before it meets a sum.
+    A batch is used when a backward pass of it has ended, or an optimizer steps on it. What is
+    computed from a part without records, which the loader fills up with record 0, is dropped before
+    it meets a sum.
     """
 
     def __init__(
@@ -84,16 +84,14 @@ class Run:
             expect=self._expect,
         )
         tap_layers(self._keeper, rules_for(module), fallback)
-        self._parameters = self._keeper.parameters
         self._padding = padding_rows(module)
-        self._managed = {id(p) for p in self._parameters}
-        self._groups = [
-            clipping.group(name) for name, p in module.named_parameters() if p.requires_grad
-        ]
+        self._groups: dict[nn.Parameter, int] = {
+            p: clipping.group(name) for name, p in module.named_parameters() if p.requires_grad
+        }
         self._noise: NoiseSource | None = None
         self._count_noise: NoiseSource | None = None
         if ranks.rank == 0:  # noise is there once
-            device = self._parameters[0].device
+            device = self._keeper.anchor.device
             self._noise = self._count_noise = KeystreamNoise(coins)
             if device.type != "cpu" and not secure:
                 self._noise = GeneratorNoise(device)
@@ -176,7 +174,7 @@ class Run:
                 f"{self.noise!r}: give make_private what it was given then"
             )
         if noise is not None:
-            check_norm("the state's noise_multiplier", noise)
+            check_positive("the state's noise_multiplier", noise)
         if not isinstance(steps, int) or steps < 0:
             raise InvalidInput(f"the state's steps must be an integer >= 0, got {steps!r}")
         for key in ("clipping", "accountant"):
@@ -215,40 +213,34 @@ class Run:
                 "account knows nothing: call make_private in the process that trains"
             )
         closures = [value for value in (*args[1:], *kwargs.values()) if value is not None]
+        changed = args, kwargs
         if closures:  # it makes the forward and the backward pass, which the sums must have seen
             with torch.enable_grad():
                 loss = closures[0]()
             changed = (optimizer,), {"closure": lambda: loss}
-        else:
-            changed = args, kwargs
-        for group in optimizer.param_groups:
-            for parameter in group["params"]:
-                if id(parameter) not in self._managed and parameter.grad is not None:
-                    raise InvalidInput(
-                        "the optimizer has a gradient of a parameter that was frozen, or not "
-                        "there, when make_private was called"
-                    )
+        given = (p for group in optimizer.param_groups for p in group["params"])
+        if any(p not in self._groups and p.grad is not None for p in given):
+            raise InvalidInput(
+                "the optimizer has a gradient of a parameter that was frozen, or not "
+                "there, when make_private was called"
+            )
         if self._inside:  # the sums were released when the outermost call began
             self._inside += 1
             return changed
         if self._part is None:
             raise InvalidInput("step() without a batch drawn since the last: one batch, one step")
         if not self._part.is_last:
-            for parameter in self._parameters:
+            for parameter in self._groups:
                 parameter.grad = None  # optimizers pass over it
             return changed
         self._used[self._draw] = self._round
         multiplier, batches = self.noise_multiplier, len(self._used)
-        check_norm("noise_multiplier", multiplier)
+        check_positive("noise_multiplier", multiplier)
         deviations = self.clipping.deviations(multiplier)
         grids = self.clipping.grids(deviations)
+        agreed = {"max_grad_norm": self.clipping.sensitivity, "batches": batches}
         counts = [
-            self.ranks.total(
-                count,
-                noise_multiplier=multiplier,
-                max_grad_norm=self.clipping.sensitivity,
-                batches=batches,
-            )
+            self.ranks.total(count, noise_multiplier=multiplier, **agreed)
             for count in self.clipping.counts(self._count_noise)
         ]
         # From here on the release may have been seen, even if a later line fails. A budget that
@@ -259,8 +251,9 @@ class Run:
         self._steps += 1
         self._inside = 1
         if isinstance(optimizer, AdamBC):
-            own = (deviations[group] / self._divisor for group in self._groups)
-            optimizer.noise_deviations = dict(zip(self._parameters, own, strict=True))
+            optimizer.noise_deviations = {
+                p: deviations[group] / self._divisor for p, group in self._groups.items()
+            }
         return changed
 
     def _after_step(self, *_: Any) -> None:
@@ -279,16 +272,17 @@ class Run:
 
     def _release(self, deviations: list[float], grids: list[Grid]) -> None:
         sums, alone = self._keeper.take_sums(), self.ranks.size == 1
+        groups = list(self._groups.values())
         if not alone:
-            sums = [grids[group].rounded(s) for group, s in zip(self._groups, sums, strict=True)]
+            sums = [grids[group].rounded(s) for group, s in zip(groups, sums, strict=True)]
         if self._noise is not None:
-            for group, summed in zip(self._groups, sums, strict=True):
-                divisor = self._divisor if alone else 1.0
+            divisor = self._divisor if alone else 1.0
+            for group, summed in zip(groups, sums, strict=True):
                 self._noise.add_to([summed], grids[group], deviations[group], divisor)
         if not alone:
             self.ranks.add_up(sums)
             sums = [total.div_(self._divisor) for total in sums]
-        for parameter, noisy in zip(self._parameters, sums, strict=True):
+        for parameter, noisy in zip(self._groups, sums, strict=True):
             if not parameter.requires_grad:  # it was frozen since
                 parameter.grad = None
                 continue

@@ -1,8 +1,7 @@
 """Samplers that draw batches of records by the sampling that the accountant assumes.
 
-A sampler draws logical batches, one for each step of the optimizer; the loader may hand a logical
-batch out in several physical ones, which fit in memory. Every choice is made with
-coins of the operating system.
+A sampler draws logical batches, one for each step of the optimizer, with coins of the operating
+system; the loader may hand one out in several physical ones, which fit in memory.
 """
 
 import math
@@ -68,11 +67,9 @@ class PoissonBatches(BatchSampler):
     """Take every record with probability batch / dataset, independently, for each batch.
 
     Batches vary in size and may be empty. The guarantee is for one record more or less; the rate
-    is rounded down to a multiple of 2**-64.
-
-    Of several processes each draws from every `processes`-th record, from `rank` on. Shares of
-    different processes have no record in common, and all of them together are a Poisson sample
-    of the whole data set. `batch` is the expected size over all processes.
+    is rounded down to a multiple of 2**-64. Of several processes each draws from every
+    `processes`-th record, from `rank` on: together, a Poisson sample of the whole data set, of
+    expected size `batch`.
     """
 
     rank: int = 0
@@ -111,18 +108,17 @@ class FixedSizeBatches(BatchSampler):
         return FixedSizeSampling(self.batch, self.dataset)
 
     def epoch(self, coins: Coins) -> Iterator[Records]:
-        for _ in range(self.steps):
-            yield coins.permutation(self.dataset)[: self.batch]
+        return (coins.permutation(self.dataset)[: self.batch] for _ in range(self.steps))
 
 
 @dataclass(frozen=True)
 class ShuffledBatches(BatchSampler):
     """Cut a random order of the records into batches, each epoch anew.
 
-    Proved: a record is in one batch of an epoch, and an adversary may know the others in
-    it; so an epoch is one Gaussian release of it, without any amplification by
-    sampling. The guarantee is for one record exchanged for a blank. Claiming the epsilon of
-    Poisson batches here understates the leak up to four times (arXiv 2403.17673, 2411.10614).
+    Proved: a record is in one batch of an epoch, and an adversary may know the others in it; so an
+    epoch is one Gaussian release of it, without amplification by sampling. The guarantee is for one
+    record exchanged for a blank. Claiming the epsilon of Poisson batches here understates the leak
+    up to four times (arXiv 2403.17673, 2411.10614).
     """
 
     relation = Relation.REPLACE_SPECIAL
@@ -133,8 +129,7 @@ class ShuffledBatches(BatchSampler):
 
     def epoch(self, coins: Coins) -> Iterator[Records]:
         order = coins.permutation(self.dataset)
-        for start in range(0, self.dataset, self.batch):
-            yield order[start : start + self.batch]
+        return (order[i : i + self.batch] for i in range(0, self.dataset, self.batch))
 
     def counts(self, step: int) -> bool:
         return step == 0
@@ -149,10 +144,9 @@ SAMPLERS: dict[str, Callable[[int, int], BatchSampler]] = {
 
 @dataclass(frozen=True)
 class Physical:
-    """A part of a logical batch, as the loader hands it out.
+    """A part of a logical batch, as the loader hands it out: of size 0 as record 0.
 
-    A part of size 0 is handed out as record 0, since models and collate functions may fail on
-    nothing. Whatever is computed from that record is dropped.
+    Models and collate functions may fail on nothing; what that record yields is dropped.
     """
 
     size: int
@@ -162,11 +156,18 @@ class Physical:
     """Whether the batch adds an accounting event; in a shuffled epoch only the first does."""
 
 
-class PrivateDataLoader(DataLoader[Any]):
-    """Load batches that a `BatchSampler` draws; `drawn` is called as each is handed out.
+_KEPT = (
+    *("num_workers", "prefetch_factor", "persistent_workers", "multiprocessing_context"),
+    *("collate_fn", "pin_memory", "timeout", "worker_init_fn", "generator"),
+)
+"""Options of a loader that its private one has, too."""
 
-    `most` bounds the records of a physical batch. `len` counts physical batches: where Poisson
-    batches come in fewer parts than that, the last one of an epoch has some without records.
+
+class PrivateDataLoader(DataLoader[Any]):
+    """Load batches of at most `most` records that a sampler draws; `drawn` is called for each.
+
+    `len` counts physical batches: where Poisson batches come in fewer parts than that, the last one
+    of an epoch has some without records.
     """
 
     _is_accelerate_prepared = True
@@ -183,22 +184,8 @@ class PrivateDataLoader(DataLoader[Any]):
     ) -> None:
         self._draws = _Draws(sampler, most or sampler.dataset, coins or Coins())
         self._drawn = drawn
-        options: dict[str, Any] = {}
-        if loader.num_workers:
-            options["prefetch_factor"] = loader.prefetch_factor
-            options["persistent_workers"] = loader.persistent_workers
-            options["multiprocessing_context"] = loader.multiprocessing_context
-        super().__init__(
-            loader.dataset,
-            batch_sampler=self._draws,
-            num_workers=loader.num_workers,
-            collate_fn=loader.collate_fn,
-            pin_memory=loader.pin_memory,
-            timeout=loader.timeout,
-            worker_init_fn=loader.worker_init_fn,
-            generator=loader.generator,
-            **options,
-        )
+        kept = {name: getattr(loader, name) for name in _KEPT}
+        super().__init__(loader.dataset, batch_sampler=self._draws, **kept)
 
     def __iter__(self) -> Any:
         batches = super().__iter__()
@@ -226,9 +213,8 @@ class _Draws(Sampler[list[int]]):
         return self.sampler.parts(self.most)
 
     def __iter__(self) -> Iterator[list[int]]:
-        waiting: deque[Physical] = deque()
-        self.waiting = waiting
-        return self._epoch(waiting)
+        self.waiting = deque()
+        return self._epoch(self.waiting)
 
     def _epoch(self, waiting: deque[Physical]) -> Iterator[list[int]]:
         left = len(self)
@@ -239,9 +225,8 @@ class _Draws(Sampler[list[int]]):
             left -= parts
             for i in range(parts):
                 part = records[i * self.most : (i + 1) * self.most].tolist()
-                waiting.append(
-                    Physical(len(part), i == 0, i == parts - 1, self.sampler.counts(step))
-                )
+                counts = self.sampler.counts(step)
+                waiting.append(Physical(len(part), i == 0, i == parts - 1, counts))
                 yield part or [0]
 
 
@@ -249,10 +234,8 @@ def sampler_for(loader: DataLoader[Any], sampling: str, ranks: Ranks | None = No
     """Return the sampler that takes the place of a loader's own.
 
     Each of several processes has a loader of the whole data set, with the size of its own part of
-    a batch.
-
-    Raises `InvalidInput` for a loader whose own sampling would be lost, and so have another
-    rate than its owner thinks.
+    a batch. Raises `InvalidInput` for a loader whose own sampling would be lost, and so have
+    another rate than its owner thinks.
     """
     if sampling not in SAMPLERS:
         raise InvalidInput(f"sampling must be one of {', '.join(SAMPLERS)}, got {sampling!r}")

@@ -11,15 +11,12 @@ from ldp import InvalidInput
 
 
 def check_module(module: nn.Module) -> None:
-    """Raise `InvalidInput` naming every layer that mixes samples or otherwise leaks them.
-
-    A gradient can be clipped by sample only where each sample's loss depends on that sample
-    alone.
-    """
-    faults = []
-    for name, layer in module.named_modules():
-        if (reason := fault(layer)) is not None:
-            faults.append(f"{name or 'the module'} ({type(layer).__name__}) {reason}")
+    """Raise `InvalidInput` naming every layer that mixes samples or otherwise leaks them."""
+    faults = [
+        f"{name or 'the module'} ({type(layer).__name__}) {reason}"
+        for name, layer in module.named_modules()
+        if (reason := fault(layer)) is not None
+    ]
     if faults:
         raise InvalidInput("; ".join(faults))
     devices = {p.device for p in module.parameters() if p.requires_grad}
@@ -51,20 +48,19 @@ def fault(layer: nn.Module) -> str | None:
     """Return why a layer cannot be trained privately, and what to do; None if it can."""
     if isinstance(layer, nn.modules.lazy.LazyModuleMixin) and layer.has_uninitialized_params():
         return "has no shape yet: run the module once before"
-    if isinstance(layer, nn.modules.instancenorm._InstanceNorm):
-        if layer.track_running_stats:
-            return (
-                "keeps statistics of the data without noise: set track_running_stats=False, as "
-                "dpsgd.fix(module) does"
-            )
-        return None
-    if isinstance(layer, nn.modules.batchnorm._BatchNorm):
-        trained = any(p.requires_grad for p in layer.parameters())
-        if layer.training or layer.running_mean is None or trained:
-            return (
-                "normalises over the batch, which mixes samples: use GroupNorm, by "
-                "dpsgd.fix(module), or freeze it, by eval() and requires_grad_(False)"
-            )
+    if isinstance(layer, nn.modules.instancenorm._InstanceNorm) and layer.track_running_stats:
+        return (
+            "keeps statistics of the data without noise: set track_running_stats=False, as "
+            "dpsgd.fix(module) does"
+        )
+    trained = any(p.requires_grad for p in layer.parameters(recurse=False))
+    if isinstance(layer, nn.modules.batchnorm._BatchNorm) and (
+        layer.training or layer.running_mean is None or trained
+    ):
+        return (
+            "normalises over the batch, which mixes samples: use GroupNorm, by "
+            "dpsgd.fix(module), or freeze it, by eval() and requires_grad_(False)"
+        )
     if isinstance(layer, nn.Embedding | nn.EmbeddingBag):
         if layer.max_norm is not None:
             return "rescales the rows that are looked up, without noise: set max_norm=None"
@@ -76,18 +72,16 @@ def fault(layer: nn.Module) -> str | None:
         return "splits batches among devices: use DistributedDataParallel"
     if isinstance(layer, nn.parallel.DistributedDataParallel):
         return "adds up gradients of batches: wrap the whole module, and nothing inside"
-    if any(type(p).__name__ == "DTensor" for p in layer.parameters(recurse=False)):
+    spread = any(type(p).__name__ == "DTensor" for p in layer.parameters(recurse=False))
+    if spread or type(layer).__name__ == "FullyShardedDataParallel":
         return "has its parameters spread over devices: use DistributedDataParallel"
     if isinstance(layer, torch.jit.ScriptModule):
         return "is compiled, which hides its layers: use the module that it was made of"
     if type(layer).__name__ == "OptimizedModule" or layer._compiled_call_impl is not None:
         return "is compiled, which hides its layers: leave out torch.compile"
-    if type(layer).__name__ == "FullyShardedDataParallel":
-        return "has its parameters spread over devices: use DistributedDataParallel"
     if type(layer).__name__ == "_SpectralNorm":
         return "changes its buffers as it runs, which samples cannot do apart: use weight_norm"
-    own = [p for p in layer.parameters(recurse=False) if p.requires_grad]
-    if not all(p.is_floating_point() for p in own):
+    if any(p.is_complex() for p in layer.parameters(recurse=False) if p.requires_grad):
         return "has complex parameters, and noise would be for their real parts: take real ones"
     hooks: list[Callable[..., object]] = list(layer._forward_pre_hooks.values())
     if any(type(hook).__name__ in ("WeightNorm", "SpectralNorm") for hook in hooks):
@@ -103,25 +97,24 @@ def check_criterion(criterion: nn.Module, loss_reduction: str) -> None:
     A weighted mean divides by the weights of the whole batch, a mean with ignored targets by how
     many there are: one sample then scales the gradients of all others.
     """
-    reduction = getattr(criterion, "reduction", None)
-    if reduction is None:
-        return
-    if reduction != loss_reduction and reduction != "none":
+    reduction = getattr(criterion, "reduction", "none")
+    if reduction not in (loss_reduction, "none", None):
         raise InvalidInput(
             f'the criterion reduces by "{reduction}", loss_reduction says "{loss_reduction}"'
         )
     if reduction != "mean":
         return
-    if isinstance(criterion, nn.CrossEntropyLoss | nn.NLLLoss) and criterion.weight is not None:
-        raise InvalidInput(
-            f"{type(criterion).__name__} with weights divides by the weights of the whole batch: "
-            'use reduction="sum" and loss_reduction="sum"'
-        )
-    if isinstance(criterion, nn.CrossEntropyLoss | nn.NLLLoss) and criterion.ignore_index >= 0:
-        raise InvalidInput(
-            f"{type(criterion).__name__} with ignore_index={criterion.ignore_index} divides by how "
-            'many targets of the batch are kept: use reduction="sum" and loss_reduction="sum"'
-        )
+    if isinstance(criterion, nn.CrossEntropyLoss | nn.NLLLoss):
+        why = None
+        if criterion.weight is not None:
+            why = "weights divides by the weights of the whole batch"
+        elif (ignored := criterion.ignore_index) >= 0:
+            why = f"ignore_index={ignored} divides by how many targets of the batch are kept"
+        if why is not None:
+            raise InvalidInput(
+                f'{type(criterion).__name__} with {why}: use reduction="sum" and '
+                'loss_reduction="sum"'
+            )
     if isinstance(criterion, nn.KLDivLoss):
         raise InvalidInput('KLDivLoss averages over classes too: use reduction="batchmean"')
 

@@ -6,12 +6,14 @@ the whole vector of estimates, 1' C 1 over the set, and not the sum of the value
 """
 
 import math
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ldp.core.estimation import Cohorts, Estimate, Interval, estimate, reach
-from ldp.core.estimator import Frequencies
+from ldp.core.estimator import Estimator, Frequencies
+from ldp.core.tally import Tally
 from ldp.errors import InvalidInput
 from ldp.estimating import strata
 from ldp.estimating.points import wilson
@@ -50,17 +52,7 @@ def sums(
     Cost: O(cohorts k**2), for mle and gls O(cohorts k**3). Raises `InvalidInput` for another
     shape, an empty set, mechanisms of numbers, and more than 4096 values.
     """
-    rows = np.asarray(sets, dtype=np.float64)
-    if not all(isinstance(m, Frequencies) and m.k <= MAX_CATEGORIES for m, _ in cohorts):
-        raise InvalidInput(
-            f"sums are of the frequencies of up to {MAX_CATEGORIES} values, "
-            f"got {cohorts.parameters} parameters of {cohorts.each[0][0].name}"
-        )
-    if rows.ndim != 2 or rows.shape[1] != cohorts.parameters or not rows.any(axis=1).all():
-        raise InvalidInput(
-            f"sets of {cohorts.parameters} values have shape (sets, {cohorts.parameters}), "
-            f"each with a value, got shape {rows.shape}"
-        )
+    rows = _checked(sets, *(mechanism for mechanism, _ in cohorts))
     if len(cohorts) > 1 and most > 0:
         return _averaged(cohorts, rows, most)
     if len(cohorts) == 1 or method in (None, "mle", "gls"):
@@ -68,6 +60,69 @@ def sums(
     values, variances = _each(cohorts, rows)
     weights = 1 / _shared(cohorts, rows)
     return _weighted(cohorts, values, variances, weights / weights.sum(axis=0), "inverse_variance")
+
+
+class Summed(Estimator):
+    """An estimator of the shares of people whose value is in each set, from one tally.
+
+    `sets` is as of `sums`. The noise of a sum is that at the distribution which the tally tells of,
+    with the covariance between values; that of people is share (1 - share) / n. Raises
+    `InvalidInput` as `sums`.
+    """
+
+    name: ClassVar[str] = "sums"
+
+    def __init__(self, mechanism: Estimator, sets: ArrayLike) -> None:
+        self.sets = _checked(sets, mechanism)
+        assert isinstance(mechanism, Frequencies)  # as was checked
+        self.mechanism = mechanism
+
+    @property
+    def tally_size(self) -> int:
+        return self.mechanism.tally_size
+
+    @property
+    def parameters(self) -> int:
+        return len(self.sets)
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        return 0.0, 1.0
+
+    def debias(self, tally: Tally) -> Floats:
+        found: Floats = self.sets @ self.mechanism.debias(tally)
+        return found
+
+    def variance(self, truth: ArrayLike, n: int) -> Floats:
+        """Return the variances for values that are all equally frequent, but for the sums."""
+        return self._at(np.full(self.mechanism.k, 1 / self.mechanism.k), truth, n)
+
+    def tally_variance(self, truth: ArrayLike, tally: Tally) -> Floats:
+        own = near_distribution(Cohorts([(self.mechanism, tally)]))
+        return self._at(own, truth, tally.n)
+
+    def _at(self, distribution: Floats, truth: ArrayLike, n: int) -> Floats:
+        shares, at = np.asarray(truth, dtype=float), self.sets @ distribution
+        noise = self.mechanism.sum_variances(self.sets, distribution, n) - at * (1 - at) / n
+        found: Floats = np.maximum(noise, 0) + shares * (1 - shares) / n
+        return found
+
+
+def _checked(sets: ArrayLike, *mechanisms: Estimator) -> Floats:
+    """Return the sets as ones among zeros; raise `InvalidInput` for sets that cannot be summed."""
+    rows = np.asarray(sets, dtype=np.float64)
+    first = mechanisms[0]
+    if not all(isinstance(m, Frequencies) and m.k <= MAX_CATEGORIES for m in mechanisms):
+        raise InvalidInput(
+            f"sums are of the frequencies of up to {MAX_CATEGORIES} values, "
+            f"got {first.parameters} parameters of {first.name}"
+        )
+    if rows.ndim != 2 or rows.shape[1] != first.parameters or not rows.any(axis=1).all():
+        raise InvalidInput(
+            f"sets of {first.parameters} values have shape (sets, {first.parameters}), "
+            f"each with a value, got shape {rows.shape}"
+        )
+    return rows
 
 
 def _averaged(cohorts: Cohorts, rows: Floats, most: float) -> Estimate:

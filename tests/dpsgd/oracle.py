@@ -129,11 +129,8 @@ def check(
 
 def squared_norms(form: PerSample, *, elsewhere: bool = False) -> Tensor:
     """Return the squared norm of each sample's gradient; `elsewhere` as it is done on a GPU."""
-
-    def zeros(size: tuple[int, ...], _device: torch.device) -> Tensor:
-        return torch.zeros(size, dtype=torch.float64)
-
-    with patch("dpsgd.gradients.persample.new_totals", zeros) if elsewhere else nullcontext():
-        totals = persample.new_totals((len(form.dense()),), torch.device("cpu"))
+    in_pieces = patch("dpsgd.gradients.persample._in_loops", persample._in_pieces)
+    with in_pieces if elsewhere else nullcontext():
+        totals = torch.zeros(len(form.dense()), dtype=torch.float64)
         form.add_squared_norms(totals)
-    return torch.as_tensor(totals)
+    return totals

@@ -5,7 +5,7 @@ import torch
 from oracle import squared_norms
 from torch import Tensor, nn
 
-from dpsgd.gradients.persample import Deferred, Dense
+from dpsgd.gradients.persample import Dense
 from dpsgd.layers import convolution
 
 Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d
@@ -55,9 +55,9 @@ def test_every_part_counts_for_itself(
     expected = one_by_one(layer, inputs, outputs)
     padding = [low for low, _ in convolution._sides(layer)]
     with torch.no_grad():
-        gradients = convolution._weight_gradients(layer, padding, inputs, outputs)
-        assert isinstance(gradients, Dense if form == "kept" else Deferred)
-        assert bool(grams) == (form == "Gram")
+        unfolded = convolution.Unfolded(layer, padding, inputs, outputs)
+        gradients = convolution.weight_gradients(unfolded)
+        assert isinstance(gradients, Dense if form == "kept" else convolution.Unfolded)
         dropped = torch.tensor([True, False, False, True, False, False, True])
         factors = torch.rand(7, dtype=torch.float64)
         shape = (-1, *[1] * (expected.ndim - 1))
@@ -69,3 +69,4 @@ def test_every_part_counts_for_itself(
             torch.testing.assert_close(form_.dense(), wanted)
             weighted = (wanted * factors.view(shape)).sum(0)
             torch.testing.assert_close(form_.weighted_sum(factors), weighted)
+    assert bool(grams) == (form == "Gram")

@@ -32,7 +32,7 @@ from torch.utils.data import TensorDataset
 
 from dpsgd import AdamBC, PerLayerClipping, PrivacyEngine, QuantileClipping
 from dpsgd.clipping.policies import FlatClipping
-from dpsgd.gradients.persample import Dense, Outer, gram_squares, new_totals
+from dpsgd.gradients.persample import Dense, Outer, gram_squares
 from dpsgd.gradients.precision import exact
 from dpsgd.layers import convolution
 from dpsgd.noise.grid import Grid
@@ -228,13 +228,13 @@ def test_the_norm_of_many_values_is_not_too_small(
     for form, norms in (
         (Dense(many.to(device)), exact_norms),
         (
-            Outer(one.to(device), many.to(device), torch.Size((size, 1))),
+            Outer(one[:, None].to(device), many[:, None].to(device), torch.Size((size, 1))),
             exact_norms * float(one[0]),
         ),
     ):
-        totals = new_totals((2,), device)
+        totals = torch.zeros(2, dtype=torch.float64, device=device)
         form.add_squared_norms(totals)
-        found = torch.as_tensor(totals).cpu().sqrt()
+        found = totals.cpu().sqrt()
         assert (found <= norms * (1 + 2e-5)).all()
         factors = FlatClipping(1.0).factors(found.float()[None])[0]
         assert (factors.double() * norms <= 1).all()
@@ -330,6 +330,16 @@ def test_noise_of_the_default_generator_has_all_bits_and_no_seed_of_torch(
         assert stats.kstest(values.numpy(), "norm").pvalue > 1e-4
         assert (values != values.float().double()).double().mean() > 0.99
     assert torch.cat(drawn).unique().numel() > 199_990
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_device_releases_what_a_cpu_does(dtype: torch.dtype, device: torch.device) -> None:
+    grid, summed = Grid(2.0**-20), torch.randn(10_000, dtype=dtype)
+    normal = torch.randn(10_000, dtype=torch.float64)
+    there = summed.to(device)
+    grid.release(there, normal.to(device), 0.7, 100.0)
+    grid.release(summed, normal, 0.7, 100.0)
+    assert torch.equal(summed, there.cpu())
 
 
 @pytest.mark.parametrize("secure", [False, True], ids=["fast", "secure"])

@@ -4,16 +4,14 @@ import itertools
 import math
 from collections.abc import Callable
 
-import numpy as np
 import pytest
 import torch
 from oracle import keep, squared_norms
 from torch import nn
 
 from dpsgd.clipping.policies import FlatClipping
-from dpsgd.gradients.persample import Dense, Outer, PerSample, Rows, gram_squares, norms_of
+from dpsgd.gradients.persample import Dense, Outer, PerSample, Rows, gram_squares, merged
 from dpsgd.gradients.precision import exact
-from dpsgd.noise.shared import tensor_of
 from ldp import InvalidInput
 
 B, V, D = 3, 5, 4
@@ -27,17 +25,16 @@ def forms() -> dict[str, PerSample]:
     return {
         "dense": Dense(torch.randn(B, V, D, dtype=double)),
         "outer": Outer(torch.randn(B, 2, D).double(), torch.randn(B, 2, V).double(), shape),
-        "one position": Outer(torch.randn(B, D).double(), torch.randn(B, V).double(), shape),
+        "one position": Outer(torch.randn(B, 1, D).double(), torch.randn(B, 1, V).double(), shape),
         "rows": Rows(torch.randint(V, (B, 6)), torch.randn(B, 6, D, dtype=double), shape),
     }
 
 
 @pytest.mark.parametrize("names", list(itertools.product(KINDS, repeat=3)), ids=str)
 def test_forms_of_any_kinds_merge_into_their_sum(names: tuple[str, str, str]) -> None:
-    first, *others = (forms()[name] for name in names)
-    expected = first.dense() + sum(other.dense() for other in others)
-    for other in others:
-        first = first.merge(other)
+    parts = [forms()[name] for name in names]
+    expected = sum(part.dense() for part in parts)
+    first = merged(parts)
     torch.testing.assert_close(first.dense(), expected)
     squares = expected.flatten(1).square().sum(1)
     torch.testing.assert_close(squared_norms(first), squares)
@@ -77,7 +74,7 @@ def test_a_norm_of_a_tied_table_that_cancels_is_rounded_upwards() -> None:
     inputs, ids = torch.randn(200, 1, 60), torch.randint(V, (200, 1))
     outputs = nn.functional.one_hot(ids, V).float()
     rows = Rows(ids, -inputs * (1 + 1e-5 * torch.rand(200, 1, 1)), torch.Size((V, 60)))
-    form = Outer(inputs, outputs, rows.shape).merge(rows)
+    form = merged([Outer(inputs, outputs, rows.shape), rows])
     exact = (inputs.double() + rows.gradients.double()).flatten(1).norm(dim=1)
     assert (squared_norms(form).sqrt() >= exact).all()
 
@@ -97,10 +94,10 @@ def test_the_norm_of_many_values_is_not_too_small(value: float | None, elsewhere
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["cpu", "elsewhere"])
 @pytest.mark.parametrize("size", [1, 63, 64, 65])
 def test_the_norm_of_an_outer_product_is_not_too_small(size: int, elsewhere: bool) -> None:
-    inputs, outputs = torch.full((2, size), 0.30001), torch.full((2, 10_007), 0.7)
+    inputs, outputs = torch.full((2, 1, size), 0.30001), torch.full((2, 1, 10_007), 0.7)
     form = Outer(inputs, outputs, torch.Size((10_007, size)))
     norms = squared_norms(form, elsewhere=elsewhere).sqrt()
-    exact = inputs.double().norm(dim=1) * outputs.double().norm(dim=1)
+    exact = inputs.double().norm(dim=2)[:, 0] * outputs.double().norm(dim=2)[:, 0]
     assert (norms >= exact * (1 - 1e-12)).all()
     assert (norms <= exact * (1 + 2e-5)).all()
 
@@ -133,7 +130,7 @@ SMALL: dict[str, Callable[[torch.dtype], PerSample]] = {
     "outer of one position": lambda dtype: outer_of(1, dtype),
     "outer of several": lambda dtype: outer_of(3, dtype),
     "rows": lambda dtype: rows_of(3, dtype),
-    "tied": lambda dtype: outer_of(3, dtype).merge(rows_of(3, dtype)),
+    "tied": lambda dtype: merged([outer_of(3, dtype), rows_of(3, dtype)]),
 }
 
 
@@ -148,29 +145,12 @@ def test_a_norm_of_which_squares_are_rounded_to_zero_is_not_too_small(
     assert (squared_norms(form, elsewhere=elsewhere).sqrt() >= exact).all()
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_norms_are_those_of_squares_wherever_they_stand(dtype: torch.dtype) -> None:
-    squares = np.random.default_rng(4).random((2, 7))
-    squares[0, 0] = 0
-    for infinite in (None, math.inf, math.nan):
-        if infinite is not None:
-            squares[1, 3] = infinite
-        norms, finite = norms_of(squares, 1e-30, 8.0, dtype)
-        others, too = norms_of(torch.from_numpy(squares), 1e-30, 8.0, dtype)
-        assert finite == too == (infinite is None)
-        expected = torch.from_numpy(8 * np.sqrt(squares + 1e-30)).to(dtype)
-        torch.testing.assert_close(norms, expected, rtol=0, atol=0, equal_nan=True)
-        torch.testing.assert_close(others, expected, rtol=0, atol=0, equal_nan=True)
-    empty, finite = norms_of(np.zeros((1, 0)), 1e-30, 8.0, dtype)
-    assert empty.shape == (1, 0) and finite
-
-
 def test_a_norm_of_a_tied_table_whose_products_are_rounded_to_zero_is_not_too_small() -> None:
     inputs, outputs = torch.full((1, 1, 1), 1e-36), torch.full((1, 1, 1), 1e26)
     rows = Rows(
         torch.zeros(1, 1, dtype=torch.long), torch.full((1, 1, 1), 1e-10), torch.Size((1, 1))
     )
-    form = Outer(inputs, outputs, rows.shape).merge(rows)  # both are 1e-10, and their product 1e-46
+    form = merged([Outer(inputs, outputs, rows.shape), rows])  # of 1e-10, their product 1e-46
     assert squared_norms(form).sqrt().item() >= 2e-10
 
 
@@ -190,10 +170,10 @@ def test_a_record_beyond_the_squares_of_its_type_counts_as_zero(bias: bool, valu
 
 def test_gradients_of_another_number_of_samples_are_refused() -> None:
     with pytest.raises(InvalidInput, match="got gradients of 2 samples, expected 4"):
-        Dense(torch.ones(2, 3)).add_squared_norms(np.zeros(4))
-    other = Outer(torch.ones(3, 3), torch.ones(2, 3), torch.Size((3, 3)))
+        Dense(torch.ones(2, 3)).add_squared_norms(torch.zeros(4).double())
+    other = Outer(torch.ones(3, 1, 3), torch.ones(2, 1, 3), torch.Size((3, 3)))
     with pytest.raises(InvalidInput, match="got gradients of 2 samples, expected 3"):
-        other.add_squared_norms(np.zeros(3))
+        other.add_squared_norms(torch.zeros(3).double())
 
 
 def test_a_record_of_which_squares_are_rounded_to_zero_is_clipped() -> None:
@@ -234,10 +214,3 @@ def test_a_precision_that_was_set_for_one_backend_is_set_back() -> None:
     finally:
         settings[1].fp32_precision = before[1]
     assert [setting.fp32_precision for setting in settings] == before
-
-
-def test_a_default_device_does_not_part_arrays_from_their_tensors() -> None:
-    totals = np.zeros(2)
-    with torch.device("meta"):
-        tensor_of(totals).add_(1)
-    assert totals.tolist() == [1, 1]

@@ -113,7 +113,7 @@ def test_accountants_that_cannot_bound_a_choice_refuse_it(kind: type[Accountant]
     run = [Pure(0.5)]
     with pytest.raises(InvalidInput, match="use RDPAccountant"):
         kind(Relation.ADD_REMOVE).record(BestOf([run], Relation.ADD_REMOVE, 20))
-    with pytest.raises(InvalidInput, match="ADD_REMOVE, not REPLACE_ONE"):
+    with pytest.raises(InvalidInput, match="ADD_REMOVE, not under REPLACE_ONE"):
         kind(Relation.REPLACE_ONE).record(BestOf([run], Relation.ADD_REMOVE, 20))
 
 

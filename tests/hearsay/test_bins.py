@@ -147,3 +147,21 @@ def test_a_range_of_other_points_has_parts_of_steps() -> None:
     assert prices.overlaps(0.5, 1.25).tolist() == [0, 1, 0.5, 0, 0]
     assert prices.overlaps(1.5, 2.0).tolist() == [0, 0, 0, 1, 1]
     assert prices.range_label(0.5, 1.25) == "0.5 to under 1.25"
+
+
+GROWING = Binned.between((-100.0, -1.0, 1.0, 10.0, 1000.0), False)
+
+
+def test_bins_may_grow() -> None:
+    assert [GROWING.encode(x) for x in (-100, -1.001, -1, 0, 1, 9.99, 10, 1000)] == [
+        0, 0, 1, 1, 2, 2, 3, 3,
+    ]  # fmt: skip
+    assert GROWING.labels[1:] == ("-1 to under 1", "1 to under 10", "10 to 1000")
+    points = GROWING.points
+    assert points.cuts(np.array([-1.0, 10.0])).tolist() == [1, 3]
+    assert points.overlaps(0.0, 505.0).tolist() == [0, 0.5, 1, 0.5]
+    assert points.within(3, 0.5) == 505.0
+    with pytest.raises(InvalidInput, match="is inside a bin of those"):
+        points.cuts(np.array([-1.0, 5.0]))
+    with pytest.raises(InvalidInput, match="edges must be rising numbers"):
+        Binned.between((0.0, 2.0, 1.0), False)

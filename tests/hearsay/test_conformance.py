@@ -255,11 +255,13 @@ MESSAGES = {
     "work": "at most 64 levels|at most 268435456 in sum",
     "period": "period must be empty or one of",
     "attributes": "needs attributes, each with a name",
-    "domain": "bins|values|keys|at_most|class|map|whole steps|step must|points|low and high"
+    "domain": "bins|edges|values|keys|at_most|class|map|whole steps|step must|points|low and high"
     "|needs a domain|twice|sensitive|resolution|within|cap must|ratings|alphabet|longest"
     "|candidates",
     "memo": "memo",
     "views": "^views",
+    "panels": "^panels",
+    "properties": "propert",
     "levels": "needs levels, each|^levels: |mechanisms for",
     "chances": "budget has one epsilon|chances must sum",
     "epsilon": "promises epsilon",
@@ -407,10 +409,12 @@ def test_numbers_find_their_place_as_the_vectors_say() -> None:
             assert coins.used == used
     for case in cases("numbers.json", "binned"):
         low, high = double(case["low"]), double(case["high"])
-        binned = Binned(low, high, case["clamp"], case["bins"])
+        edges = tuple(map(double, case["edges"]))
+        binned = Binned(low, high, case["clamp"], case["bins"], edges)
         for answer, place in case["answers"]:
             number = double(answer)
-            assert reference.bin_of(low, high, case["bins"], case["clamp"], number) == place
+            bins = edges or case["bins"]
+            assert reference.bin_of(low, high, bins, case["clamp"], number) == place
             if place is None:
                 with pytest.raises(InvalidInput):
                     binned.encode(number)
@@ -422,7 +426,8 @@ def test_numbers_find_their_place_as_the_vectors_say() -> None:
     for case in cases("numbers.json", "refused_bins"):
         low, high = double(case["low"]), double(case["high"])
         with pytest.raises(InvalidInput):
-            Binned(low, high, case["clamp"], case["bins"])
+            edges = tuple(map(double, case["edges"]))
+            Binned(low, high, case["clamp"], case["bins"], edges)
     for case in cases("numbers.json", "refused"):
         low, high, step = (double(case[name]) for name in ("low", "high", "step"))
         with pytest.raises(InvalidInput):
@@ -502,6 +507,8 @@ def test_reports_make_the_bytes_of_a_batch_and_come_out_of_them() -> None:
                 revision=bytes.fromhex(case["revision"]),
                 period=case["period"],
                 rows=1,
+                panel=case.get("panel", 0),
+                properties=case.get("properties", ()),
             )
             for cell in row:
                 code = bytes.fromhex(cell["code"])
@@ -517,6 +524,7 @@ def test_reports_make_the_bytes_of_a_batch_and_come_out_of_them() -> None:
         parsed = collector_pb2.Batch.FromString(data)
         for row in (0, len(reports) - 1):
             alone = only(parsed, [row])
+            assert (alone.panel, list(alone.properties)) == (parsed.panel, list(parsed.properties))
             shown = {
                 (c["attribute"], c["level"], c["code"], c.get("map", "")) for c in case["rows"][row]
             }

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from hearsay import Caps, Client, Delivery, Person, create_ledger
+from hearsay.plans.plan import parse
 from hearsay.recording import outbox
 from hearsay.sending.transport import Unreachable
 from hearsay.v1 import collector_pb2
@@ -96,6 +97,7 @@ class Device:
         self.file = folder / "ledger.db"
         self.survey = history["survey"]
         self.options: dict[str, Any] = {"level": "strict", **history["options"]}
+        self.panels: dict[int, int] = {}
         self.transport = Scripted()
         self.time = history["start"]
         if history["vouched"]:
@@ -117,6 +119,8 @@ class Device:
             level=options["level"],
             maps=options.get("maps", {}),
             may_reveal=options.get("may_reveal", {}),
+            properties=options.get("properties", {}),
+            panels=options.get("panels", 0),
             epsilon=double(options["epsilon"]) if "epsilon" in options else 64.0,
             caps=Caps(
                 life=double(caps["life"]) if "life" in caps else None,
@@ -188,6 +192,10 @@ class Device:
         assert self.client._device.sender.is_quiet
         transport.open = False
         found = [shown(batch, batch.id in transport.again) for batch in transport.now.values()]
+        for batch in transport.now.values():
+            panels = parse(PLANS[REVISIONS.index(batch.revision)]).panels
+            assert self.panels.setdefault(panels, batch.panel) == batch.panel
+            assert bool(panels) <= batch.panel <= panels
         assert sorted(found, key=str) == sorted(event["offered"], key=str)
         assert outbox.left(self.client._device.store, self.survey) == event["left"]
         for pair in event.get("alike", ()):
@@ -223,6 +231,8 @@ def shown(batch: collector_pb2.Batch, again: bool) -> dict[str, Any]:
             for c in batch.columns
         ],
         "again": again,
+        **({"panel": True} if batch.panel else {}),
+        **({"properties": list(batch.properties)} if batch.properties else {}),
     }
 
 

@@ -757,11 +757,15 @@ def lengths(
     return found
 
 
-def bin_of(low: float, high: float, bins: int, clamp: bool, x: float) -> int | None:
-    """Return the bin of a number; None where it is outside the domain."""
+def bin_of(
+    low: float, high: float, bins: int | Sequence[float], clamp: bool, x: float
+) -> int | None:
+    """Return the bin of a number, of so many or between edges; None outside the domain."""
     if x != x or x in (float("inf"), float("-inf")) or (not clamp and not low <= x <= high):
         return None
     x = max(low, min(high, x))
+    if not isinstance(bins, int):
+        return max(i for i, edge in enumerate(bins[:-1]) if edge <= x)
     return min(bins - 1, int((x - low) / (high - low) * bins + 0.000001))
 
 

@@ -70,6 +70,22 @@ DELICATE = SURVEY.replace(
 )
 """A survey that reveals something, and a memo that tells of changes."""
 
+PUBLIC = """
+name = "public"
+period = "P1D"
+panels = 16
+levels = { open = 1.0 }
+[[attributes]]
+name = "mood"
+categorical.values = ["bad", "good"]
+[[properties]]
+name = "platform"
+values = ["ios", "android"]
+[[properties]]
+name = "shop"
+values = ["eu"]
+"""
+
 MAPPED = SURVEY.replace('mechanism = "krr"', "").replace(
     '"yes"]', '"yes"]\nmaps.mine.sensitive = ["yes"]\nmaps.work.sensitive = ["yes", "no"]'
 )
@@ -128,7 +144,9 @@ def test_a_type_checker_reads_the_answers(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("with_plan", [True, False])
 @pytest.mark.parametrize(
-    "toml", [SURVEY, ODD, DELICATE, MAPPED], ids=["plain", "odd", "delicate", "mapped"]
+    "toml",
+    [SURVEY, ODD, DELICATE, MAPPED, PUBLIC],
+    ids=["plain", "odd", "delicate", "mapped", "public"],
 )
 def test_the_module_is_formatted(toml: str, with_plan: bool) -> None:
     source = codegen.module(resolved(toml), with_plan=with_plan)
@@ -139,7 +157,9 @@ def test_the_module_is_formatted(toml: str, with_plan: bool) -> None:
     assert formatted.stdout == source
 
 
-@pytest.mark.parametrize("toml", [SURVEY, ODD, DELICATE], ids=["plain", "odd", "delicate"])
+@pytest.mark.parametrize(
+    "toml", [SURVEY, ODD, DELICATE, PUBLIC], ids=["plain", "odd", "delicate", "public"]
+)
 def test_the_module_states_the_agreement_on_the_plan(toml: str) -> None:
     plan = resolved(toml)
     agreed = Agreement.on(plan)

@@ -43,6 +43,7 @@ FROZEN = {
     "schema_6": "dde482de50ea1d9c531e6ffa182c7ab0fec4d35a1ff51d30e5ff164f0d845afe",
     "schema_7": "6f1f26ea403e1b577306f759b7a972ff8bda6f06b3fd721b4dc5f3c37b742f4c",
     "schema_8": "811b790c023d21f96374bebd6c99527fdd5da6f1ba4c7e35c528e568e030ef48",
+    "schema_9": "0ca11a874fbe102aa0cfea1921e54a50c90ec5c39ca5f2bb81bff17b892233f6",
 }
 """The SHA-256 of each step's file. A released step never changes: where its hash differs, undo the
 change and add a step. The hash of a step that no version was released with changes with it."""
@@ -167,10 +168,14 @@ def test_data_with_an_order_of_arrival_loses_it(where: Path | str) -> None:
     database.close()
 
 
-def test_tallies_without_maps_are_of_those_who_chose_none(where: Path | str) -> None:
+@pytest.mark.parametrize("version", [7, 8])
+def test_tallies_without_maps_and_groups_are_of_those_who_had_none(
+    where: Path | str, version: int
+) -> None:
     database = open_database(where)
-    take_back(database, 7)
-    row = {"survey": "s", "revision": b"r", "attribute": "a", "level": "l", "period": "once"}
+    take_back(database, version)
+    row: dict[str, object] = {"survey": "s", "revision": b"r", "attribute": "a", "level": "l"}
+    row |= {"period": "once", **({"map": "m"} if version == 8 else {})}
     with database.changing() as connection:
         for writer in (1, 2):
             _insert(connection, "tallies", {**row, "writer": writer, "tally": b"t"})
@@ -179,7 +184,8 @@ def test_tallies_without_maps_are_of_those_who_chose_none(where: Path | str) -> 
     with database.reading() as connection:
         found = connection.execute(sa.select(schema.tallies).order_by("writer")).mappings().all()
     assert [dict(each) for each in found] == [
-        {**row, "map": "", "writer": writer, "tally": b"t"} for writer in (1, 2)
+        {"map": "", "panel": 0, "group": "", **row, "writer": writer, "tally": b"t"}
+        for writer in (1, 2)
     ]
     database.close()
 

@@ -15,8 +15,11 @@ from serving import submit
 from hearsay import Analyst, InvalidInput
 from hearsay.plans.domains import Categorical, Strings
 from hearsay.plans.plan import parse
+from hearsay.v1 import analyst_pb2
+from hearsay_server.answers import words as answers
 from hearsay_server.commands import codegen, codegen_typescript, words
 from hearsay_server.demo import play
+from hearsay_server.storage.selection import resolve
 from hearsay_server.surveys import explain_words
 from hearsay_server.surveys import survey as surveys
 from hearsay_server.surveys.describe import describe
@@ -201,7 +204,7 @@ def test_questions_of_an_analyst_about_words_are_checked(collected: Collected) -
 
 def test_the_words_found_make_a_survey(collected: Collected, tmp_path: Path) -> None:
     file = tmp_path / "top.toml"
-    command = ["survey", "from-words", "terms", "word", "top", "--top", 3, "--out", file]
+    command = ["survey", "words", "terms", "word", "top", "--top", 3, "--out", file]
     done = hearsay(*command, "--target", collected.address)
     assert done.returncode == 0, done.stderr
     made = parse(surveys.resolve(surveys.from_file(file)))
@@ -252,3 +255,21 @@ def test_a_demo_shows_the_words_that_are_found(collected: Collected) -> None:
     known = collected.plan.attributes["known"].domain
     assert isinstance(known, Strings)
     assert len(play._words(collected.analyst, "terms", "known", known)) == 3
+
+
+def test_only_the_reports_of_the_groups_and_levels_that_are_selected_are_read() -> None:
+    text = TOML + '[[properties]]\nname = "platform"\nvalues = ["ios", "web"]\n'
+    plan = parse(surveys.resolve(surveys.from_toml(text, "test")))
+    batches = []
+    for level, platform in (("strict", "ios"), ("open", "ios"), ("open", "web"), ("open", "")):
+        made = batch(plan, level, DAYS[0], {"word": people(plan, 1)["word"][:10]}, 1)
+        made.properties.append(platform)
+        batches.append(made)
+    selection = analyst_pb2.Selection(levels=["open"])
+    selection.where.add(property="platform", values=["ios", ""])
+    selected = resolve(plan, selection, "word")
+    found = answers.collected(plan, "word", selected, [batches])
+    assert {name: len(codes) for name, codes in found.items()} == {"open": 120}
+    everything = resolve(plan, analyst_pb2.Selection(), "word")
+    found = answers.collected(plan, "word", everything, [batches])
+    assert {name: len(codes) for name, codes in found.items()} == {"strict": 60, "open": 180}

@@ -8,6 +8,7 @@ from typing import Any
 
 from hearsay.plans.domains import Categorical, Numeric, Strings
 from hearsay.plans.plan import Plan, parse
+from hearsay.plans.properties import Properties, Property
 from ldp import InvalidInput
 
 _LONGEST = 200
@@ -45,6 +46,11 @@ class Agreement:
     who chose the map may reveal the other values."""
     views: tuple[tuple[str, ...], ...] = ()
     """The attributes that are asked together."""
+    panels: int = 0
+    """Into how many panels people are divided; a person's panel is drawn once, and sent in the
+    clear with every report of the survey: it links them."""
+    properties: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The values of each public property, which the app may give in the clear."""
 
     def __post_init__(self) -> None:
         if not re.fullmatch("[0-9a-f]{64}", self.revision):
@@ -59,6 +65,11 @@ class Agreement:
                     f"expected {self.revision}: write the module again with `hearsay codegen`"
                 )
             self.check(parse(self.plan))
+
+    @property
+    def declared(self) -> Properties:
+        """The public properties."""
+        return Properties(tuple(Property(n, "", values) for n, values in self.properties.items()))
 
     @classmethod
     def on(cls, data: bytes) -> "Agreement":
@@ -114,5 +125,7 @@ def _contents(plan: Plan) -> dict[str, Any]:
         "maps": maps,
         "may_tell_changes": tuple(n for n, attribute in plan.attributes.items() if attribute.memo),
         "views": tuple(view.attributes for view in plan.views.values()),
+        "panels": plan.panels,
+        "properties": {each.name: each.values for each in plan.properties.declared},
         "revision": plan.revision.hex(),
     }

@@ -90,10 +90,14 @@ class Client(Person):
         level: str | None = None,
         levels: Mapping[str, str] = MappingProxyType({}),
         maps: Mapping[str, str] | None = None,
+        properties: Mapping[str, str] | None = None,
     ) -> Person:
         """Return one of several people whose answers this client records, as
         `hearsay.Client.person` does."""
-        return Person(self._client.person(name, level=level, levels=levels, maps=maps))
+        person = self._client.person(
+            name, level=level, levels=levels, maps=maps, properties=properties
+        )
+        return Person(person)
 
     async def trust_clock(self) -> None:
         """Accept this device's clock as right, as `hearsay.Client.trust_clock` does."""

@@ -11,6 +11,8 @@ import numpy as np
 from hearsay.asking import LONG, fields, joined, single, warn_of
 from hearsay.asking import Options as Options
 from hearsay.asking import Selection as Selection
+from hearsay.changes import Changes
+from hearsay.changes import change_request as change_request
 from hearsay.columns import NO_MAP
 from hearsay.comparing import Comparisons
 from hearsay.comparing import compare_request as compare_request
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-class Analyst(Comparisons, Distributions, Sets, Words):
+class Analyst(Changes, Comparisons, Distributions, Sets, Words):
     """Ask for debiased statistics, each with its error.
 
     Every question takes the keywords of `Selection`: `levels`, `periods`, `first_period` and

@@ -12,6 +12,7 @@ _Answer = TypeVar(
     "_Answer",
     analyst_pb2.EstimateResponse,
     analyst_pb2.CompareResponse,
+    analyst_pb2.ChangeResponse,
     analyst_pb2.CrosstabResponse,
     analyst_pb2.CompareGroupsResponse,
 )

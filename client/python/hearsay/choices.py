@@ -97,6 +97,8 @@ class Agreed:
     agreement: Agreement | None = None
     may_reveal_by_map: Mapping[tuple[str, str], frozenset[str]] = field(default_factory=dict)
     """By attribute and map."""
+    panels: int = 0
+    """The most panels that people may be divided into; 0: none."""
 
     @classmethod
     def by_module(cls, agreement: Agreement) -> "Agreed":
@@ -114,6 +116,7 @@ class Agreed:
                 for name, maps in agreement.maps.items()
                 for chosen, sensitive in maps.items()
             },
+            agreement.panels,
         )
 
     def check_revision(self, data: bytes) -> None:
@@ -135,12 +138,19 @@ class Agreed:
 
         That is: it is of this survey, has the domains and levels of the agreement,
         and could neither reveal a value nor tell when an answer changes unless `may_reveal` or
-        `may_tell_changes` allows it. Attributes that are `withheld` are never sent.
+        `may_tell_changes` allows it, nor link a person's reports by more than `panels`. Attributes
+        that are `withheld` are never sent.
         """
         if plan.survey != self.survey:
             raise InvalidInput(f"asked for the survey {self.survey!r}, got {plan.survey!r}")
         if self.agreement is not None:
             self.agreement.check(plan)
+        if plan.panels > self.panels:
+            raise InvalidInput(
+                f"{plan.survey!r} has {plan.panels} panels: a person's panel is drawn once, and "
+                "sent in the clear with each report for the life of the survey; if that is meant, "
+                f"pass panels={plan.panels}"
+            )
         for name in (*self.may_reveal, *self.may_tell_changes, *withheld):
             if name not in plan.attributes:
                 raise InvalidInput(no_attribute(plan, name))
@@ -194,12 +204,13 @@ class Agreed:
 
 @dataclass(frozen=True)
 class Choices:
-    """One person's level (None: the survey's default), levels chosen for some attributes, and maps
-    of sensitive values chosen for some attributes."""
+    """One person's level (None: the survey's default), levels chosen for some attributes, maps of
+    sensitive values chosen for some attributes, and the values of public properties."""
 
     level: str | None = None
     levels: tuple[tuple[str, str], ...] = ()
     maps: tuple[tuple[str, str], ...] = ()
+    properties: tuple[tuple[str, str], ...] = ()
 
 
 def no_attribute(plan: Plan, name: str) -> str:

@@ -69,7 +69,9 @@ class Client(Person):
     attribute, or the person chose one of its maps, its policy takes the place of its epsilon, and
     the ordinary values that `may_reveal` names may be revealed. Over periods with different maps
     only the values that all of them protect stay protected. What is in the clear: the survey, the
-    levels and maps, which attributes were answered, the period, and the time of contact.
+    levels and maps, which attributes were answered, the period, the time of contact, and, where the
+    survey has them, the properties that the app gives and the person's panel, which is drawn once:
+    they link a person's reports.
 
     A client that is dropped without `close` stops sending: waiting reports stay in the file.
 
@@ -87,12 +89,14 @@ class Client(Person):
         level: str | None = None,
         levels: Mapping[str, str] = MappingProxyType({}),
         maps: Mapping[str, str] = MappingProxyType({}),
+        properties: Mapping[str, str] = MappingProxyType({}),
         epsilon: float | None = None,
         consent: bool = False,
         caps: Caps = _NO_CAPS,
         withhold: Collection[str] = (),
         may_reveal: MayReveal = MappingProxyType({}),
         may_tell_changes: Collection[str] = (),
+        panels: int = 0,
         revision: str | None = None,
         anchor: Anchor | None = None,
         tls: Tls | None = None,
@@ -124,8 +128,17 @@ class Client(Person):
         revealed, and without one all are protected alike; `caps` are the app's;
         `withhold` names the attributes that are never answered, whatever `record` is given;
         `may_reveal` the ordinary values that may be revealed, by attribute, or by attribute and map
-        (`{"diagnosis": {"mine": ["none", "cold"]}}`), and `may_tell_changes` the memoised
-        attributes, whose reports tell when an answer changes (an `AGREEMENT` contains both).
+        (`{"diagnosis": {"mine": ["none", "cold"]}}`), `may_tell_changes` the memoised
+        attributes, whose reports tell when an answer changes, and `panels` the most panels that
+        people may be divided into: with 16 every report of a person has the same 4 bits in the
+        clear, for the life of the survey (an `AGREEMENT` contains all three).
+
+        `properties` are the values of public properties that the survey declares, by name, such as
+        `{"platform": "ios"}`: everybody reads them on each batch. Give what is so whatever the
+        person answers, and never compute a value from an answer: no mechanism protects it. One
+        that is not given is sent empty. Another value later, as of a new version of the app, goes
+        into other batches. Where the survey declares no such property or value, nothing is sent:
+        the arguments are refused, or the plan that came is.
 
         TLS with the system's authorities is used for any host that is not loopback unless
         `insecure`, with which "http://" may name such a host; `tls`, a `Tls(...)`, names other
@@ -142,8 +155,9 @@ class Client(Person):
         """
         if debug or environment.is_set("HEARSAY_DEBUG"):
             environment.log_to_stderr()
-        agreed = _agreed(survey, epsilon, revision, may_reveal, may_tell_changes)
-        choices = _choices(level, levels, maps)
+        agreed = _agreed(survey, epsilon, revision, may_reveal, may_tell_changes, panels)
+        choices = _choices(level, levels, maps, properties)
+        _check_declared(agreed, choices)
         clock, coins, withheld = _checked(clock), coins or Coins(), frozenset(withhold)
         disabled = environment.is_set("HEARSAY_DISABLED")
         if disabled:  # nothing is asked for, and no file is made
@@ -206,22 +220,27 @@ class Client(Person):
         level: str | None = None,
         levels: Mapping[str, str] = MappingProxyType({}),
         maps: Mapping[str, str] | None = None,
+        properties: Mapping[str, str] | None = None,
     ) -> "Person":
         """Return one of several people whose answers this client records: with a consent, a
         level, caps and an account of their own.
 
         For a web backend, say, which answers for its users. The file knows them by a keyed hash
         of `name`. `level` and `levels` are the person's choices; without them the client's hold.
-        So are `maps`; without them the client's hold, and `maps={}` chooses none.
-        Raises `InvalidInput` for an empty name.
+        So are `maps`; without them the client's hold, and `maps={}` chooses none. `properties` are
+        those of the person's device, as of a client; without them the client's hold.
+        Raises `InvalidInput` for an empty name, and for a property that the survey lacks.
         """
         if not name:
             raise InvalidInput("a person needs a name")
-        choices = _choices(level, levels, maps or {})
+        choices = _choices(level, levels, maps or {}, properties or {})
+        _check_declared(self._device.agreed, choices)
         if level is None and not levels:
             choices = replace(choices, level=self._choices.level, levels=self._choices.levels)
         if maps is None:
             choices = replace(choices, maps=self._choices.maps)
+        if properties is None:
+            choices = replace(choices, properties=self._choices.properties)
         return Person(self._device, name, choices, owner=self)
 
     def trust_clock(self) -> None:
@@ -370,12 +389,14 @@ def _agreed(
     revision: str | None,
     may_reveal: MayReveal,
     may_tell_changes: Collection[str],
+    panels: int,
 ) -> Agreed:
     """Return the agreement that a client's arguments give; raise `InvalidInput` without one."""
     if isinstance(survey, Agreement):
-        if revision is not None or may_reveal or may_tell_changes:
+        if revision is not None or may_reveal or may_tell_changes or panels:
             raise InvalidInput(
-                "the agreement contains revision, may_reveal and may_tell_changes: leave them out"
+                "the agreement contains revision, may_reveal, may_tell_changes and panels: leave "
+                "them out"
             )
         if epsilon is not None:
             raise InvalidInput(
@@ -407,6 +428,8 @@ def _agreed(
             always[name] = _revealed(f"may_reveal[{name!r}]", values)
     if isinstance(may_tell_changes, str):
         raise InvalidInput(f"may_tell_changes must be a list of names, got {may_tell_changes!r}")
+    if not isinstance(panels, int) or panels < 0:
+        raise InvalidInput(f"panels must be a whole number, the most there may be, got {panels!r}")
     return Agreed(
         survey,
         epsilon,
@@ -414,6 +437,7 @@ def _agreed(
         always,
         frozenset(may_tell_changes),
         may_reveal_by_map=by_map,
+        panels=panels,
     )
 
 
@@ -424,12 +448,34 @@ def _revealed(place: str, values: Collection[str]) -> frozenset[str]:
     return frozenset(values)
 
 
-def _choices(level: str | None, levels: Mapping[str, str], maps: Mapping[str, str]) -> Choices:
+def _choices(
+    level: str | None,
+    levels: Mapping[str, str],
+    maps: Mapping[str, str],
+    properties: Mapping[str, str],
+) -> Choices:
     if not isinstance(maps, Mapping) or not all(isinstance(name, str) for name in maps.values()):
         raise InvalidInput(
             f'maps names a map for each attribute, as {{"diagnosis": "mine"}}, got {maps!r}'
         )
-    return Choices(level, tuple(sorted(levels.items())), tuple(sorted(maps.items())))
+    if not isinstance(properties, Mapping) or not all(
+        isinstance(value, str) for value in properties.values()
+    ):
+        raise InvalidInput(
+            f'properties has a value for each name, as {{"platform": "ios"}}, got {properties!r}'
+        )
+    return Choices(
+        level,
+        tuple(sorted(levels.items())),
+        tuple(sorted(maps.items())),
+        tuple(sorted(properties.items())),
+    )
+
+
+def _check_declared(agreed: Agreed, choices: Choices) -> None:
+    """Raise `InvalidInput` for a property or a value that the app's agreement does not declare."""
+    if agreed.agreement is not None:
+        agreed.agreement.declared.checked(dict(choices.properties))
 
 
 def _transport(

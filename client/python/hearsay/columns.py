@@ -46,6 +46,13 @@ PAIR_COLUMNS = (
 )
 
 
+def errors_text(panels: int) -> str:
+    """Say what the errors of changes over time are."""
+    if panels:
+        return f"errors from the spread of {panels} panels"
+    return "errors: the largest that the same people in several periods could make"
+
+
 def given_columns(rows: Sequence[analyst_pb2.Row]) -> list[str]:
     """Return the names of the numeric columns that these rows have."""
     more = [name for name in _MORE_COLUMNS if rows and rows[0].HasField(name)]

@@ -10,11 +10,15 @@ from hearsay.columns import (
     DIFFERENCE_COLUMNS,
     FIT_COLUMNS,
     PAIR_COLUMNS,
+    errors_text,
     given_columns,
     naive,
     number,
 )
 from hearsay.v1 import analyst_pb2
+
+_MOST_NAMED = 12
+"""Groups whose numbers of reports are listed."""
 
 
 class AnswerFrame(pd.DataFrame):
@@ -134,6 +138,45 @@ def comparison(answer: analyst_pb2.CompareResponse) -> AnswerFrame:
         "warning": answer.warning,
     }
     return table
+
+
+def change(answer: analyst_pb2.ChangeResponse) -> AnswerFrame:
+    """Return changes over time as a DataFrame; see `Analyst.change`, `.trend` and `.breaks`."""
+    index = pd.Index([row.label for row in answer.rows], name=answer.attribute)
+    columns = list(DIFFERENCE_COLUMNS)
+    numbers = [[getattr(row, column) for column in columns] for row in answer.rows]
+    table = AnswerFrame(numbers, index=index, columns=columns, dtype=float)
+    if answer.rows and answer.rows[0].HasField("mix"):
+        table["mix"] = [row.mix for row in answer.rows]
+    if answer.kind == analyst_pb2.ChangeRequest.BREAKS:
+        table.insert(0, "period", [row.period for row in answer.rows])
+        table = AnswerFrame(table.rename(columns={"first": "before", "second": "after"}))
+    if answer.kind == analyst_pb2.ChangeRequest.TREND:
+        table = AnswerFrame(table.rename(columns={"difference": "slope"}))
+    names = ("survey", "attribute", "title", "statistic", "confidence", "simultaneous", "panels")
+    table.attrs = {
+        **{name: getattr(answer, name) for name in names},
+        "kind": analyst_pb2.ChangeRequest.Kind.Name(answer.kind).lower(),
+        "reports": dict(zip(answer.periods, answer.period_reports, strict=True)),
+        "warning": answer.warning,
+    }
+    return table
+
+
+def over_time(
+    answers: Sequence[analyst_pb2.EstimateResponse], changes: pd.DataFrame
+) -> AnswerFrame:
+    """Return the estimates of periods as `grouped`, with the lines or breaks of `change` to draw.
+
+    `attrs["drawn"]` has for each value the heights at either end and the period between, "" of a
+    line.
+    """
+    found = grouped(answers, "period")
+    ends = ["before", "after"] if "period" in changes else ["first", "second"]
+    at = changes["period"] if "period" in changes else [""] * len(changes)
+    each = zip(changes.index, *(changes[end] for end in ends), at, strict=True)
+    found.attrs["drawn"] = {label: drawn for label, *drawn in each}
+    return found
 
 
 def crosstab(answer: analyst_pb2.CrosstabResponse) -> AnswerFrame:
@@ -268,7 +311,9 @@ def _frame(rows: Sequence[analyst_pb2.Row], index: pd.Index) -> AnswerFrame:
 def _notes(attrs: Any) -> list[str]:
     """Return what an answer is from, one line each."""
     reports = attrs["reports"]
-    if isinstance(reports, dict):
+    if isinstance(reports, dict) and len(reports) > _MOST_NAMED:
+        counted = f"{len(reports):,} periods, {sum(reports.values()):,} reports"
+    elif isinstance(reports, dict):
         counted = ", ".join(f"{group}: {n:,}" for group, n in reports.items()) + " reports"
     elif isinstance(reports, tuple):
         counted = f"{reports[0]:,} and {reports[1]:,} reports"
@@ -279,6 +324,8 @@ def _notes(attrs: Any) -> list[str]:
     if attrs.get("method"):
         lines[0] += f", {attrs['method']}"
     lines.append(f"low and high: {kind}{100 * attrs['confidence']:g}% intervals")
+    if "panels" in attrs:
+        lines.append(errors_text(attrs["panels"]))
     if attrs.get("repeats", 0) > 1:
         lines.append(f"errors allow for people with {attrs['repeats']:.3g} reports each")
     return lines

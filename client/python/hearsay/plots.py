@@ -35,10 +35,11 @@ _BAR, _ERROR = "#9ecae1", "#08519c"
 def figure(*tables: pd.DataFrame) -> Figure:
     """Draw the tables of `Analyst`, one panel each, into a figure of matplotlib.
 
-    Tables are those of `estimate`, `sums`, `by_level`, `by_period`, `by_map`, `compare`,
-    `crosstab`, `within`, `set_sizes`, `pairs`, `ratings`, `cdf`, and the histogram of
-    `distribution`. Bars are estimates, or shares; lines are their intervals; the shares below are a
-    line in the band of theirs. Raises `InvalidInput` for another table and one without rows.
+    Tables are those of `estimate`, `sums`, `by_level`, `by_period`, `by_map`, `compare`, `change`,
+    `trend`, `breaks`, `crosstab`, `within`, `set_sizes`, `pairs`, `ratings`, `cdf`, and the
+    histogram of `distribution`. Bars are estimates, or shares; lines are their intervals; the
+    shares below are a line in the band of theirs. Raises `InvalidInput` for another table and one
+    without rows.
     """
     if not tables:
         raise InvalidInput("give one table at least, got none")
@@ -69,13 +70,16 @@ class _Panel:
         self._cumulative = names == ["below"]
         self._grouped = (two or names[0] in ("level", "period", "map")) and len(names) == 2
         self._pairs = names == ["first", "second"]
-        self._difference = "difference" in table.columns
+        changed = [name for name in ("difference", "slope") if name in table.columns]
+        self._difference = changed[0] if changed else ""
         groups = table.index.get_level_values(0).nunique()
-        self._lines = self._grouped and names[0] != "map" and groups > _MOST_GROUPS
+        self._lines = "drawn" in table.attrs or (
+            self._grouped and names[0] != "map" and groups > _MOST_GROUPS
+        )
         self._left_out = 0
         whole = self._histogram or self._cumulative or self._grouped
         if not whole and len(table) > _MOST_ROWS:
-            column = "difference" if self._difference else "estimate"
+            column = self._difference or "estimate"
             largest = table[column].abs().nlargest(_MOST_ROWS).index
             self._left_out = len(table) - _MOST_ROWS
             self._table = table[table.index.isin(largest)]
@@ -121,7 +125,7 @@ class _Panel:
 
     def _draw_bars(self, axis: Axes, interval: str) -> None:
         labels = self._labels
-        column = "difference" if self._difference else "estimate"
+        column = self._difference or "estimate"
         groups: Sequence[Any] = [None]
         if self._grouped:
             groups = list(dict.fromkeys(self._table.index.get_level_values(0)))
@@ -144,7 +148,7 @@ class _Panel:
         if not rated:
             axis.axvline(0, color="black", linewidth=0.8)
         statistic = self._table.attrs["statistic"]
-        kind = "difference in " * self._difference + statistic
+        kind = f"{self._difference} in {statistic}" if self._difference else statistic
         axis.set_xlabel(f"{kind}, with {interval}")
         if self._grouped:
             axis.legend(frameon=False, fontsize="small", title=self._table.index.names[0])
@@ -160,6 +164,15 @@ class _Panel:
             axis.fill_between(
                 places, middle - reach, middle + reach, color=f"C{number % 10}", alpha=0.2
             )
+            if value in (drawn := self._table.attrs.get("drawn", {})):
+                first, second, at = drawn[value]
+                if at:
+                    begin = names.index(at)
+                    steps = [[0, begin - 0.5], [begin - 0.5, len(names) - 1]]
+                    for ends, height in zip(steps, (first, second), strict=True):
+                        axis.plot(ends, [height] * 2, "--", color=f"C{number % 10}")
+                else:
+                    axis.plot(places[[0, -1]], [first, second], "--", color=f"C{number % 10}")
         shown = np.unique(np.linspace(0, len(names) - 1, 8).round().astype(int))
         axis.set_xticks(shown, [_plain(str(names[place])) for place in shown], rotation=30)
         axis.set_ylabel(f"{self._table.attrs['statistic']}, with {interval}")

@@ -11,10 +11,10 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent import futures
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
 from google.protobuf.message import DecodeError, Message
@@ -83,13 +83,23 @@ class RecordingTransport:
     def after_fork(self, *, usable: bool) -> None:
         """Do nothing: the lists are copied."""
 
-    def tally(self, attribute: str, level: str, chosen: str = "") -> Tally:
+    def tally(
+        self,
+        attribute: str,
+        level: str,
+        chosen: str = "",
+        *,
+        panel: int = 0,
+        properties: Mapping[str, str] = MappingProxyType({}),
+    ) -> Tally:
         """Return the tally of the stored batches, from which a server would estimate.
 
         Of a view the attribute is its name, such as "smokes+diagnosis"; `chosen` is the map that
-        people chose, "" standing for none. Raises `InvalidInput` for an unknown attribute, level or
-        map, or codes that are none.
+        people chose, "" standing for none. With `panel`, only that panel's reports count, and with
+        `properties` only those that were sent with these values. Raises `InvalidInput` for an
+        unknown attribute, level, map, property or value, or codes that are none.
         """
+        groups = self.plan.properties.groups({name: [value] for name, value in properties.items()})
         if attribute not in self.plan.attributes:
             raise InvalidInput(f"{self.plan.survey!r} has no attribute {attribute!r}")
         mechanism = self.plan.mechanism(level, attribute, chosen)
@@ -99,6 +109,9 @@ class RecordingTransport:
         for batch in self.batches:
             if batch.id in self._stored and batch.id not in counted:
                 counted.add(batch.id)
+                group = self.plan.properties.group(batch.properties)
+                if (panel and batch.panel != panel) or group not in groups:
+                    continue
                 for column in batch.columns:
                     if (column.attribute, column.level, column.map) == wanted:
                         n = int(presence.unpack(column.present, batch.rows).sum())

@@ -33,6 +33,11 @@ export interface Agreement {
   readonly mayTellChanges?: readonly string[];
   /** The attributes that are asked together. */
   readonly views?: readonly (readonly string[])[];
+  /** Into how many panels people are divided; a person's panel is drawn once, and sent in the clear with every
+   * report of the survey: it links them. */
+  readonly panels?: number;
+  /** The values of each public property, which the app may give in the clear. */
+  readonly properties?: Readonly<Record<string, readonly string[]>>;
   /** The plan's bytes in base64. */
   readonly plan?: string;
 }
@@ -84,6 +89,8 @@ export function checkAgreement(agreement: Agreement, plan: Plan): void {
     agreement.views ?? [],
     views.filter((parts) => parts.length > 1),
   );
+  differs("panels", agreement.panels ?? 0, plan.panels);
+  differ("properties", agreement.properties, [...plan.properties]);
   // Last: it differs where anything else does, and tells people the least.
   differs("revision", agreement.revision, plan.revision);
 }

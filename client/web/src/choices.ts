@@ -82,6 +82,8 @@ export interface Agreed {
   readonly mayRevealByMap: ReadonlyMap<string, ReadonlyMap<string, readonly string[]>>;
   readonly mayTellChanges: readonly string[];
   readonly agreement: Agreement | undefined;
+  /** The most panels that people may be divided into; 0: none. */
+  readonly panels: number;
 }
 
 /**
@@ -103,7 +105,7 @@ export async function checkRevision(agreed: Agreed, data: Uint8Array): Promise<v
  *
  * That is: it is of this survey, has the domains and levels of the agreement, and could
  * neither reveal a value nor tell when an answer changes unless `mayReveal` or `mayTellChanges` allows
- * it. Attributes that are withheld are never sent.
+ * it, nor link a person's reports by more than `panels`. Attributes that are withheld are never sent.
  */
 export function checkAgreed(agreed: Agreed, plan: Plan, withheld: ReadonlySet<string>): void {
   if (plan.survey !== agreed.survey) {
@@ -112,6 +114,12 @@ export function checkAgreed(agreed: Agreed, plan: Plan, withheld: ReadonlySet<st
     );
   }
   if (agreed.agreement) checkAgreement(agreed.agreement, plan);
+  if (plan.panels > agreed.panels) {
+    throw new InvalidInput(
+      `${shown(plan.survey)} has ${plan.panels} panels: a person's panel is drawn once, and sent in the clear ` +
+        `with each report for the life of the survey; if that is meant, pass panels: ${plan.panels}`,
+    );
+  }
   for (const name of [...agreed.mayReveal.keys(), ...agreed.mayTellChanges, ...withheld]) {
     if (!plan.attributes.has(name)) throw new InvalidInput(noAttribute(plan, name));
   }
@@ -197,31 +205,75 @@ function domainOf(plan: Plan, name: string, map: string): { ordinary: readonly s
   return { ordinary: [] };
 }
 
-/** One person's level (undefined: the survey's default), and levels and maps chosen for some attributes. */
+/** One person's level (undefined: the survey's default), levels and maps chosen for some attributes, and the values
+ * of public properties. */
 export interface Choices {
   readonly level: string | undefined;
   readonly levels: readonly (readonly [string, string])[];
   readonly maps: readonly (readonly [string, string])[];
+  readonly properties: readonly (readonly [string, string])[];
 }
 
-/** Return choices; throw `InvalidInput` for a level or a map that is no name. */
-export function choicesOf(level: unknown, levels: unknown, maps: unknown): Choices {
+/** Return choices; throw `InvalidInput` for a level, a map or a property's value that is no text. */
+export function choicesOf(
+  level: unknown,
+  levels: unknown,
+  maps: unknown,
+  properties: unknown,
+): Choices {
   const named = (what: string, names: unknown[]): void => {
     for (const each of names) {
       if (typeof each !== "string") throw new InvalidInput(`${what} is a name, got ${shown(each)}`);
     }
   };
-  const [chosen, byMap] = [entries(levels), entries(maps)];
+  const [chosen, byMap, told] = [entries(levels), entries(maps), entries(properties)];
   named("a level", [level ?? "", ...chosen.map(([, other]) => other)]);
   named(
     "a map",
     byMap.map(([, map]) => map),
   );
+  named(
+    "the value of a property",
+    told.map(([, value]) => value),
+  );
   return {
     level: (level ?? undefined) as string | undefined,
     levels: chosen as [string, string][],
     maps: byMap as [string, string][],
+    properties: told as [string, string][],
   };
+}
+
+/**
+ * Return the value of each declared property, "" for one that is not given.
+ *
+ * Throws `InvalidInput`, naming those declared, for another property or another value.
+ */
+export function told(
+  declared: ReadonlyMap<string, readonly string[]>,
+  given: Choices["properties"],
+): string[] {
+  for (const [name, value] of given) {
+    const values = declared.get(name);
+    if (!values) {
+      const known = [...declared.keys()].join(", ") || "none";
+      throw new InvalidInput(`the survey has no property ${shown(name)}; it declares ${known}`);
+    }
+    if (value && !values.includes(value)) {
+      throw new InvalidInput(
+        `the property ${shown(name)} has no value ${shown(value)}; the survey declares ${values.join(", ")}`,
+      );
+    }
+  }
+  const values = new Map(given);
+  return [...declared.keys()].map((name) => values.get(name) ?? "");
+}
+
+/** Throw `InvalidInput` for a property or a value that the app's agreement does not declare. */
+export function checkDeclared(agreed: Agreed, choices: Choices): void {
+  if (agreed.agreement) {
+    told(new Map(Object.entries(agreed.agreement.properties ?? {})), choices.properties);
+  }
 }
 
 /** Return the error message for an attribute that a plan lacks. */

@@ -1,6 +1,6 @@
 /** The device's client: randomise answers on the device, and send only randomised reports. */
 
-import { checked, choicesOf, limitsOf } from "./choices.js";
+import { checkDeclared, checked, choicesOf, limitsOf } from "./choices.js";
 import { SystemCoins } from "./coins.js";
 import { InvalidInput } from "./errors.js";
 import {
@@ -40,7 +40,9 @@ import { toThrow, Trouble } from "./trouble.js";
  * the survey declares sensitive values or classes of an attribute, its policy takes the place of its
  * epsilon, and the ordinary values that `mayReveal` names may be revealed; so it is with the map that a person
  * chose, and over periods with different maps only the values that all of them protect stay protected. In the
- * clear are: the survey, the levels and maps, which attributes were answered, the period, and the time and address of contact.
+ * clear are: the survey, the levels and maps, which attributes were answered, the period, the time and address of contact,
+ * and, where the survey has them, the properties that the app gives and the person's panel, which is drawn once: they
+ * link a person's reports.
  *
  * The ledger is one of a browser profile: a person with three profiles or devices spends three times.
  *
@@ -59,7 +61,9 @@ export class Client extends Person {
   constructor(options: ClientOptions) {
     checked(options, OPTIONS, "a client");
     const agreed = agreedOf(options);
-    const choices = choicesOf(options.level, options.levels, options.maps);
+    const { level, levels, maps, properties } = options;
+    const choices = choicesOf(level, levels, maps, properties);
+    checkDeclared(agreed, choices);
     const withheld = new Set(names(options.withhold, "withhold"));
     const caps = limitsOf(options.caps ?? {});
     const delivery = deliveryOf(options.delivery ?? {});
@@ -144,28 +148,29 @@ export class Client extends Person {
   /** Return one of several people whose answers this client records, each with a consent, a level, caps
    * and an account of their own: for a web backend, say, which answers for its users. The ledger knows
    * them by a keyed hash of `name`. Without `level` and `levels` the client's hold, and without `maps` the
-   * client's maps: `{}` chooses none. */
+   * client's maps: `{}` chooses none. So it is with `properties`, which are those of the person's device. */
   person(
     name: string,
     own: {
       readonly level?: string | undefined;
       readonly levels?: Readonly<Record<string, string>>;
       readonly maps?: Readonly<Record<string, string>>;
+      readonly properties?: Readonly<Record<string, string>>;
     } = {},
   ): Person {
     if (typeof name !== "string" || !name) throw new InvalidInput("a person needs a name");
-    checked(own, ["level", "levels", "maps"], "a person");
-    const choices = choicesOf(own.level, own.levels, own.maps);
-    const [hasLevels, hasMaps] = [
-      choices.level !== undefined || choices.levels.length > 0,
-      own.maps !== undefined,
-    ];
+    checked(own, ["level", "levels", "maps", "properties"], "a person");
+    const choices = choicesOf(own.level, own.levels, own.maps, own.properties);
+    checkDeclared(this.device.agreed, choices);
+    const hasLevels = choices.level !== undefined || choices.levels.length > 0;
     const { level, levels } = hasLevels ? choices : this.choices;
-    const { maps } = hasMaps ? choices : this.choices;
+    const { maps } = own.maps ? choices : this.choices;
+    const { properties } = own.properties ? choices : this.choices;
+    const isOwn = hasLevels || own.maps || own.properties;
     return new Person(
       this.device,
       name,
-      hasLevels || hasMaps ? { level, levels, maps } : this.choices,
+      isOwn ? { level, levels, maps, properties } : this.choices,
     );
   }
 

@@ -34,6 +34,13 @@ export interface ClientOptions {
    * which map was chosen.
    */
   readonly maps?: Readonly<Record<string, string>>;
+  /**
+   * The values of public properties that the survey declares, by name, such as `{ platform: "ios" }`: everybody
+   * reads them on each batch. Give what is so whatever the person answers, and never compute a value from an
+   * answer: no mechanism protects it. One that is not given is sent empty. Where the survey declares no such
+   * property or value, nothing is sent.
+   */
+  readonly properties?: Readonly<Record<string, string>>;
   /** The most that one record may spend; required without an `agreement`. */
   readonly epsilon?: number;
   /** Grant consent, as `grant` does; without it the consent noted in the ledger holds. */
@@ -46,6 +53,9 @@ export interface ClientOptions {
   readonly mayReveal?: MayReveal;
   /** The memoised attributes, whose reports tell when an answer changes. */
   readonly mayTellChanges?: readonly string[];
+  /** The most panels that people may be divided into: with 16 every report of a person has the same 4 bits in
+   * the clear, for the life of the survey. */
+  readonly panels?: number;
   /** The SHA-256 of the only plan that is accepted, in hexadecimal. */
   readonly revision?: string;
   /** What proves to the server who calls. In a page it is no secret: everybody can read it. */
@@ -78,8 +88,8 @@ export interface ClientOptions {
 
 /** The names of all options. */
 export const OPTIONS = [
-  "url survey agreement level levels maps epsilon consent caps withhold mayReveal mayTellChanges revision token",
-  "insecure delivery onDrop strict debug disabled store vouched clock coins",
+  "url survey agreement level levels maps properties epsilon consent caps withhold mayReveal mayTellChanges panels",
+  "revision token insecure delivery onDrop strict debug disabled store vouched clock coins",
 ]
   .join(" ")
   .split(" ");
@@ -94,17 +104,23 @@ export function usualStore(): Store {
 
 /** Return the agreement that the options give; throw `InvalidInput` without one. */
 export function agreedOf(options: ClientOptions): Agreed {
-  const { survey, agreement, epsilon, revision } = options;
+  const { survey, agreement, epsilon, revision, panels = 0 } = options;
+  if (!Number.isInteger(panels) || panels < 0) {
+    throw new InvalidInput(
+      `panels must be a whole number, the most there may be, got ${shown(panels)}`,
+    );
+  }
   if (agreement !== undefined) {
     if (
       survey !== undefined ||
       epsilon !== undefined ||
       revision !== undefined ||
       options.mayReveal ||
-      options.mayTellChanges
+      options.mayTellChanges ||
+      panels
     ) {
       throw new InvalidInput(
-        "the agreement contains survey, epsilons, revision, mayReveal and mayTellChanges: leave them out",
+        "the agreement contains survey, epsilons, revision, mayReveal, mayTellChanges and panels: leave them out",
       );
     }
     const { survey: name, revision: only } = checked(agreement, AGREEMENT, "an agreement");
@@ -124,6 +140,7 @@ export function agreedOf(options: ClientOptions): Agreed {
       ),
       mayTellChanges: names(agreement.mayTellChanges, "mayTellChanges"),
       agreement,
+      panels: agreement.panels ?? 0,
     };
   }
   checkName(survey);
@@ -143,11 +160,12 @@ export function agreedOf(options: ClientOptions): Agreed {
     ...revealed(options.mayReveal),
     mayTellChanges: names(options.mayTellChanges, "mayTellChanges"),
     agreement: undefined,
+    panels,
   };
 }
 
 const AGREEMENT =
-  "survey revision period domains levels defaultLevel mayReveal maps mayTellChanges views plan".split(
+  "survey revision period domains levels defaultLevel mayReveal maps mayTellChanges views panels properties plan".split(
     " ",
   );
 

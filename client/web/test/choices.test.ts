@@ -19,6 +19,7 @@ test("the values that a plan may reveal are found in time linear in their number
     mayRevealByMap: new Map(),
     mayTellChanges: [],
     agreement: undefined,
+    panels: 0,
   };
   const began = performance.now();
   const plan = await parsePlan(

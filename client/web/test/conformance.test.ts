@@ -207,8 +207,8 @@ test("numbers take the places and points of the vectors", async () => {
     }
   }
   for (const given of refused) expect(await refusal(() => domainOf(given))).toBeDefined();
-  const binsOf = ({ low, high, clamp, bins }: Case): Binned =>
-    new Binned(double(low), double(high), clamp, bins);
+  const binsOf = ({ low, high, clamp, bins, edges }: Case): Binned =>
+    new Binned(double(low), double(high), clamp, bins, edges.map(double));
   for (const given of binned) {
     const domain = binsOf(given);
     for (const [answer, bin] of given.answers) {
@@ -364,6 +364,7 @@ test("batches are read and written in the bytes of the vectors", () => {
       given.period,
       given.id,
     ]);
+    expect([batch.panel, batch.properties]).toEqual([given.panel ?? 0, given.properties ?? []]);
     expect(rowsOf(batch)).toEqual(given.rows.map(sorted));
   }
 });

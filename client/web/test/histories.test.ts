@@ -3,6 +3,7 @@ import { readFileSync } from "node:fs";
 import { afterEach, beforeEach, expect, onTestFinished, test, vi } from "vitest";
 import { type Batch, type Caps, Client, IndexedDbStore, type Person } from "../src/index.js";
 import type { Device } from "../src/person.js";
+import { parsePlan } from "../src/plans/plan.js";
 import { Collector, refuse, revisionOf } from "./kit.js";
 
 // The client does what the histories of protos/conformance say, on a ledger in IndexedDB.
@@ -23,6 +24,8 @@ interface Options {
   withhold?: string[];
   may_tell_changes?: string[];
   maps?: Record<string, string>;
+  properties?: Record<string, string>;
+  panels?: number;
   may_reveal?: Record<string, string[] | Record<string, string[]>>;
   max_reports?: number;
   caps?: {
@@ -61,6 +64,8 @@ let made = 0;
 class Life {
   client!: Client;
   readonly #offered = new Map<string, string>();
+  /** The person's panel, by the number of panels. */
+  readonly #panels = new Map<number, number>();
   #store: IndexedDbStore;
   #options: Options;
   #vouched: boolean;
@@ -108,6 +113,8 @@ class Life {
       may_tell_changes,
       maps,
       may_reveal,
+      properties,
+      panels,
       max_reports,
       caps = {},
     } = this.#options;
@@ -128,6 +135,8 @@ class Life {
       withhold: withhold ?? [],
       mayTellChanges: may_tell_changes ?? [],
       maps: maps ?? {},
+      properties: properties ?? {},
+      panels: panels ?? 0,
       mayReveal: may_reveal ?? {},
       ...(revision !== undefined && { revision: REVISIONS[revision]! }),
       vouched: () => vouched,
@@ -221,6 +230,12 @@ class Life {
       expect(bytes.toString("hex")).toBe(known ?? bytes.toString("hex"));
       this.#offered.set(id, bytes.toString("hex"));
     }
+    for (const { batch } of now.values()) {
+      const { panels } = await parsePlan(PLANS[REVISIONS.indexOf(hex(batch.revision))]!);
+      const panel = this.#panels.get(panels) ?? batch.panel;
+      this.#panels.set(panels, panel);
+      expect([batch.panel, panels ? panel > 0 && panel <= panels : !panel]).toEqual([panel, true]);
+    }
     const inOrder = (all: unknown[]): unknown[] => all.map((each) => JSON.stringify(each)).sort();
     expect(inOrder([...now.values()].map(({ batch, again }) => shown(batch, again)))).toEqual(
       inOrder(event.offered.map((each: any) => shownAs(each))),
@@ -248,13 +263,15 @@ function shown(batch: Batch, again: boolean): unknown {
       ...(c.map ? [c.map] : []),
     ]),
     again,
+    ...(batch.panel && { panel: true }),
+    ...(batch.properties.length && { properties: batch.properties }),
   });
 }
 
 const ones = (byte: number): number => byte.toString(2).replaceAll("0", "").length;
 
-function shownAs({ plan, period, rows, columns, again }: any): unknown {
-  return [plan, period, rows, columns, again];
+function shownAs({ plan, period, rows, columns, again, panel, properties }: any): unknown {
+  return [plan, period, rows, columns, again, panel ?? false, properties ?? []];
 }
 
 test.each(CONTENT.histories.map((history) => [history.note, history] as const))(

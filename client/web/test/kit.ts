@@ -127,7 +127,17 @@ export function numeric(name: string, low: number, high: number, clamp = false):
   return {
     name,
     title: "",
-    numeric: { low, high, clamp, step: 0, bins: 0, sensitive: [], resolution: [], cap: 0 },
+    numeric: {
+      low,
+      high,
+      clamp,
+      step: 0,
+      bins: 0,
+      sensitive: [],
+      resolution: [],
+      cap: 0,
+      edges: [],
+    },
     mechanism: "",
     memo: 0,
   };
@@ -143,6 +153,8 @@ export interface Draft {
   readonly chances?: bigint[];
   readonly mechanisms?: (level: string, epsilon: number) => WireMechanism[];
   readonly views?: string[][];
+  readonly panels?: number;
+  readonly properties?: Record<string, string[]>;
   /** The mechanisms of maps, by level. */
   readonly mapped?: (level: string, epsilon: number) => WireMechanism[];
 }
@@ -177,6 +189,12 @@ export function planOf(draft: Draft = {}): Uint8Array {
       budget: "",
       views: (draft.views ?? []).map((names) => ({ attributes: names })),
       default_level: draft.defaultLevel ?? levels[0]![0],
+      panels: draft.panels ?? 0,
+      properties: Object.entries(draft.properties ?? {}).map(([name, values]) => ({
+        name,
+        title: "",
+        values,
+      })),
     },
     levels: levels.map(([name, epsilon]): WireLevel => ({
       name,

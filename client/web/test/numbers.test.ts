@@ -10,10 +10,12 @@ import { clientOf, Collector, krr, onebit, over64, planOf, readyOf, revisionOf }
 const ONE = 2n ** 64n;
 
 function income(more: Partial<WireNumeric> = {}): WireAttribute {
-  const none = { step: 0, bins: 0, sensitive: [], resolution: [], cap: 0 };
+  const none = { step: 0, bins: 0, sensitive: [], resolution: [], cap: 0, edges: [] };
   const numeric = { low: 0, high: 1000, clamp: true, ...none, ...more };
   return { name: "income", title: "", numeric, mechanism: "", memo: 0 };
 }
+
+const edged = (edges: number[]) => income({ low: 0, high: 0, edges });
 
 /** Waves of epsilon 1 over four bins: two patterns of two neighbours, and of every other one. */
 function waves(sides = [4n]): WireMechanism {
@@ -45,6 +47,13 @@ beforeEach(() => {
 
 afterEach(() => {
   vi.restoreAllMocks();
+});
+
+test("bins between edges begin with their left ends, and the last has its right end", async () => {
+  const plan = await parsePlan(planOf(one(edged([-10, -1, 0, 2.5, 100]), waves())));
+  const domain = plan.attributes.get("income")!.domain;
+  const found = [-11, -10, -1.001, -1, -0, 2.499, 2.5, 99, 100, 1e308].map((x) => domain.encode(x));
+  expect(found).toEqual([0, 0, 0, 1, 2, 2, 3, 3, 3, 3]);
 });
 
 test("a number in bins is recorded, and its agreement has the ends of its range", async () => {
@@ -135,6 +144,9 @@ test.each<[string, Partial<WireNumeric>, RegExp | undefined]>([
 });
 
 test.each<[string, WireAttribute, WireMechanism, RegExp]>([
+  ["edges and bins", income({ bins: 4, edges: [0, 1, 10, 100, 1000] }), waves(), /place/],
+  ["edges that fall", edged([0, 10, 1, 100, 1000]), waves(), /apart/],
+  ["one edge", edged([0]), waves(), /low < high/],
   ["one bin", income({ bins: 1 }), waves(), /2..256/],
   ["257 bins", income({ bins: 257 }), waves(), /2..256/],
   ["bins and a step", income({ bins: 4, step: 250 }), waves(), /not both/],

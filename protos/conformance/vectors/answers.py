@@ -155,6 +155,22 @@ _BINS = (  # low, high, bins, clamp
     (-40.0, 60.0, 2, True),
 )
 
+_EDGES = (  # edges, clamp
+    ((0.0, 1.0, 10.0, 100.0), False),
+    ((-1e6, -1.0, -0.1, 0.1, 1.0, 1e6), True),
+    ((0.0, 5e-324, 1e308), False),
+    (tuple(math.ldexp(1.0, power) for power in range(-128, 129)), True),
+)
+
+_NO_EDGES = (
+    (0.0, 1.0),
+    (0.0, 1.0, 1.0),
+    (0.0, 2.0, 1.0, 3.0),
+    (0.0, math.nan, 1.0),
+    (0.0, 1.0, math.inf),
+    tuple(float(edge) for edge in range(258)),
+)
+
 _NO_BINS = (
     (0.0, 1.0, 1, False),
     (0.0, 1.0, 257, False),
@@ -169,8 +185,10 @@ def _bins() -> dict[str, list[Case]]:
     """Return the parts of numbers.json on bins."""
     seeds = Seeds("bins")
     found = []
-    for low, high, count, clamp in _BINS:
-        domain = Binned(low, high, clamp, count)
+    domains = [Binned(low, high, clamp, count) for low, high, count, clamp in _BINS]
+    domains += [Binned.between(edges, clamp) for edges, clamp in _EDGES]
+    for domain in domains:
+        low, high, count, clamp = domain.low, domain.high, domain.count, domain.clamp
         edges = [domain.points.edge(index) for index in (1, count // 2, count - 1)]
         answers = [*_answers(Numeric(low, high, clamp)), *edges]
         for edge in edges:
@@ -188,7 +206,8 @@ def _bins() -> dict[str, list[Case]]:
             seed = seeds.next()
             coins = Script(seed)
             drawn.append([seed.hex(), domain.anything(coins), coins.used])
-        found.append(_binned(low, high, count, clamp) | {"answers": listed, "anything": drawn})
+        case = _binned(low, high, count, clamp, domain.edges)
+        found.append(case | {"answers": listed, "anything": drawn})
     refused = []
     for low, high, count, clamp in _NO_BINS:
         try:
@@ -197,11 +216,20 @@ def _bins() -> dict[str, list[Case]]:
             refused.append(_binned(low, high, count, clamp))
             continue
         raise AssertionError(f"{low}, {high} has {count} bins")
+    for given in _NO_EDGES:
+        try:
+            Binned.between(given, False)
+        except InvalidInput:
+            refused.append(_binned(given[0], given[-1], len(given) - 1, False, given))
+            continue
+        raise AssertionError(f"{given} are edges")
     return {"binned": found, "refused_bins": refused}
 
 
-def _binned(low: float, high: float, bins: int, clamp: bool) -> Case:
-    return {"low": double(low), "high": double(high), "bins": bins, "clamp": clamp}
+def _binned(low: float, high: float, bins: int, clamp: bool, edges: Sequence[float] = ()) -> Case:
+    listed = [double(edge) for edge in edges]
+    case = {"low": double(low), "high": double(high), "bins": bins, "clamp": clamp}
+    return case | {"edges": listed}
 
 
 def _domain(low: float, high: float, step: float, clamp: bool) -> Case:
@@ -333,25 +361,36 @@ def batches() -> dict[str, list[Case]]:
     mixed = [("smokes", "open", 1), ("age", "strict", 2)]
     accents = [("\u00e9", "\U0001f600", 1), ("\uffee", "b", 1), ("a", "\uffee", 1)]
     chosen = [[("smokes", "strict", 1, name)] for name in ("mine", "", "work", "mine")]
-    for rows in (
-        [one],
-        [both],
-        [both] * 2,
-        [both, one],
-        [one, both, loose, one],
-        [both, loose, mixed] * 3,
-        [one] * 8 + [both] + [one] * 8,
-        [[("wide", "strict", 300)]] * 3,
-        [accents, accents[:1], accents[1:]],
-        [one] * 100,
-        chosen,
-        [*chosen, [*chosen[0], ("age", "strict", 2)]],
+    told: dict[int, Case] = {
+        12: {"panel": 7, "properties": ["ios", ""]},
+        13: {"properties": ["", "", "\u00e9"]},
+        14: {"panel": 64},
+    }
+    for number, rows in enumerate(
+        (
+            [one],
+            [both],
+            [both] * 2,
+            [both, one],
+            [one, both, loose, one],
+            [both, loose, mixed] * 3,
+            [one] * 8 + [both] + [one] * 8,
+            [[("wide", "strict", 300)]] * 3,
+            [accents, accents[:1], accents[1:]],
+            [one] * 100,
+            chosen,
+            [*chosen, [*chosen[0], ("age", "strict", 2)]],
+            [both, one],
+            [one],
+            [one] * 2,
+        )
     ):
+        public = told.get(number, {})
         reports = []
         shown = []
         for row in rows:
             report = collector_pb2.Batch(
-                survey="health", revision=bytes(range(32)), period="2026-W27", rows=1
+                survey="health", revision=bytes(range(32)), period="2026-W27", rows=1, **public
             )
             for attribute, level, width, *maps in row:
                 by_map = maps[0] if maps else ""
@@ -376,6 +415,7 @@ def batches() -> dict[str, list[Case]]:
                 "period": batch.period,
                 "id": batch.id.hex(),
                 "rows": shown,
+                **public,
                 "bytes": batch.SerializeToString(deterministic=True).hex(),
             }
         )

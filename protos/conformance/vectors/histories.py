@@ -26,10 +26,13 @@ def _plan(
     chances: tuple[int, ...] = (),
     memo: float = 0.0,
     maps: dict[str, str] | None = None,
+    panels: int = 0,
+    properties: dict[str, str] | None = None,
 ) -> str:
     """Return a plan's bytes: `questions` makes the mechanism of each, of three values.
 
-    `maps` are those of the first question: name to its sensitive values, as "ab".
+    `maps` are those of the first question: name to its sensitive values, as "ab"; `properties`
+    have their values as "ab", too.
     A question such as "x+y" is a view of attributes of three values each.
     """
     wire = survey_pb2.Survey(name=survey, title=title, period=period, levels=levels)
@@ -39,6 +42,9 @@ def _plan(
         attribute.categorical.values.extend(["a", "b", "c"])
     for name, sensitive in (maps or {}).items():
         wire.attributes[0].categorical.maps[name].sensitive.extend(sensitive)
+    wire.panels = panels
+    for name, listed in (properties or {}).items():
+        wire.properties.add(name=name, values=list(listed))
     plan = plan_pb2.Plan(survey=wire)
     for name, epsilon in sorted(levels.items(), key=lambda item: (item[1], item[0])):
         level = plan.levels.add(name=name, epsilon=epsilon, chances=chances)
@@ -94,6 +100,9 @@ _PLANS = {
     "regrouped together": _plan("regrouped", "P1D", {"strict": 1.0}, {"x+y": _krr_of_pairs}),
     "regrouped otherwise": _plan(
         "regrouped", "P1D", {"strict": 1.0}, {"y": _krr, "x+z": _krr_of_pairs}
+    ),
+    "public": _plan(
+        "public", "P1D", _LEVELS, _TWO, panels=64, properties={"system": "ab", "version": "12"}
     ),
 }
 _INDEX = {name: index for index, name in enumerate(_PLANS)}
@@ -170,14 +179,17 @@ def _lose() -> Case:
     return {"do": "lose"}
 
 
-def _batch(plan: str, period: str, rows: int, columns: Case, *, again: bool = False) -> Case:
+def _batch(
+    plan: str, period: str, rows: int, columns: Case, *, again: bool = False, **public: Any
+) -> Case:
     """A batch: `columns` has the rows of each attribute and level, as "x/strict", or of these and
-    a map, as "x/strict/mine"."""
+    a map, as "x/strict/mine". `public` are the panel and the properties, where it has them."""
     listed = []
     for name, count in sorted(columns.items()):
         attribute, level, *chosen = name.split("/")
         listed.append([attribute, level, count, *chosen])
-    return {"plan": _INDEX[plan], "period": period, "rows": rows, "columns": listed, "again": again}
+    found = {"plan": _INDEX[plan], "period": period, "rows": rows, "columns": listed}
+    return {**found, "again": again, **public}
 
 
 def _send(*offered: Case, answer: str = "stored", left: int = 0) -> Case:
@@ -1175,6 +1187,80 @@ def _of_views() -> list[Case]:
     ]
 
 
+def _told(system: str, version: str) -> Case:
+    """A batch in the clear: its panel is that of all batches of the history."""
+    return {"panel": True, "properties": [system, version]}
+
+
+def _of_what_is_public() -> list[Case]:
+    day = "2026-07-04"
+    return [
+        _history(
+            "a panel is kept over periods, restarts and revocations",
+            *_beginning("public"),
+            _record(x="a", y="b"),
+            _send(_batch("public", day, 1, _BOTH, **_told("", ""))),
+            _revoke(),
+            _clock(_NOON + _DAY),
+            _restart(),
+            _grant(),
+            _record(x="b"),
+            _send(_batch("public", "2026-07-05", 1, {"x/strict": 1}, **_told("", ""))),
+            _clock(_NOON + 2 * _DAY),
+            _restart(level="open"),
+            _fetch("public", _NOON + 2 * _DAY),
+            _record(x="c"),
+            _send(_batch("public", "2026-07-06", 1, {"x/open": 1}, **_told("", ""))),
+            plan="public",
+            panels=64,
+        ),
+        _history(
+            "reports with other properties go in a batch of their own",
+            *_beginning("public"),
+            _record(x="a"),
+            _restart(properties={"system": "a", "version": "2"}),
+            _record(y="a"),
+            _send(
+                _batch("public", day, 1, {"x/strict": 1}, **_told("a", "")),
+                _batch("public", day, 1, {"y/strict": 1}, **_told("a", "2")),
+            ),
+            plan="public",
+            panels=64,
+            properties={"system": "a"},
+        ),
+        _history(
+            "reports with the same properties share a batch",
+            *_beginning("public"),
+            _record(x="a"),
+            _restart(),
+            _record(y="a"),
+            _send(_batch("public", day, 2, _BOTH, **_told("a", "1"))),
+            plan="public",
+            panels=64,
+            properties={"system": "a", "version": "1"},
+        ),
+        *(
+            _history(
+                f"nothing is told by an app that {note}",
+                *_beginning("public"),
+                _refused("plan_refused"),
+                _send(),
+                plan="public",
+                **options,
+            )
+            for note, options in (
+                ("agreed to no panels", {}),
+                ("agreed to fewer panels", {"panels": 63}),
+                (
+                    "gives a value that is not declared",
+                    {"panels": 64, "properties": {"system": "c"}},
+                ),
+                ("gives a property that is not declared", {"panels": 64, "properties": {"z": "a"}}),
+            )
+        ),
+    ]
+
+
 def histories() -> dict[str, list[Any]]:
     """Return histories.json."""
     found = [
@@ -1189,6 +1275,7 @@ def histories() -> dict[str, list[Any]]:
         *_of_views(),
         *_of_sending(),
         *_of_consent(),
+        *_of_what_is_public(),
     ]
     assert len({history["note"] for history in found}) == len(found)
     return {"plans": list(_PLANS.values()), "histories": found}

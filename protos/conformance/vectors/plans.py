@@ -16,7 +16,7 @@ from ldp import mechanisms as m
 from ldp.core.exact import ONE, flip_threshold
 from ldp.core.policy import Policy
 from ldp.mechanisms.ranges.waves import Waves
-from vectors import maps, set_plans, string_plans, tables
+from vectors import maps, public_plans, set_plans, string_plans, tables
 from vectors.mechanisms import waves
 from vectors.notation import double
 
@@ -61,6 +61,19 @@ def binned() -> plan_pb2.Plan:
     made = mechanism_message(waves((5,), 1.0, [0b00001, 0b01001]))
     plan.levels.add(name="strict", epsilon=1.0).mechanisms.add().CopyFrom(made)
     return plan
+
+
+def _edged(*edges: float, **fields: float) -> bytes:
+    """Return the plan of `binned` with edges in the place of its range and bins."""
+
+    def change(plan: plan_pb2.Plan) -> None:
+        numeric = plan.survey.attributes[0].numeric
+        numeric.Clear()
+        numeric.edges.extend(edges)
+        for name, value in fields.items():
+            setattr(numeric, name, value)
+
+    return _changed(binned, change)
 
 
 def _with_region(plan: plan_pb2.Plan) -> None:
@@ -159,6 +172,7 @@ def plans() -> dict[str, list[Case]]:
     of_maps = ((note, _changed(maps.mapped, change), why) for note, change, why in maps.listed())
     listed = [*_written(), *_surveys(), *_levels(), *_mechanisms(), *_views(), *_policies()]
     listed += [*_grids(), *set_plans.listed(), *string_plans.listed(), *_work()]
+    listed += public_plans.listed()
     for note, data, reason in [*listed, *of_maps]:
         case: Case = {"note": note, "plan": data.hex(), "accepted": not reason}
         try:
@@ -192,6 +206,19 @@ def _written() -> Listed:
     yield "a number in bins with a cap", _bins(cap=1.0), "domain"
     yield "a number in bins and regions", _changed(binned, _with_region), "domain"
     yield "bins whose ends are one double", _bins(high=1e-323), "domain"
+    rising = (-10.0, 0.0, 1.0, 10.0, 100.0, 1000.0)
+    yield "a number in bins between edges", _edged(*rising), ""
+    yield "a number in bins between edges, clamped", _edged(*rising, clamp=True), ""
+    yield "edges and a range", _edged(*rising, high=2000.0), "domain"
+    yield "edges and a range from nan", _edged(*rising, low=math.nan), "domain"
+    yield "edges and bins", _edged(*rising, bins=5), "domain"
+    yield "edges and steps", _edged(*rising, step=400.0), "domain"
+    yield "edges and a cap", _edged(*rising, cap=1.0), "domain"
+    yield "edges that fall", _edged(-10.0, 1.0, 0.0, 10.0, 100.0, 1000.0), "domain"
+    yield "edges of nan", _edged(-10.0, 0.0, math.nan, 10.0, 100.0, 1000.0), "domain"
+    yield "edges without an end", _edged(0.0, 1.0, 2.0, 3.0, 4.0, math.inf), "domain"
+    yield "one edge", _edged(1.0), "domain"
+    yield "edges of other bins", _edged(*rising[1:]), "fit"
     yield "waves of other bins", _bins(bins=6), "fit"
     yield "waves of a number without bins", _bins(bins=0), "fit"
     yield "bins in two dimensions", _bins(waves((2, 2), 1.0, [1, 3]), bins=4), "fit"

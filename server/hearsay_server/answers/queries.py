@@ -123,6 +123,15 @@ def of_attributes(
 
     The tallies are of questions that ask all of them.
     """
+    each = of_strata(plan, attributes, tallies)
+    return Cohorts(list(each.values()), of_levels(plan, tallies, others))
+
+
+def of_strata(
+    plan: Plan, attributes: Sequence[str], tallies: Tallies
+) -> dict[tuple[str, str], tuple[Estimator, Tally]]:
+    """Return the estimator and the sum of the tallies of each level and map with reports of some
+    attributes, by (level, map). Raises `NoReports` where there are none."""
     for name in attributes:
         if isinstance(plan.attributes[name].domain, Strings):
             raise of_words(name)
@@ -132,8 +141,7 @@ def of_attributes(
     sums: dict[tuple[str, str], dict[str, Tally]] = {}
     for cohort, tally in tallies.items():
         add_up(sums.setdefault((cohort.level, cohort.map), {}), [(cohort.attribute, tally)])
-    each = [_cohort_of(plan, attributes, *chosen, asked) for chosen, asked in sums.items()]
-    return Cohorts(each, of_levels(plan, tallies, others))
+    return {chosen: _cohort_of(plan, attributes, *chosen, asked) for chosen, asked in sums.items()}
 
 
 def _cohort_of(
@@ -329,22 +337,28 @@ def _sets(plan: Plan, question: analyst_pb2.EstimateRequest) -> Floats | None:
     """Return the sets of values to sum, shape (sets, k), as ones among zeros; None without any."""
     if not question.sums:
         return None
-    domain = plan.asked(question.attribute).domain
-    if not isinstance(domain, Categorical):
-        raise InvalidInput(
-            f"{question.attribute!r} is a number, and has no values to sum: ask how it is "
-            "distributed"
-        )
+    sets = value_sets(plan, question.attribute, question.sums)
     if question.HasField("forged"):
         raise InvalidInput("what forged reports can do to a sum is not known: ask for values")
+    return sets
+
+
+def value_sets(plan: Plan, attribute: str, sums: Sequence[analyst_pb2.ValueSet]) -> Floats:
+    """Return sets of an attribute's values, shape (sets, k), as ones among zeros.
+
+    Raises `InvalidInput` for an attribute without values, and sets that have others, or none.
+    """
+    domain = plan.asked(attribute).domain
+    if not isinstance(domain, Categorical):
+        raise InvalidInput(
+            f"{attribute!r} is a number, and has no values to sum: ask how it is distributed"
+        )
     places = {value: place for place, value in enumerate(domain.values)}
-    sets = np.zeros((len(question.sums), len(places)))
-    for row, chosen in zip(sets, question.sums, strict=True):
+    sets = np.zeros((len(sums), len(places)))
+    for row, chosen in zip(sets, sums, strict=True):
         for value in chosen.values:
             if value not in places:
-                raise InvalidInput(
-                    f"{value!r} is no value of {question.attribute!r}: expected {domain}"
-                )
+                raise InvalidInput(f"{value!r} is no value of {attribute!r}: expected {domain}")
             if row[places[value]]:
                 raise InvalidInput(f"a sum has each value once, got {value!r} twice")
             row[places[value]] = 1

@@ -14,11 +14,21 @@ import hearsay.plans.plan
 from hearsay.plans.domains import Categorical, Ratings, SetOf, Strings
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2, collector_pb2
-from hearsay_server.answers import distributions, fits, joints, queries, records, rectangles, rows
+from hearsay_server.answers import (
+    changes,
+    distributions,
+    fits,
+    joints,
+    queries,
+    records,
+    rectangles,
+    rows,
+)
 from hearsay_server.answers import pairs as paired
 from hearsay_server.answers import words as worded
 from hearsay_server.answers.queries import Tallies
 from hearsay_server.ingest.intake import Cohort
+from hearsay_server.storage.selection import Selected
 from ldp import InvalidInput
 from ldp.assurance import suspicion
 from ldp.assurance.suspicion import Supports
@@ -35,6 +45,7 @@ _Long = TypeVar(
     "_Long",
     analyst_pb2.EstimateResponse,
     analyst_pb2.CompareResponse,
+    analyst_pb2.ChangeResponse,
     analyst_pb2.CrosstabResponse,
     analyst_pb2.CompareGroupsResponse,
 )
@@ -83,6 +94,16 @@ def comparison(
     one = {cohort: tally for cohort, tally in tallies.items() if cohort in first}
     other = {cohort: tally for cohort, tally in tallies.items() if cohort not in first}
     return list(_messages(queries.compare(_parsed(frozen), question, one, other)))
+
+
+def change(
+    frozen: bytes,
+    question: analyst_pb2.ChangeRequest,
+    tallies: Tallies,
+    unfinished: Sequence[str] = (),
+) -> list[bytes]:
+    """Answer `Change` in messages; raise as `changes.change`."""
+    return list(_messages(changes.change(_parsed(frozen), question, tallies, unfinished)))
 
 
 def check_together(
@@ -272,10 +293,10 @@ def check_words(frozen: bytes, question: analyst_pb2.WordsRequest) -> None:
 
 
 def word_codes(
-    frozen: bytes, attribute: str, levels: Sequence[str], pages: list[Page]
+    frozen: bytes, attribute: str, selected: Selected, pages: list[Page]
 ) -> dict[str, bytes]:
-    """Return the codes of the reports in some pages, by level."""
-    return worded.collected(_parsed(frozen), attribute, levels, pages)
+    """Return the codes of the selected reports in some pages, by level."""
+    return worded.collected(_parsed(frozen), attribute, selected, pages)
 
 
 def words(

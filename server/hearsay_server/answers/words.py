@@ -1,6 +1,6 @@
 """Answers about words: which are frequent, and how frequent listed ones are."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -9,6 +9,7 @@ from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2, collector_pb2
 from hearsay_server.answers.queries import CONFIDENCE, NoReports, Tallies, cohort_message
 from hearsay_server.answers.repeats import of_levels
+from hearsay_server.storage.selection import Selected
 from ldp import RAPPOR, Estimate, InvalidInput, PrefixHashing, Tally
 from ldp.core.tally import add_up
 from ldp.estimating.dictionary import estimate_strings
@@ -64,18 +65,22 @@ def check(plan: Plan, question: analyst_pb2.WordsRequest) -> None:
 def collected(
     plan: Plan,
     attribute: str,
-    levels: Collection[str],
+    selected: Selected,
     batches: Iterable[Sequence[collector_pb2.Batch]],
 ) -> dict[str, bytes]:
-    """Return the codes of an attribute's reports at these levels, by level.
+    """Return the codes of an attribute's reports that are selected, by level.
 
-    The batches were checked before they were stored.
+    The batches are of the periods selected, and were checked before they were stored.
     """
     found: dict[str, list[bytes]] = {}
     for page in batches:
         for batch in page:
+            if selected.panels and batch.panel not in selected.panels:
+                continue
+            if selected.groups and plan.properties.group(batch.properties) not in selected.groups:
+                continue
             for column in batch.columns:
-                if column.attribute == attribute and column.level in levels:
+                if column.attribute == attribute and column.level in selected.levels:
                     found.setdefault(column.level, []).append(column.codes)
     return {name: b"".join(parts) for name, parts in found.items()}
 

@@ -193,7 +193,8 @@ def _agreement(agreement: Agreement, *, with_plan: bool) -> str:
         "domains": agreement.domains,
         "levels": agreement.levels,
     }
-    for name in ("default_level", "may_reveal", "maps", "may_tell_changes", "views"):
+    optional = ("default_level", "may_reveal", "maps", "may_tell_changes", "views")
+    for name in (*optional, "panels", "properties"):
         if value := getattr(agreement, name):
             given[name] = value
     lines = [f"    {name}={_literal(value, 1)},\n" for name, value in given.items()]

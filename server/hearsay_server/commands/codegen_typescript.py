@@ -121,6 +121,8 @@ def _agreement(agreement: Agreement, *, with_plan: bool) -> str:
         ("maps", agreement.maps),
         ("mayTellChanges", agreement.may_tell_changes),
         ("views", agreement.views),
+        ("panels", agreement.panels),
+        ("properties", agreement.properties),
     ):
         if value:
             given[name] = value

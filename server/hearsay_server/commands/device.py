@@ -104,6 +104,7 @@ def _survey(found: SurveyFile) -> dict[str, Any]:
         "caps": found.caps.as_dict(),
         "revision": plan.revision.hex() if plan else None,
         "latest period": found.period or None,
+        "panel": found.panel or None,
         "persons": found.people,
         "spent": {
             attribute: [{"epsilon": epsilon, "times": times} for epsilon, times in spent.items()]
@@ -136,8 +137,17 @@ def _decoded(plan: Plan | None, batch: collector_pb2.Batch) -> dict[str, Any]:
         "period": batch.period,
         "rows": batch.rows,
         "bytes": batch.ByteSize(),
+        "panel": batch.panel or None,
+        "properties": _properties(known, batch),
         "columns": [_column(known, column, batch.rows) for column in batch.columns],
     }
+
+
+def _properties(plan: Plan | None, batch: collector_pb2.Batch) -> dict[str, str]:
+    """Return the properties in the clear; by their numbers where the plan is not known."""
+    names: list[str] = list(plan.properties.by_name) if plan is not None else []
+    names = names or [str(number) for number in range(len(batch.properties))]
+    return dict(zip(names, batch.properties, strict=True))
 
 
 def _column(plan: Plan | None, column: collector_pb2.Column, rows: int) -> dict[str, Any]:
@@ -164,6 +174,8 @@ def _show(survey: dict[str, Any], console: Console) -> None:
     console.print(f"\n[bold]{escape(survey['survey'])}[/bold]: consent {consent}")
     revision = (survey["revision"] or "none yet")[:12]
     console.print(f"plan {revision}, last period answered {survey['latest period'] or 'none'}")
+    if survey["panel"]:
+        console.print(f"panel {survey['panel']}, which every report is sent with, for ever")
     if survey["caps"]:
         console.print(f"the user's caps: {escape(json.dumps(survey['caps']))}")
     if survey["persons"]:
@@ -202,7 +214,8 @@ def _show(survey: dict[str, Any], console: Console) -> None:
     for title, batches in (("waiting", survey["waiting"]), ("sent", survey["sent"])):
         table = Table("period", "rows", "bytes", "what it says", "became (UTC)")
         for batch in batches:
-            lines = [line for column in batch["columns"] for line in _lines(column)]
+            lines = _in_the_clear(batch)
+            lines += [line for column in batch["columns"] for line in _lines(column)]
             became = "waits"
             if "became" in batch:
                 at = datetime.fromisoformat(batch["at"])
@@ -212,6 +225,13 @@ def _show(survey: dict[str, Any], console: Console) -> None:
         console.print(title + (": nothing" if not batches else ""))
         if batches:
             console.print(table)
+
+
+def _in_the_clear(batch: dict[str, Any]) -> list[str]:
+    """Return what a batch tells of the device besides codes."""
+    told = [f"panel {batch['panel']}"] if batch["panel"] else []
+    told += [f"{name} {value or 'not given'}" for name, value in batch["properties"].items()]
+    return [", ".join(told)] if told else []
 
 
 def _lines(column: dict[str, Any]) -> list[str]:

@@ -52,6 +52,23 @@ def comparisons(answers: Sequence[analyst_pb2.CompareResponse], file: Path) -> N
     plots.figure(*(frames.comparison(answer) for answer in answers)).savefig(file)
 
 
+def changes(
+    answers: Sequence[analyst_pb2.ChangeResponse],
+    periods: Sequence[Sequence[analyst_pb2.EstimateResponse]],
+    file: Path,
+) -> None:
+    """Draw changes over time, each below the estimates of its periods, if there are any."""
+    from hearsay import frames, plots
+
+    tables = []
+    for answer, seen in zip(answers, periods, strict=True):
+        table = frames.change(answer)
+        if seen:
+            tables.append(frames.over_time(seen, table))
+        tables.append(table)
+    plots.figure(*tables).savefig(file)
+
+
 def distribution(answer: analyst_pb2.DistributionResponse, file: Path) -> None:
     """Draw a histogram, or the shares below; raise `InvalidInput` where there are neither."""
     from hearsay import frames, plots

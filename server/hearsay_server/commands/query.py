@@ -12,10 +12,12 @@ from rich.markup import escape
 import hearsay.plans.plan
 from hearsay import Analyst
 from hearsay.analyst import Options, Selection, compare_request, range_of
+from hearsay.changes import ChangeOptions
 from hearsay.columns import NO_MAP
 from hearsay.plans.domains import Strings
 from hearsay.v1 import analyst_pb2
 from hearsay_server.commands import connect, plotting, words
+from hearsay_server.commands.changing import OverTime
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Target, Token
 from hearsay_server.commands.selecting import First, Last, Level, Map, Period, selected
 from hearsay_server.commands.shown import Shown, warn
@@ -75,6 +77,14 @@ def query(
         str,
         typer.Option(help="Test two levels, maps or periods: level=A,B, period=A,B or A..B,C..D."),
     ] = "",
+    change: Annotated[
+        tuple[str, str] | None,
+        typer.Option(help="By how much a period differs from another.", metavar="PERIOD PERIOD"),
+    ] = None,
+    trend: Annotated[bool, typer.Option(help="The change per period, on average.")] = False,
+    breaks: Annotated[
+        bool, typer.Option(help="The period in which each value changed most clearly.")
+    ] = False,
     plot: Annotated[
         Path | None, typer.Option(help="Draw the answer, too: FILE.png, FILE.svg or FILE.pdf.")
     ] = None,
@@ -140,12 +150,16 @@ def query(
     """Ask for attributes' debiased frequencies, or means, with their errors."""
     if as_json and as_csv:
         raise InvalidInput("choose one of --json and --csv")
+    over_time = OverTime(change, trend, breaks)
+    over_time.check(period, first, last)
     asked_alone = not distribution
-    distribution = distribution or between is not None or cdf or bool(quantile)
-    if sum([bool(by), suspicions, distribution, pairs, bool(compare), watch is not None]) > 1:
+    ranged = between is not None and not over_time.asked
+    distribution = distribution or ranged or cdf or bool(quantile)
+    ways = [bool(by), suspicions, distribution, pairs, bool(compare), watch is not None]
+    if sum([*ways, over_time.asked]) > 1:
         raise InvalidInput(
-            "choose one of --by, --compare, --suspicions, --pairs, --watch and --distribution, of "
-            "which --between, --quantile and --cdf are parts"
+            "choose one of --by, --compare, --change, --trend, --breaks, --suspicions, --pairs, "
+            "--watch and --distribution, of which --between, --quantile and --cdf are parts"
         )
     if sizes and (suspicions or distribution or pairs or compare):
         raise InvalidInput(
@@ -183,6 +197,9 @@ def query(
             suspicions=suspicions,
             distribution=distribution,
             compare=compare,
+            change=change is not None,
+            trend=trend,
+            breaks=breaks,
             watch=watch is not None,
             top=top is not None,
             values=values,
@@ -196,13 +213,18 @@ def query(
     limited = top is not None or bool(values)
     if pairs and values:
         raise InvalidInput("--pairs takes --top, not --values")
-    if limited and (suspicions or distribution or compare):
+    if limited and (suspicions or distribution or compare or over_time.asked):
         raise InvalidInput("--top and --values choose among the rows of frequencies")
     shaping = [bool(sums), bool(method), bool(consistent), forged is not None, recover is not None]
     if compare and any(shaping):
         raise InvalidInput(
             "--compare compares stratified estimates of values: leave out --sum, --method, "
             "--consistent, --forged and --recover"
+        )
+    if over_time.asked and (sizes or any(shaping[1:])):
+        raise InvalidInput(
+            "--change, --trend and --breaks compare stratified estimates: leave out --sizes, "
+            "--method, --consistent, --forged and --recover"
         )
     if sums and (distribution or suspicions):
         raise InvalidInput("--sum is about values: leave out --distribution and --suspicions")
@@ -214,6 +236,7 @@ def query(
             watch=watch,
             sizes=sizes,
             pairs=pairs,
+            between=between,
         )
     if plot is not None:
         if suspicions or watch is not None:
@@ -317,6 +340,16 @@ def query(
                 survey, attribute, sums=sets, interval=watch, **options
             ):
                 show.estimates([answer])
+        elif over_time.asked:
+            names = [attribute] if attribute else _attributes(analyst, survey)
+            asked_of: ChangeOptions = {
+                **chosen,
+                "confidence": confidence,
+                "simultaneous": simultaneous,
+                "sums": _sets(sums),
+                "ranges": [] if between is None else [between],
+            }
+            over_time.ask(analyst, survey, names, asked_of, show, plot)
         elif compare:
             names = [attribute] if attribute else _attributes(analyst, survey)
             parts = _parts(compare, chosen)

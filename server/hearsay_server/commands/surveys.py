@@ -153,6 +153,13 @@ def show_survey(
         ends = dict.fromkeys((answer.periods[0], answer.periods[-1]))
         Console().print(f"reports  of {len(answer.periods)} periods, {' to '.join(ends)}")
     Console().print(f"levels   {surveys.levels_in_words(plan)}", soft_wrap=True)
+    if plan.panels:
+        Console().print(
+            f"panels   {plan.panels}, one of which is sent with each report of a person"
+        )
+    for each in plan.properties.declared:
+        listed = escape(f"{each.name}: {', '.join(each.values)}")
+        Console().print(f"property {listed}, or none, as the app says", soft_wrap=True)
     Console().print(f"records  {answer.status.records:,} in {answer.status.batches:,} batches")
     Console().print(_questions(plan, answer.reports))
     table = Table("level", "attribute", "domain", "mechanism")
@@ -195,6 +202,6 @@ def _questions(plan: hearsay.plans.plan.Plan, reports: Iterable[admin_pb2.Report
     return table
 
 
-app.command("from-words")(words.from_words)
+app.command("words")(words.words_survey)
 app.command("close")(upkeep.close_survey)
 app.command("delete")(upkeep.delete_survey)

@@ -6,12 +6,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 from rich.console import Console
 from rich.table import Table
 
 import hearsay.plans.plan
 from hearsay.plans.domains import Numeric
+from hearsay_server.commands import prices as pricing
 from hearsay_server.commands.connect import AsJson
 from hearsay_server.surveys import catalogue
 from hearsay_server.surveys import survey as surveys
@@ -88,6 +90,23 @@ def plan(
     explain: Annotated[
         bool, typer.Option(help="Say what auto compared, and why it chose as it did.")
     ] = False,
+    prices: Annotated[
+        bool, typer.Option(help="What a looser level is worth, and prices for --levels.")
+    ] = False,
+    levels: Annotated[str, typer.Option(help="Epsilons of the levels, as 0.5,1,2,4.")] = "",
+    survey: Annotated[
+        Path | None, typer.Option(help="A survey (TOML) whose levels are priced instead.")
+    ] = None,
+    respondents: Annotated[
+        str, typer.Option(help="How many are expected at each level, as 4000,3000,2000,1000.")
+    ] = "",
+    budget: Annotated[float | None, typer.Option(help="What all prices may cost together.")] = None,
+    highest: Annotated[
+        str, typer.Option(help="Of --n invited, the shares whose loosest level is each one.")
+    ] = "",
+    cost: Annotated[
+        str, typer.Option(help="Median cost of epsilon 1 to them, and spread of its logarithm.")
+    ] = "",
     as_json: AsJson = False,
 ) -> None:
     """Work out the number of reports, the epsilon or the error of a survey before it is run.
@@ -100,7 +119,16 @@ def plan(
     Or compare two waves: how many reports show a change, or how surely so many do:
       hearsay plan --k 10 --epsilon 1 --change 0.01
       hearsay plan --k 10 --epsilon 1 --change 0.01 --n 500000
+    Or learn what a looser level is worth, and how to spend a budget on it:
+      hearsay plan --k 10 --prices --levels 0.5,1,2,4
+      hearsay plan --k 10 --prices --levels 0.5,1,2,4 --respondents 400,300,200,100 --budget 500
+      hearsay plan --prices --survey survey.toml
     """
+    menu = pricing.Asked(levels, survey, respondents, budget, highest, cost)
+    if not prices and menu != pricing.Asked():
+        raise InvalidInput(
+            "--levels, --survey, --respondents, --budget, --highest and --cost go with --prices"
+        )
     if k is not None and (low is not None or high is not None):
         raise InvalidInput("give --k for categories, or --low and --high for numbers, not both")
     scale = _Scale(k, -1.0 if low is None else low, 1.0 if high is None else high)
@@ -109,6 +137,17 @@ def plan(
     make = _maker(mechanism, k)
     planned = scale.planned(truth)
     inner = scale.inner(planned)
+    if prices:
+        if any(value is not None for value in (epsilon, half_width, change)):
+            raise InvalidInput("--prices goes without --epsilon, --half-width and --change")
+        if survey is not None and (k is not None or mechanism != "auto"):
+            raise InvalidInput("--survey has its own mechanisms: leave --k and the mechanism out")
+
+        def one_report(spent: float) -> float:
+            return float(np.max(make(spent).variance(inner, 1))) * scale.unit**2
+
+        pricing.show(menu, one_report, n, as_json)
+        return
     found: dict[str, Any]
     if change is not None:
         repeats = sizes.SAME_PEOPLE if same_people else sizes.ALL_DIFFERENT

@@ -48,7 +48,8 @@ def verify(
             attribute = one.attribute or "records"
             numbers = (f"{one.kept:,}", f"{one.recounted:,}")
             said = one.detail or one.verdict.value
-            level = f"{one.level}, {one.map}" if one.map else one.level
+            panel = f"panel {one.panel}" if one.panel else ""
+            level = ", ".join(filter(None, (one.level, one.map, panel, one.group)))
             table.add_row(one.survey, one.period, attribute, level, *numbers, said)
         Console().print(table)
         Console().print(f"{len(checked)} checked, {len(wrong)} differ")

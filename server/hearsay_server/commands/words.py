@@ -72,7 +72,7 @@ def listed(file: Path) -> list[str]:
     return words
 
 
-def from_words(
+def words_survey(
     context: typer.Context,
     survey: Annotated[str, typer.Argument(help="The survey whose words were collected.")],
     attribute: Annotated[str, typer.Argument(help="Its attribute of strings.")],
@@ -93,7 +93,7 @@ def from_words(
     """Write a survey whose values are the words that are found in another one, and "other".
 
     \b
-      hearsay survey from-words terms word top_terms --out top_terms.toml
+      hearsay survey words terms word top_terms --out top_terms.toml
       hearsay survey create top_terms.toml
     """
     selection = analyst_pb2.Selection(**selected(level, period, first, last))
@@ -126,7 +126,7 @@ def toml(plan: Plan, attribute: str, name: str, words: Sequence[str]) -> str:
     values = "".join(f"    {_text(word)},\n" for word in (*words, other))
     default = f"default_level = {_text(plan.default_level)}\n" if plan.default_level else ""
     return (
-        f"# Words of {attribute!r} in the survey {plan.survey!r}, as `hearsay survey from-words` "
+        f"# Words of {attribute!r} in the survey {plan.survey!r}, as `hearsay survey words` "
         "found them.\n"
         f"# The app reports {other!r} for a word that is not among the values: a device would "
         "report a random\n"

@@ -29,7 +29,11 @@ NEVER = int(datetime.max.replace(tzinfo=UTC).timestamp())
 
 @dataclass(frozen=True, order=True)
 class Cohort:
-    """Reports that share one channel and one period; `map` is "" where none was chosen."""
+    """Reports that share one channel, one period and what is public of their devices.
+
+    `map` is "" where none was chosen. `panel` is 0 where the survey has no panels, or reports of
+    all panels are together; so is `group` "" (`hearsay.plans.properties.Properties.group`).
+    """
 
     survey: str
     revision: bytes
@@ -37,6 +41,8 @@ class Cohort:
     level: str
     period: str
     map: str = ""
+    panel: int = 0
+    group: str = ""
 
 
 class Refused(InvalidInput):
@@ -118,6 +124,7 @@ def tallies_of(batch: collector_pb2.Batch, plan: Plan) -> dict[Cohort, Tally]:
         raise Refused(Reason.BAD_ROWS, "a batch holds at least one row, got 0")
     if not batch.columns:
         raise Refused(Reason.BAD_ROWS, f"a batch of {batch.rows} rows has no column")
+    group = _group(batch, plan)
 
     tallies: dict[Cohort, Tally] = {}
     answered: dict[str, NDArray[np.bool_]] = {}
@@ -139,6 +146,8 @@ def tallies_of(batch: collector_pb2.Batch, plan: Plan) -> dict[Cohort, Tally]:
             column.level,
             batch.period,
             column.map,
+            batch.panel,
+            group,
         )
         if cohort in tallies:
             by_map = f" by the map {column.map!r}" if column.map else ""
@@ -161,6 +170,18 @@ def tallies_of(batch: collector_pb2.Batch, plan: Plan) -> dict[Cohort, Tally]:
     if idle.any():
         raise Refused(Reason.BAD_ROWS, f"row {int(np.flatnonzero(idle)[0])} answers nothing")
     return tallies
+
+
+def _group(batch: collector_pb2.Batch, plan: Plan) -> str:
+    """Return the group that the batch's properties make; raise `Refused` for another panel too."""
+    if bool(plan.panels) != bool(batch.panel) or batch.panel > plan.panels:
+        expected = f"1 to {plan.panels}" if plan.panels else "none"
+        detail = f"{plan.survey!r} has {plan.panels} panels: expected {expected}, got {batch.panel}"
+        raise Refused(Reason.BAD_GROUP, detail)
+    try:
+        return plan.properties.group(batch.properties)
+    except InvalidInput as error:
+        raise Refused(Reason.BAD_GROUP, f"{plan.survey!r}: {error}") from None
 
 
 def ends(unit: str, name: str) -> int:

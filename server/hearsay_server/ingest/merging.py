@@ -63,7 +63,7 @@ def _form(batch: collector_pb2.Batch, position: int) -> Hashable:
             return position
         columns.append((column.attribute, column.level, column.map, len(column.codes)))
     head = (batch.survey, batch.revision, batch.period, batch.rows, len(batch.id))
-    return *head, *columns
+    return *head, batch.panel, tuple(batch.properties), *columns
 
 
 def _merged(batches: Sequence[collector_pb2.Batch]) -> collector_pb2.Batch:
@@ -77,6 +77,8 @@ def _merged(batches: Sequence[collector_pb2.Batch]) -> collector_pb2.Batch:
         revision=first.revision,
         period=first.period,
         rows=len(batches) * first.rows,
+        panel=first.panel,
+        properties=first.properties,
     )
     # The codes by column, column after column.
     codes = zip(*([column.codes for column in batch.columns] for batch in batches), strict=True)

@@ -101,7 +101,7 @@ def _shown(stored: StoredSurvey, reports: Mapping[Cohort, int]) -> admin_pb2.Sho
     for cohort, n in reports.items():
         key = cohort.attribute, cohort.level, cohort.map
         mine = counts.setdefault(key, [0] * len(periods))
-        mine[place[cohort.period]] = n
+        mine[place[cohort.period]] += n  # over panels and groups
     return admin_pb2.ShowSurveyResponse(
         status=_status(stored),
         plan=stored.plan,

@@ -19,10 +19,11 @@ from hearsay.columns import NO_MAP
 from hearsay.plans import period
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2, analyst_pb2_grpc
+from hearsay_server.answers import changes, questions
 from hearsay_server.answers import pairs as paired
-from hearsay_server.answers import questions
 from hearsay_server.answers import words as worded
 from hearsay_server.answers.queries import NoReports, Tallies
+from hearsay_server.clock import Clock, system
 from hearsay_server.serving import auth
 from hearsay_server.serving.analyses import Analyses
 from hearsay_server.serving.feeds import Feeds
@@ -68,6 +69,7 @@ Question = (
     | analyst_pb2.SuspicionsRequest
     | analyst_pb2.PairsRequest
     | analyst_pb2.WordsRequest
+    | analyst_pb2.ChangeRequest
 )
 """Questions about one selection of the reports."""
 
@@ -79,7 +81,12 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
     """The Analyst service: reads in threads, computes in processes (`Analyses`)."""
 
     def __init__(
-        self, store: Store, analyses: Analyses, exports: Analyses, watched: Analyses
+        self,
+        store: Store,
+        analyses: Analyses,
+        exports: Analyses,
+        watched: Analyses,
+        clock: Clock = system,
     ) -> None:
         """Answer from a store.
 
@@ -90,6 +97,7 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         self._analyses = analyses
         self._exports = exports
         self._watched = watched
+        self._clock = clock
         self._readers = ThreadPoolExecutor(_READERS, "hearsay-analyst")
         self._answers = _Answers()
         self._feeds = Feeds(_WATCHED)
@@ -145,6 +153,20 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
             work = partial(questions.comparison, first=frozenset(first))
             both = PackedTallies({**first.packed, **second.packed})
             for message in await self._answer(frozen, request, both, work):
+                yield message
+
+    async def Change(  # noqa: N802
+        self, request: analyst_pb2.ChangeRequest, context: object
+    ) -> AsyncIterator[bytes]:
+        with _telling():
+            frozen, plan = await self._plan(request)
+            changes.check(plan, request)
+            tallies = await self._tallies(plan, request)
+            now = self._clock()
+            names = sorted({cohort.period for cohort in tallies})
+            unfinished = [name for name in names if period.end(plan.period, name) > now]
+            work = partial(questions.change, unfinished=unfinished)
+            for message in await self._answer(frozen, request, tallies, work, also=unfinished):
                 yield message
 
     async def Watch(  # noqa: N802
@@ -232,7 +254,7 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
                 async def keep(pages: list[Page]) -> None:
                     nonlocal size
                     codes = await run(
-                        questions.word_codes, frozen, request.attribute, selected.levels, pages
+                        questions.word_codes, frozen, request.attribute, selected, pages
                     )
                     size += sum(map(len, codes.values()))
                     if size > MOST_BYTES:
@@ -274,6 +296,11 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         with _telling():
             frozen, plan = await self._frozen(request.survey)
             selected = resolve(plan, request.selection)
+            if selected.groups or selected.panels:
+                raise InvalidInput(
+                    "rows are exported of all devices together, without their panels and "
+                    "properties: leave these out of the selection"
+                )
             before = _exported(plan, request.since)
             caller = auth.caller()
             async with self._exports.process() as run:
@@ -388,9 +415,13 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         work: Callable[[bytes, _Asked, Tallies], Messages],
         *,
         watched: bool = False,
+        also: Sequence[str] = (),
     ) -> Messages:
-        """Return the answer that is kept for these tallies, or compute it."""
-        key = await self._read(lambda: _key(question, tallies))
+        """Return the answer that is kept for these tallies, or compute it.
+
+        `also` are words that the answer depends on besides its question and tallies.
+        """
+        key = await self._read(lambda: _key(question, tallies, also))
         known = self._answers.get(key)
         if known is not None:
             return known
@@ -446,10 +477,11 @@ def _grouped(
     return dict(sorted(tallies.grouped(lambda cohort: cohort.period).items()))
 
 
-def _key(question: Message, tallies: PackedTallies) -> bytes:
-    """Return a digest of a question and of its tallies."""
+def _key(question: Message, tallies: PackedTallies, also: Sequence[str] = ()) -> bytes:
+    """Return a digest of a question and of what its answer depends on."""
     digest = hashlib.blake2b(type(question).__name__.encode(), digest_size=16)
     digest.update(question.SerializeToString(deterministic=True))
+    digest.update(repr(list(also)).encode())
     for cohort, parts in tallies.packed.items():
         digest.update(repr((astuple(cohort), *map(len, parts))).encode())
         digest.update(b"".join(parts))

@@ -120,7 +120,7 @@ async def running(config: Config, clock: Clock = system) -> AsyncIterator[int]:
         stack.callback(exports.close)
         watched = Analyses("watch", 1, 0, bounds, metrics)
         stack.callback(watched.close)
-        analyst = Analyst(store, analyses, exports, watched)
+        analyst = Analyst(store, analyses, exports, watched, clock)
         analyst_pb2_grpc.add_AnalystServicer_to_server(analyst, server)
         admin = Admin(store, writer)
         admin_pb2_grpc.add_AdminServicer_to_server(admin, server)

@@ -5,6 +5,7 @@ could fill the memory of whoever holds them all unpacked.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from hearsay_server.ingest.intake import Cohort
 from ldp import Tally
@@ -35,6 +36,20 @@ class PackedTallies(Mapping[Cohort, Tally]):
         if isinstance(other, PackedTallies):
             return self.packed == other.packed
         return super().__eq__(other)
+
+    def summed(self, *, panels: bool, groups: bool) -> "PackedTallies":
+        """Return the tallies with those of all panels, of all groups, or of both, summed.
+
+        Their cohorts have the panel 0 or the group "".
+        """
+        summed: dict[Cohort, list[bytes]] = {}
+        for cohort, parts in self.packed.items():
+            panel = 0 if panels else cohort.panel
+            group = "" if groups else cohort.group
+            if (panel, group) != (cohort.panel, cohort.group):
+                cohort = replace(cohort, panel=panel, group=group)
+            summed.setdefault(cohort, []).extend(parts)
+        return PackedTallies(summed)
 
     def grouped(self, name: Callable[[Cohort], str]) -> "dict[str, PackedTallies]":
         """Return the tallies of the cohorts that have each name, in the order of the cohorts."""

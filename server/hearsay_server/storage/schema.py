@@ -102,6 +102,8 @@ tallies = sa.Table(
     sa.Column("level", Name, primary_key=True),
     sa.Column("period", Name, primary_key=True),
     sa.Column("map", Name, primary_key=True),  # "" where none was chosen
+    sa.Column("panel", sa.BigInteger, primary_key=True, autoincrement=False),  # 0: no panels
+    sa.Column("group", Name, primary_key=True),  # of properties; "" where there are none
     sa.Column("writer", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("tally", sa.LargeBinary, nullable=False),
 )

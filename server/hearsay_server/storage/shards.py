@@ -16,12 +16,13 @@ from ldp import Tally
 
 _COHORT = [tallies.c[field.name] for field in fields(Cohort)]
 _LISTED = ("attribute", "level", "map")
+_FIXED = ("survey", "revision", "period", "panel", "group")
 _SELECT = sa.select(*_COHORT, tallies.c.writer, tallies.c.tally).order_by(
     *_COHORT, tallies.c.writer
 )
 # Equalities and lists of single values: a tuple in a list has SQLite read the whole table.
 _SELECT_MINE = _SELECT.where(
-    *(column == sa.bindparam(column.name) for column in _COHORT if column.name not in _LISTED),
+    *(tallies.c[name] == sa.bindparam(name) for name in _FIXED),
     *(tallies.c[name].in_(sa.bindparam(name, expanding=True)) for name in _LISTED),
     tallies.c.writer == sa.bindparam("writer"),
 ).with_for_update()
@@ -95,11 +96,11 @@ def add(database: Database, connection: sa.Connection, more: Mapping[Cohort, Tal
     """Add to our rows of the tallies."""
     cohorts = sorted(more)
     stored: dict[Cohort, bytes] = {}
-    periods: defaultdict[tuple[str, bytes, str], list[Cohort]] = defaultdict(list)
+    parts: defaultdict[tuple[object, ...], list[Cohort]] = defaultdict(list)
     for cohort in cohorts:
-        periods[cohort.survey, cohort.revision, cohort.period].append(cohort)
-    for (survey, revision, period), some in periods.items():
-        chosen = {"survey": survey, "revision": revision, "period": period}
+        parts[tuple(getattr(cohort, name) for name in _FIXED)].append(cohort)
+    for part, some in parts.items():
+        chosen = dict(zip(_FIXED, part, strict=True))
         listed = {name: list({getattr(c, name) for c in some}) for name in _LISTED}
         rows = connection.execute(_SELECT_MINE, {**chosen, **listed, "writer": database.shard})
         found = ((Cohort(*row[:-2]), row[-1]) for row in rows)

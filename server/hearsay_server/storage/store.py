@@ -49,7 +49,8 @@ _RACES = 20
 """Times that a group is judged anew because another process was faster with some of it."""
 
 _MOST_COUNTS = 1 << 23
-"""Counts, of 8 bytes each, that the tallies of one transaction may have, or those of a period."""
+"""Counts, of 8 bytes each, that the tallies of one transaction may have, or those of a period,
+panel and group."""
 
 _PAGE_BYTES = 8 << 20
 """Bytes of batches at which a page ends; three pages may be in memory."""
@@ -181,14 +182,14 @@ class Store:
 
     def _parts(self, sent: Sent, plans: Mapping[str, Plan | Refused]) -> Iterator[Sent]:
         """Split batches so that the tallies of a part fit in memory, whatever their periods."""
-        if len({(batch.survey, batch.period) for _, batch in sent}) == 1:
+        if len({(b.survey, b.period, b.panel, *b.properties) for _, b in sent}) == 1:
             yield sent
             return
         sizes = {name: _counts(plan) for name, plan in plans.items() if isinstance(plan, Plan)}
         begin, size = 0, 0
-        seen: set[shards.Period] = set()
+        seen: set[tuple[object, ...]] = set()
         for number, (_, batch) in enumerate(sent):
-            key = (batch.survey, batch.period)
+            key = (batch.survey, batch.period, batch.panel, *batch.properties)
             if key in seen:
                 continue
             more = sizes.get(batch.survey, 0)
@@ -297,6 +298,7 @@ class Store:
     ) -> PackedTallies:
         """Return the selected tallies of a question, or of several.
 
+        Those of several panels and groups are summed unless `selected.apart` says otherwise.
         With levels named, no row of another period than those selected is read in SQLite, and
         none of another question in PostgreSQL.
         """
@@ -310,8 +312,14 @@ class Store:
         conditions += self._within(table.c.period, selected)
         if selected.maps:
             conditions.append(table.c.map.in_(selected.maps))
+        if selected.panels:
+            conditions.append(table.c.panel.in_(selected.panels))
+        if selected.groups:
+            conditions.append(table.c.group.in_(selected.groups))
         with self.database.reading() as connection:
-            return shards.read(connection, *conditions)
+            found = shards.read(connection, *conditions)
+        apart = selected.apart
+        return found.summed(panels="panel" not in apart, groups="group" not in apart)
 
     def reports(self, stored: StoredSurvey) -> dict[Cohort, int]:
         """Return how many reports count in each cohort of a survey."""
@@ -419,7 +427,7 @@ def _held(survey: str, period: str) -> sa.ColumnElement[bool]:
 
 
 def _counts(plan: Plan) -> int:
-    """Return how many counts the tallies of one period have."""
+    """Return how many counts the tallies of one period, panel and group have."""
     return sum(
         mechanism.tally_size
         for level in plan.levels.values()

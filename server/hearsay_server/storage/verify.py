@@ -43,6 +43,8 @@ class Checked:
     verdict: Verdict
     detail: str = ""
     map: str = ""
+    panel: int = 0
+    group: str = ""
 
 
 def verify(database: Database) -> Iterator[Checked]:
@@ -110,6 +112,8 @@ def _period(connection: sa.Connection, plan: Plan, period: str, kept: Counted) -
             again.n if again else 0,
             _compare(tally, again, dropped=bool(kept.dropped)),
             map=cohort.map,
+            panel=cohort.panel,
+            group=cohort.group,
         )
 
 

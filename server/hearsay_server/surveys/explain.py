@@ -21,6 +21,7 @@ from hearsay_server.surveys import (
     explain_words,
     graded,
     over_time,
+    worth,
 )
 from hearsay_server.surveys import survey as surveys
 from hearsay_server.surveys.explain_pairs import Pair
@@ -35,6 +36,7 @@ from ldp.estimating.pooling import planned_covariance
 from ldp.mechanisms.numbers.mean import MeanMechanism
 from ldp.mechanisms.ranges.waves import Waves
 from ldp.planning.budget import Decision
+from ldp.planning.value import Levels
 
 _MOST_VALUES = 256
 """Values up to which the error of several maps together is that of pooling by likelihood."""
@@ -85,6 +87,7 @@ class Explanation:
     `repeats` give the joint epsilon of the reports of several periods, and what they reveal, and
     `ranges` the errors of ranges and of the median, for numbers of which only a bin is collected.
     `costs` are of answers in `periods` periods, and `best` names mechanisms that cost less.
+    `precisions` has the variances of one respondent by level, None where there is one level.
     """
 
     plan: Plan
@@ -101,6 +104,7 @@ class Explanation:
     periods: int
     costs: Sequence[Cost]
     best: Sequence[str]
+    precisions: Levels | None
 
 
 def explain(
@@ -143,6 +147,7 @@ def explain(
         periods=times,
         costs=costs,
         best=over_time.best_mechanisms(plan, times) if times else [],
+        precisions=_precisions(plan, questions, rows, users),
     )
 
 
@@ -175,6 +180,18 @@ def _pooled(plan: Plan, rows: Sequence[Row], users: int) -> float:
     uniform = np.full(labels, 1 / labels)
     covariance = planned_covariance([(each, users_of_each) for each in told], uniform)
     return math.sqrt(float(np.trace(covariance)) / labels)
+
+
+def _precisions(
+    plan: Plan, questions: Sequence[Question], rows: Sequence[Row], users: int
+) -> Levels | None:
+    """Return the variances of one respondent without a map, in the mechanisms' own units."""
+    if len(plan.levels) < 2:
+        return None
+    errors = [row.error / plan.questions[row.attribute].domain.units for row in rows if not row.map]
+    variances = users * np.square(errors).reshape(len(plan.levels), -1)
+    epsilons = [level.epsilon for level in plan.levels.values()]
+    return Levels(epsilons, variances, [question.weight for question in questions])
 
 
 def _rows(plan: Plan, level: Level, users: int) -> list[Row]:
@@ -223,10 +240,15 @@ def _ranges(plan: Plan, level: Level, rows: Sequence[Row], users: int) -> list[s
         variance = mechanism.range_variance
         worst = math.sqrt(planned.worst_range_variance / reports)
         middle = math.sqrt(planned.middle_variance / reports)
+        median = (
+            f"{middle * domain.count:.2g} bins"
+            if domain.edges
+            else f"{middle * (domain.high - domain.low):.4g}"
+        )
         lines.append(
             f"{level.name}, {row.attribute}: the share of a range has an error of {row.error:.4f} "
             f"on average, {worst:.4f} at worst; the median one of "
-            f"{middle * (domain.high - domain.low):.4g}. The design's average variance is within "
+            f"{median}. The design's average variance is within "
             f"{mechanism.gap:.2%} of the least that other chances of these patterns, or plain "
             f"waves, could have, and within {variance / mechanism.least_range_variance - 1:.0%} of "
             "the least of all channels that treat bins alike"
@@ -261,6 +283,26 @@ def _protections(question: Question) -> list[str]:
         f"{question.name}: in several reports by different maps, only what all of them protect "
         "stays protected",
     ]
+
+
+def _in_the_clear(plan: Plan) -> list[str]:
+    """Return lines on panels and properties, and on how many bits link a person's reports."""
+    lines = []
+    if plan.panels:
+        lines.append(
+            f"panel: 1 of {plan.panels}, which a person's device draws once and sends with every "
+            "report; people of two panels are never the same"
+        )
+    for each in plan.properties.declared:
+        title = f" ({each.title})" if each.title else ""
+        lines.append(f"{each.name}{title}: {_some(each.values)}, or none, as the app says")
+    if lines:
+        told = max(1, plan.panels) * plan.properties.combinations
+        lines.append(
+            f"all together: 1 of {told:,} combinations, {math.log2(told):.1f} bits by which a "
+            "person's reports may be linked over periods"
+        )
+    return lines
 
 
 def _of_values(place: str, domain: Categorical) -> list[str]:
@@ -321,6 +363,10 @@ def show(explanation: Explanation, console: Console) -> None:
     console.print("\n[bold]Who is protected from what[/bold]")
     for line in explanation.protections:
         _print(f"  {line}", console)
+    if told := _in_the_clear(plan):
+        console.print("\n[bold]What is in the clear besides levels and maps[/bold]")
+        for line in told:
+            _print(f"  {line}", console)
     for name, attribute in plan.attributes.items():
         if isinstance(attribute.domain, Numeric) and attribute.domain.is_graded:
             console.print()
@@ -396,6 +442,9 @@ def show(explanation: Explanation, console: Console) -> None:
         factor = (strictest / error) ** 2
         compared.add_row(name, f"{error:.4f}", f"{strictest:.4f}", f"{factor:.1f} times as many")
     console.print(compared)
+    if explanation.precisions:
+        _print(worth.MEANING, console)
+        console.print(worth.table(plan, explanation.precisions, explanation.users))
     if explanation.together:
         _print(
             "What is asked together can be estimated together. Apart, a combination is estimated "

@@ -28,6 +28,7 @@ from hearsay.plans.domains import (
     Strings,
 )
 from hearsay.plans.plan import Plan
+from hearsay.plans.properties import properties_of
 from hearsay.plans.views import View
 from hearsay.v1 import plan_pb2, survey_pb2
 from hearsay_server.surveys import catalogue, graded
@@ -83,12 +84,17 @@ def from_toml(text: str, source: str) -> survey_pb2.Survey:
         raise InvalidInput(
             f'{source}: views are lists of attributes, as views = [["smokes", "diagnosis"]]'
         )
+    properties = document.pop("properties", [])
+    if not isinstance(properties, list) or not all(isinstance(p, dict) for p in properties):
+        raise InvalidInput(f"{source}: properties are written as [[properties]] tables")
     survey = survey_pb2.Survey()
     _fill(survey, document, source)
     for view in views:
         survey.views.add(attributes=view)
     for position, table in enumerate(attributes):
         _fill(survey.attributes.add(), table, f"{source}: attributes[{position}]")
+    for position, table in enumerate(properties):
+        _fill(survey.properties.add(), table, f"{source}: properties[{position}]")
     return survey
 
 
@@ -119,6 +125,7 @@ def resolve(survey: survey_pb2.Survey) -> bytes:
     if not survey.attributes:
         raise InvalidInput("attributes: at least one is needed, as [[attributes]]")
     asked = questions(survey)
+    properties_of(survey)  # before budgets are allocated, which may take long
     levels = sorted(survey.levels.items(), key=lambda item: (item[1], item[0]))
     for name, epsilon in levels:
         _check_name("levels", name)

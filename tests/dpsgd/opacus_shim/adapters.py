@@ -22,7 +22,7 @@ import dpsgd
 from dpsgd import accounting
 from dpsgd.accounting.pld import PLDAccountant
 from dpsgd.clipping.clipped_sums import Bookkeeper
-from dpsgd.gradients.persample import Rows, new_totals
+from dpsgd.gradients.persample import Rows
 from dpsgd.training.sampling import Physical, PoissonBatches, PrivateDataLoader
 from dpsgd.training.validation import check_module
 from ldp import Coins, InvalidInput
@@ -63,17 +63,17 @@ def watch(keeper: Bookkeeper, *, dense: bool = True) -> None:
     add, take = keeper._add, keeper.take_sums
 
     def added(booked: Any, batch: int, scale: float) -> None:
-        squares = {p: new_totals((batch,), p.device) for p in keeper.parameters}
+        squares = {
+            p: torch.zeros(batch, dtype=torch.float64, device=p.device) for p in keeper.parameters
+        }
         for p in keeper.parameters:
             p.grad_sample = p.new_zeros(batch, *p.shape) if dense else None  # type: ignore[attr-defined]
-        for piece, form in booked.values():
-            form.add_squared_norms(squares[piece.parameter])
+        for p, form in booked.items():
+            form.add_squared_norms(squares[p])
             if dense:
-                whole = piece.parameter.grad_sample
-                part = whole if piece.stop is None else whole[:, piece.start : piece.stop]
-                part += form.dense() * scale
+                p.grad_sample += form.dense() * scale
         for p, totals in squares.items():
-            p._norm_sample = torch.as_tensor(totals).sqrt().mul(scale).to(p.dtype)  # type: ignore[attr-defined]
+            p._norm_sample = totals.sqrt().mul(scale).to(p.dtype)  # type: ignore[attr-defined]
         add(booked, batch, scale)
 
     def taken() -> list[Tensor]:

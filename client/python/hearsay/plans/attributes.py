@@ -68,7 +68,9 @@ def domain_of(attribute: survey_pb2.Attribute) -> Domain:
         )
     if attribute.WhichOneof("domain") == "numeric":
         numeric = attribute.numeric
-        if numeric.bins:
+        if numeric.edges and (numeric.low or numeric.high or numeric.bins):
+            raise InvalidInput("edges are in the place of low, high and bins: leave these out")
+        if numeric.bins or numeric.edges:
             if numeric.step:
                 raise InvalidInput("give bins or a step, not both")
             if numeric.sensitive or numeric.resolution or numeric.cap:
@@ -76,6 +78,8 @@ def domain_of(attribute: survey_pb2.Attribute) -> Domain:
                     "numbers in bins are all protected alike: give bins, or sensitive regions or a "
                     "resolution, not both"
                 )
+            if numeric.edges:
+                return Binned.between(tuple(numeric.edges), numeric.clamp)
             return Binned(numeric.low, numeric.high, numeric.clamp, numeric.bins)
         return Numeric(
             numeric.low,

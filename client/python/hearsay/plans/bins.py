@@ -1,6 +1,7 @@
-"""Bins of equal width: which of them a number is in, and the ranges that they make up."""
+"""Bins of a number: which of them a number is in, and the ranges that they make up."""
 
 import math
+from bisect import bisect_right
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,19 +14,23 @@ from ldp.mechanisms.ranges.waves import MAX_BINS
 
 @dataclass(frozen=True)
 class Bins:
-    """The range from low to high in `count` bins of equal width.
+    """The range from low to high in `count` bins: of equal width, or between `edges`.
 
-    Each has its left end; the last has `high` too. Raises `InvalidInput` unless there are 2 to
-    `MAX_BINS`, so wide that doubles tell their ends apart.
+    Each has its left end; the last has `high` too. Edges begin with `low` and end with `high`.
+    Raises `InvalidInput` unless there are 2 to `MAX_BINS`, so wide that doubles tell their ends
+    apart, and as many edges and one more, if any.
     """
 
     low: float
     high: float
     count: int
+    edges: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         if not 2 <= self.count <= MAX_BINS:
             raise InvalidInput(f"bins must lie in 2..{MAX_BINS}, got {self.count}")
+        if self.edges and not (np.diff(self.edges) > 0).all():
+            raise InvalidInput(f"edges must be rising numbers, got {list(self.edges)}")
         if not (np.diff(self._edges()) > 0).all():
             raise InvalidInput(
                 f"doubles do not tell the ends of {self.count} bins from {self.low!r} to "
@@ -35,13 +40,10 @@ class Bins:
     def __len__(self) -> int:
         return self.count
 
-    @property
-    def step(self) -> float:
-        """The width of a bin."""
-        return self.high / self.count - self.low / self.count
-
     def edge(self, index: int) -> float:
         """Return where bin `index` begins, which is where the one before it ends."""
+        if self.edges:
+            return self.edges[index]
         share = index / self.count
         return self.high if index == self.count else self.low + share * (self.high - self.low)
 
@@ -51,6 +53,8 @@ class Bins:
     def at_or_below(self, number: float) -> int:
         """Return the bin of a finite number; the first or the last one for a number outside."""
         inside = min(max(number, self.low), self.high)
+        if self.edges:  # compared as they are: nothing is rounded
+            return min(self.count, bisect_right(self.edges, inside)) - 1
         position = (inside - self.low) / (self.high - self.low) * self.count
         return min(self.count - 1, math.floor(position + NEAR))
 
@@ -67,6 +71,12 @@ class Bins:
         left, right = self.edge(index), self.edge(index + 1)
         return min(right, max(left, left + part * (right - left)))
 
+    def _places(self, numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return how many bins lie below each number of the range, with the part of the last."""
+        if self.edges:
+            return np.interp(numbers, self.edges, np.arange(self.count + 1))
+        return (numbers - self.low) / (self.high - self.low) * self.count
+
     def cuts(self, edges: NDArray[np.float64]) -> NDArray[np.intp]:
         """Return how many bins lie below each edge, shape (edges,).
 
@@ -78,7 +88,7 @@ class Bins:
             raise InvalidInput(
                 f"edges must lie in [{self.low:.10g}, {self.high:.10g}], got {edges.tolist()}"
             )
-        places = (edges - self.low) / (self.high - self.low) * self.count
+        places = self._places(edges)
         cuts = np.rint(places).astype(np.intp)
         if (wrong := np.abs(places - cuts) > NEAR).any():
             at = int(wrong.argmax())
@@ -106,8 +116,7 @@ class Bins:
         Raises `InvalidInput` for a range that is empty, or has nothing of any bin.
         """
         check_range(low, high, self.low, self.high, strict=True)
-        ends = (np.clip([low, high], self.low, self.high) - self.low) / (self.high - self.low)
-        first, last = ends * self.count
+        first, last = self._places(np.clip([low, high], self.low, self.high))
         nearest = np.rint([first, last])
         first, last = np.where(np.abs(nearest - [first, last]) <= NEAR, nearest, [first, last])
         place = np.arange(self.count)

@@ -364,8 +364,8 @@ class Numeric:
 class Binned:
     """An answer that is a number in [low, high], of which only its bin is collected.
 
-    There are `count` bins of equal width; with `clamp`, numbers outside move to the nearer end.
-    Raises `InvalidInput` for a range that is none, and as `Bins`.
+    There are `count` bins, of equal width unless they have `edges`; with `clamp`, numbers outside
+    move to the nearer end. Raises `InvalidInput` for a range that is none, and as `Bins`.
     """
 
     statistic: ClassVar[str] = "frequency"
@@ -379,15 +379,21 @@ class Binned:
     high: float
     clamp: bool
     count: int
+    edges: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         _check_range(self.low, self.high)
         _ = self.points  # refused here, where the place is known
 
+    @classmethod
+    def between(cls, edges: tuple[float, ...], clamp: bool) -> "Binned":
+        """Return the bins between these edges; raise `InvalidInput` where there are none."""
+        return cls(edges[0], edges[-1], clamp, len(edges) - 1, edges)
+
     @cached_property
     def points(self) -> Bins:
         """The bins, which distributions are estimated over as over points."""
-        return Bins(self.low, self.high, self.count)
+        return Bins(self.low, self.high, self.count, self.edges)
 
     @cached_property
     def labels(self) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ ONCE = "once"
 """The only period of a survey that takes one record per user, ever."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MONDAY = datetime(1970, 1, 5, tzinfo=UTC)
 
 _FORMATS = {
     "PT1H": "%Y-%m-%dT%H",
@@ -64,6 +65,21 @@ def start(unit: str, name: str) -> datetime:
         example = label(unit, datetime(2026, 7, 4, 13, tzinfo=UTC))
         raise InvalidInput(f"a {unit} period reads like {example!r}, got {name!r}")
     return begin
+
+
+def number(unit: str, name: str) -> int:
+    """Return the number of the period `name`: those of successive periods differ by one.
+
+    Raises `InvalidInput` if `name` is none, and without a unit.
+    """
+    if not unit:
+        raise InvalidInput("a survey without periods has one, which is not numbered")
+    begin = start(unit, name)
+    if unit == "P1Y":
+        return begin.year
+    if unit == "P1M":
+        return 12 * begin.year + begin.month - 1
+    return (begin - (_MONDAY if unit == "P1W" else _EPOCH)) // _LONGEST[unit]
 
 
 def end(unit: str, name: str) -> datetime:

@@ -20,6 +20,7 @@ from hearsay.plans.attributes import domain_of
 from hearsay.plans.domains import Categorical, Numeric, Strings
 from hearsay.plans.limits import check_work
 from hearsay.plans.memo import Memoizer
+from hearsay.plans.properties import NO_PROPERTIES, Properties, properties_of
 from hearsay.plans.texts import check_texts
 from hearsay.plans.views import MOST_TOGETHER, View, combined, view
 from hearsay.v1 import plan_pb2, survey_pb2
@@ -60,7 +61,9 @@ class Plan:
     `default_level` is the level that a device uses until the person chooses one; "" where the
     person must choose.
     `levels_differ_at_most` bounds how much people of two levels, or of two maps, differ in a share,
-    or in a mean as a part of its range; None where nothing is assumed.
+    or in a mean as a part of its range; None where nothing is assumed. `panels` is the number of
+    panels that devices are divided into, 0 without, and `properties` what apps tell of devices:
+    both are in the clear.
     """
 
     survey: str
@@ -74,6 +77,8 @@ class Plan:
     levels: Mapping[str, Level]
     default_level: str = ""
     levels_differ_at_most: float | None = None
+    panels: int = 0
+    properties: Properties = NO_PROPERTIES
 
     def parts(self, question: str) -> tuple[str, ...]:
         """Return the attributes that a question asks; of an attribute in no view itself."""
@@ -186,6 +191,7 @@ def parse(data: bytes) -> Plan:
       by the revision of its plan.
     - where there are more levels or larger sets than `limits` allows;
     - where a view is not valid (`views.view`), two have the same attributes, or there are too many;
+    - where panels or properties are not valid (`properties.properties_of`);
     - where a mechanism is unknown, does not fit its attribute or view, or exceeds its epsilon or
       the cap of an attribute, which holds for all views together that a record reports;
     - where a level's mechanisms together exceed the level's epsilon, the levels are not those of
@@ -211,6 +217,7 @@ def parse(data: bytes) -> Plan:
     if not attributes or len(attributes) != len(survey.attributes):
         raise InvalidInput("a plan needs attributes, each with a name of its own")
     views = views_of(survey, attributes)
+    properties = properties_of(survey)
     asked = questions(attributes, views.values())
     mapped, containing = _mapped(asked), _containing(asked, views)
     levels = {level.name: _level(level, asked, mapped) for level in plan.levels}
@@ -242,6 +249,8 @@ def parse(data: bytes) -> Plan:
         levels=MappingProxyType(levels),
         default_level=survey.default_level,
         levels_differ_at_most=most,
+        panels=survey.panels,
+        properties=properties,
     )
 
 

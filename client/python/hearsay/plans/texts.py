@@ -66,6 +66,12 @@ def _texts(survey: survey_pb2.Survey) -> Iterator[tuple[str, str]]:
             yield f"{place}: candidates", word
         for name in attribute.categorical.maps:
             yield f"{place}: maps", name
+    for position, each in enumerate(survey.properties):
+        place = f"properties[{position}]"
+        yield f"{place}: name", each.name
+        yield f"{place}: title", each.title
+        for value in each.values:
+            yield f"{place}: values", value
 
 
 def _check_text(place: str, text: str) -> None:

@@ -35,6 +35,7 @@ class Account:
     For each survey it holds:
     - the time of the first answer, and the latest period: when it was entered, the plan's
       revision, the drawn questions, the epsilon of each reported one, and the costs;
+    - `panel`, where the survey has panels: the person's, and how many there were to draw from;
     - `answered`, the time ranges of the answered periods;
     - `life`, how many times each epsilon was ever spent, by question;
     - `parts`, the attributes that each view asked, as a later revision may ask them in other views,
@@ -143,10 +144,12 @@ class Account:
     def enter(self, terms: Terms, now: datetime, server_time: float | None, coins: Coins) -> str:
         """Enter the period of `now`, drawing its attributes where it begins; return its name.
 
+        The person's panel is drawn before, where the survey has panels and none was drawn yet.
         Raises `Trouble` as `check`, with nothing changed.
         """
         mine = self._mine
         label, begins = self.check(terms, now, server_time)
+        self._keep_panel(terms.plan, coins)
         self._keep_parts(terms.plan)
         if begins:
             names = list(terms.plan.questions)
@@ -166,6 +169,24 @@ class Account:
             spent = sum(map(_epsilon, mine["spent"].values()), Fraction(0))
             self._left = Fraction(terms.record_epsilon) - spent
         return label
+
+    @property
+    def panel(self) -> int:
+        """The person's panel, from 1 on; 0 where none was drawn."""
+        return int(self._mine.get("panel", (0, 0))[0])
+
+    def panel_of(self, plan: Plan) -> int:
+        """Return the panel that a report by a plan is sent with; 0 where the plan has none."""
+        return self.panel if plan.panels else 0
+
+    def _keep_panel(self, plan: Plan, coins: Coins) -> None:
+        """Draw the person's panel once for the life of the survey.
+
+        It is drawn anew only where another revision has another number of panels: whose tallies are
+        never compared by panel with those of the old one.
+        """
+        if plan.panels and self._mine.get("panel", (0, 0))[1] != plan.panels:
+            self._mine["panel"] = [1 + coins.below(plan.panels), plan.panels]
 
     def _keep_parts(self, plan: Plan) -> None:
         """Keep which attributes each view asks.

@@ -13,7 +13,7 @@ Batch = collector_pb2.Batch
 
 
 def together(reports: Sequence[Batch]) -> Batch:
-    """Return a batch whose rows are these reports, of one period and revision, in this order."""
+    """Return a batch whose rows are these reports, of one `kind`, in this order."""
     codes: dict[tuple[str, str, str], list[bytes | None]] = {}
     for row, report in enumerate(reports):
         let_others(row)
@@ -40,14 +40,23 @@ def together(reports: Sequence[Batch]) -> Batch:
         period=first.period,
         rows=len(reports),
         columns=columns,
+        panel=first.panel,
+        properties=first.properties,
     )
+
+
+def kind(report: Batch) -> tuple[object, ...]:
+    """Return what all rows of a batch share: revision, period, panel and properties."""
+    return report.revision, report.period, report.panel, *report.properties
 
 
 def only(batch: Batch, rows: Sequence[int]) -> Batch:
     """Return a new batch with only the given rows of a batch that has not left yet."""
-    reports = [
-        Batch(survey=batch.survey, revision=batch.revision, period=batch.period) for _ in rows
-    ]
+    shared = Batch()
+    shared.CopyFrom(batch)
+    for name in ("id", "rows", "columns"):
+        shared.ClearField(name)
+    reports = [Batch.FromString(shared.SerializeToString()) for _ in rows]
     for column in batch.columns:
         present = presence.unpack(column.present, batch.rows)
         width = len(column.codes) // int(present.sum())

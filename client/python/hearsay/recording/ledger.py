@@ -122,7 +122,12 @@ class Ledger:
             label = account.enter(terms, moment.now, moment.server_time, coins)
             self._check_vouched(terms, label, all_caps)
             report = collector_pb2.Batch(
-                survey=self._survey, revision=terms.plan.revision, period=label, rows=1
+                survey=self._survey,
+                revision=terms.plan.revision,
+                period=label,
+                rows=1,
+                panel=account.panel_of(terms.plan),
+                properties=terms.properties,
             )
             where = connection, self._store.salt, key
             taken, dropped = randomize(report, values, terms, account, all_caps, where, coins)

@@ -34,7 +34,7 @@ class SurveyFile:
     one; `maps` the maps that reports were made by, "" for none, by attribute that has maps, and
     `protected` the values that all of these protected then, of attributes that the plan has;
     `answered` the attributes reported in the latest `period`; `waiting` the queued batches and
-    reports.
+    reports. `panel` is the person's panel, which each report is sent with; 0 without panels.
     """
 
     survey: str
@@ -52,6 +52,7 @@ class SurveyFile:
     sent: tuple[Sent, ...]
     maps: dict[str, tuple[str, ...]]
     protected: dict[str, tuple[str, ...]]
+    panel: int
 
 
 @dataclass(frozen=True)
@@ -137,6 +138,7 @@ def _survey(connection: sqlite3.Connection, name: str, person: bytes) -> SurveyF
             for attribute in account.maps
             if plan and attribute in plan.attributes
         },
+        panel=account.panel,
         counters=dict(all_of("SELECT name, count FROM counters WHERE survey = ? ORDER BY name")),
         waiting=tuple(Batch.FromString(data) for (data,) in [*batches, *reports]),
         sent=tuple(

@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from hearsay.recording.batches import Batch, let_others, together
+from hearsay.recording.batches import Batch, kind, let_others, together
 from hearsay.recording.outbox import PERSON, keep_totals
 from hearsay.storage.store import Store
 from ldp import Coins
@@ -24,8 +24,9 @@ class _Row(NamedTuple):
 
 
 def seal(store: Store, survey: str, coins: Coins, *, rows: int, size: int) -> None:
-    """Turn waiting reports into batches: of one period and revision each, of at most `rows` rows
-    and about `size` bytes, the rows in random order. `lease` makes them durable."""
+    """Turn waiting reports into batches: of one revision, period, panel and tuple of properties
+    each, of at most `rows` rows and about `size` bytes, the rows in random order. `lease` makes
+    them durable."""
     while _seal_some(store, survey, coins, rows, size):
         pass
 
@@ -92,22 +93,21 @@ def _take_out(connection: sqlite3.Connection, survey: str, seqs: Sequence[int]) 
 
 def _groups(found: Sequence[_Row], rows: int, size: int) -> list[list[_Row]]:
     groups: list[list[_Row]] = []
-    open_: dict[tuple[bytes, str], tuple[list[_Row], int]] = {}
+    open_: dict[tuple[object, ...], tuple[list[_Row], int]] = {}
     for number, row in enumerate(found):
         let_others(number)
-        report = Batch.FromString(row.report)
-        kind = (report.revision, report.period)
-        group, filled = open_.get(kind, ([], 0))
+        shared = kind(Batch.FromString(row.report))
+        group, filled = open_.get(shared, ([], 0))
         if not group or len(group) >= rows or filled + len(row.report) > size:
             group, filled = [], 0
             groups.append(group)
         group.append(row)
-        open_[kind] = group, filled + len(row.report)
+        open_[shared] = group, filled + len(row.report)
     return groups
 
 
 def _sealed(survey: str, group: Sequence[_Row], coins: Coins) -> tuple[object, ...]:
-    """Return reports of one period and revision as a row of the table of batches."""
+    """Return reports of one `kind` as a row of the table of batches."""
     shuffled = [group[i] for i in coins.permutation(len(group))]
     reports = []
     for number, row in enumerate(shuffled):

@@ -9,18 +9,30 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Selection(_message.Message):
-    __slots__ = ("levels", "periods", "first_period", "last_period", "maps")
+    __slots__ = ("levels", "periods", "first_period", "last_period", "maps", "where", "panels")
     LEVELS_FIELD_NUMBER: _ClassVar[int]
     PERIODS_FIELD_NUMBER: _ClassVar[int]
     FIRST_PERIOD_FIELD_NUMBER: _ClassVar[int]
     LAST_PERIOD_FIELD_NUMBER: _ClassVar[int]
     MAPS_FIELD_NUMBER: _ClassVar[int]
+    WHERE_FIELD_NUMBER: _ClassVar[int]
+    PANELS_FIELD_NUMBER: _ClassVar[int]
     levels: _containers.RepeatedScalarFieldContainer[str]
     periods: _containers.RepeatedScalarFieldContainer[str]
     first_period: str
     last_period: str
     maps: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, levels: _Optional[_Iterable[str]] = ..., periods: _Optional[_Iterable[str]] = ..., first_period: _Optional[str] = ..., last_period: _Optional[str] = ..., maps: _Optional[_Iterable[str]] = ...) -> None: ...
+    where: _containers.RepeatedCompositeFieldContainer[Where]
+    panels: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, levels: _Optional[_Iterable[str]] = ..., periods: _Optional[_Iterable[str]] = ..., first_period: _Optional[str] = ..., last_period: _Optional[str] = ..., maps: _Optional[_Iterable[str]] = ..., where: _Optional[_Iterable[_Union[Where, _Mapping]]] = ..., panels: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Where(_message.Message):
+    __slots__ = ("property", "values")
+    PROPERTY_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    property: str
+    values: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, property: _Optional[str] = ..., values: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class EstimateRequest(_message.Message):
     __slots__ = ("survey", "attribute", "selection", "confidence", "simultaneous", "method", "consistency", "forged", "recover", "top", "values", "sums", "sizes")
@@ -225,7 +237,7 @@ class CompareResponse(_message.Message):
     def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., title: _Optional[str] = ..., statistic: _Optional[str] = ..., confidence: _Optional[float] = ..., simultaneous: bool = ..., first_reports: _Optional[int] = ..., second_reports: _Optional[int] = ..., rows: _Optional[_Iterable[_Union[Difference, _Mapping]]] = ..., repeats: _Optional[float] = ..., warning: _Optional[str] = ..., more: bool = ...) -> None: ...
 
 class Difference(_message.Message):
-    __slots__ = ("label", "first", "second", "difference", "standard_error", "low", "high", "p_value", "adjusted_p_value")
+    __slots__ = ("label", "first", "second", "difference", "standard_error", "low", "high", "p_value", "adjusted_p_value", "mix", "period")
     LABEL_FIELD_NUMBER: _ClassVar[int]
     FIRST_FIELD_NUMBER: _ClassVar[int]
     SECOND_FIELD_NUMBER: _ClassVar[int]
@@ -235,6 +247,8 @@ class Difference(_message.Message):
     HIGH_FIELD_NUMBER: _ClassVar[int]
     P_VALUE_FIELD_NUMBER: _ClassVar[int]
     ADJUSTED_P_VALUE_FIELD_NUMBER: _ClassVar[int]
+    MIX_FIELD_NUMBER: _ClassVar[int]
+    PERIOD_FIELD_NUMBER: _ClassVar[int]
     label: str
     first: float
     second: float
@@ -244,7 +258,69 @@ class Difference(_message.Message):
     high: float
     p_value: float
     adjusted_p_value: float
-    def __init__(self, label: _Optional[str] = ..., first: _Optional[float] = ..., second: _Optional[float] = ..., difference: _Optional[float] = ..., standard_error: _Optional[float] = ..., low: _Optional[float] = ..., high: _Optional[float] = ..., p_value: _Optional[float] = ..., adjusted_p_value: _Optional[float] = ...) -> None: ...
+    mix: float
+    period: str
+    def __init__(self, label: _Optional[str] = ..., first: _Optional[float] = ..., second: _Optional[float] = ..., difference: _Optional[float] = ..., standard_error: _Optional[float] = ..., low: _Optional[float] = ..., high: _Optional[float] = ..., p_value: _Optional[float] = ..., adjusted_p_value: _Optional[float] = ..., mix: _Optional[float] = ..., period: _Optional[str] = ...) -> None: ...
+
+class ChangeRequest(_message.Message):
+    __slots__ = ("survey", "attribute", "selection", "kind", "confidence", "simultaneous", "sums", "ranges")
+    class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        KIND_UNSPECIFIED: _ClassVar[ChangeRequest.Kind]
+        DIFFERENCE: _ClassVar[ChangeRequest.Kind]
+        TREND: _ClassVar[ChangeRequest.Kind]
+        BREAKS: _ClassVar[ChangeRequest.Kind]
+    KIND_UNSPECIFIED: ChangeRequest.Kind
+    DIFFERENCE: ChangeRequest.Kind
+    TREND: ChangeRequest.Kind
+    BREAKS: ChangeRequest.Kind
+    SURVEY_FIELD_NUMBER: _ClassVar[int]
+    ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
+    SELECTION_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
+    SIMULTANEOUS_FIELD_NUMBER: _ClassVar[int]
+    SUMS_FIELD_NUMBER: _ClassVar[int]
+    RANGES_FIELD_NUMBER: _ClassVar[int]
+    survey: str
+    attribute: str
+    selection: Selection
+    kind: ChangeRequest.Kind
+    confidence: float
+    simultaneous: bool
+    sums: _containers.RepeatedCompositeFieldContainer[ValueSet]
+    ranges: _containers.RepeatedCompositeFieldContainer[Range]
+    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., selection: _Optional[_Union[Selection, _Mapping]] = ..., kind: _Optional[_Union[ChangeRequest.Kind, str]] = ..., confidence: _Optional[float] = ..., simultaneous: bool = ..., sums: _Optional[_Iterable[_Union[ValueSet, _Mapping]]] = ..., ranges: _Optional[_Iterable[_Union[Range, _Mapping]]] = ...) -> None: ...
+
+class ChangeResponse(_message.Message):
+    __slots__ = ("survey", "attribute", "title", "statistic", "kind", "confidence", "simultaneous", "periods", "period_reports", "rows", "panels", "warning", "more")
+    SURVEY_FIELD_NUMBER: _ClassVar[int]
+    ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
+    TITLE_FIELD_NUMBER: _ClassVar[int]
+    STATISTIC_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
+    SIMULTANEOUS_FIELD_NUMBER: _ClassVar[int]
+    PERIODS_FIELD_NUMBER: _ClassVar[int]
+    PERIOD_REPORTS_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    PANELS_FIELD_NUMBER: _ClassVar[int]
+    WARNING_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    survey: str
+    attribute: str
+    title: str
+    statistic: str
+    kind: ChangeRequest.Kind
+    confidence: float
+    simultaneous: bool
+    periods: _containers.RepeatedScalarFieldContainer[str]
+    period_reports: _containers.RepeatedScalarFieldContainer[int]
+    rows: _containers.RepeatedCompositeFieldContainer[Difference]
+    panels: int
+    warning: str
+    more: bool
+    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., title: _Optional[str] = ..., statistic: _Optional[str] = ..., kind: _Optional[_Union[ChangeRequest.Kind, str]] = ..., confidence: _Optional[float] = ..., simultaneous: bool = ..., periods: _Optional[_Iterable[str]] = ..., period_reports: _Optional[_Iterable[int]] = ..., rows: _Optional[_Iterable[_Union[Difference, _Mapping]]] = ..., panels: _Optional[int] = ..., warning: _Optional[str] = ..., more: bool = ...) -> None: ...
 
 class DistributionRequest(_message.Message):
     __slots__ = ("survey", "attribute", "selection", "confidence", "edges", "bins", "quantiles", "step", "ranges", "cumulative", "other", "other_ranges")

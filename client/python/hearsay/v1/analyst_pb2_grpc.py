@@ -56,6 +56,11 @@ class AnalystStub(object):
                 request_serializer=hearsay_dot_v1_dot_analyst__pb2.CompareRequest.SerializeToString,
                 response_deserializer=hearsay_dot_v1_dot_analyst__pb2.CompareResponse.FromString,
                 _registered_method=True)
+        self.Change = channel.unary_stream(
+                '/hearsay.v1.Analyst/Change',
+                request_serializer=hearsay_dot_v1_dot_analyst__pb2.ChangeRequest.SerializeToString,
+                response_deserializer=hearsay_dot_v1_dot_analyst__pb2.ChangeResponse.FromString,
+                _registered_method=True)
         self.Watch = channel.unary_stream(
                 '/hearsay.v1.Analyst/Watch',
                 request_serializer=hearsay_dot_v1_dot_analyst__pb2.WatchRequest.SerializeToString,
@@ -130,6 +135,16 @@ class AnalystServicer(object):
     def Compare(self, request, context):
         """Tests by how much two parts of the reports differ, such as those of two periods or two levels.
         INVALID_ARGUMENT where the parts have reports in common.
+        Sent in one message or several, of which all but the last have `more`.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Change(self, request, context):
+        """Tests by how much an attribute changed over time: between two periods, per period on average, or
+        by a break in some period. INVALID_ARGUMENT for a survey without periods; FAILED_PRECONDITION
+        where a named period has no reports, or too few periods have any.
         Sent in one message or several, of which all but the last have `more`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -232,6 +247,11 @@ def add_AnalystServicer_to_server(servicer, server):
                     servicer.Compare,
                     request_deserializer=hearsay_dot_v1_dot_analyst__pb2.CompareRequest.FromString,
                     response_serializer=hearsay_dot_v1_dot_analyst__pb2.CompareResponse.SerializeToString,
+            ),
+            'Change': grpc.unary_stream_rpc_method_handler(
+                    servicer.Change,
+                    request_deserializer=hearsay_dot_v1_dot_analyst__pb2.ChangeRequest.FromString,
+                    response_serializer=hearsay_dot_v1_dot_analyst__pb2.ChangeResponse.SerializeToString,
             ),
             'Watch': grpc.unary_stream_rpc_method_handler(
                     servicer.Watch,
@@ -367,6 +387,33 @@ class Analyst(object):
             '/hearsay.v1.Analyst/Compare',
             hearsay_dot_v1_dot_analyst__pb2.CompareRequest.SerializeToString,
             hearsay_dot_v1_dot_analyst__pb2.CompareResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Change(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/hearsay.v1.Analyst/Change',
+            hearsay_dot_v1_dot_analyst__pb2.ChangeRequest.SerializeToString,
+            hearsay_dot_v1_dot_analyst__pb2.ChangeResponse.FromString,
             options,
             channel_credentials,
             insecure,

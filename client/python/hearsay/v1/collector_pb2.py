@@ -24,15 +24,15 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ahearsay/v1/collector.proto\x12\nhearsay.v1\" \n\x0eGetPlanRequest\x12\x0e\n\x06survey\x18\x01 \x01(\t\"4\n\x0fGetPlanResponse\x12\x0c\n\x04plan\x18\x01 \x01(\x0c\x12\x13\n\x0bserver_time\x18\x02 \x01(\x03\"3\n\rSubmitRequest\x12\"\n\x07\x62\x61tches\x18\x01 \x03(\x0b\x32\x11.hearsay.v1.Batch\"J\n\x0eSubmitResponse\x12#\n\x07results\x18\x01 \x03(\x0b\x32\x12.hearsay.v1.Result\x12\x13\n\x0bserver_time\x18\x02 \x01(\x03\"<\n\rForgetRequest\x12\x0e\n\x06survey\x18\x01 \x01(\t\x12\x0e\n\x06period\x18\x02 \x01(\t\x12\x0b\n\x03ids\x18\x03 \x03(\x0c\"\x96\x01\n\x0e\x46orgetResponse\x12\x32\n\x07results\x18\x01 \x03(\x0e\x32!.hearsay.v1.ForgetResponse.Status\x12\x13\n\x0bserver_time\x18\x02 \x01(\x03\";\n\x06Status\x12\x16\n\x12STATUS_UNSPECIFIED\x10\x00\x12\r\n\tFORGOTTEN\x10\x01\x12\n\n\x06SUMMED\x10\x02\"x\n\x05\x42\x61tch\x12\n\n\x02id\x18\x01 \x01(\x0c\x12\x0e\n\x06survey\x18\x02 \x01(\t\x12\x10\n\x08revision\x18\x03 \x01(\x0c\x12\x0e\n\x06period\x18\x04 \x01(\t\x12\x0c\n\x04rows\x18\x05 \x01(\r\x12#\n\x07\x63olumns\x18\x06 \x03(\x0b\x32\x12.hearsay.v1.Column\"W\n\x06\x43olumn\x12\x11\n\tattribute\x18\x01 \x01(\t\x12\r\n\x05level\x18\x02 \x01(\t\x12\r\n\x05\x63odes\x18\x03 \x01(\x0c\x12\x0f\n\x07present\x18\x04 \x01(\x0c\x12\x0b\n\x03map\x18\x05 \x01(\t\"\xbc\x01\n\x06Result\x12)\n\x06status\x18\x01 \x01(\x0e\x32\x19.hearsay.v1.Result.Status\x12\"\n\x06reason\x18\x02 \x01(\x0e\x32\x12.hearsay.v1.Reason\x12\x0e\n\x06\x64\x65tail\x18\x03 \x01(\t\"S\n\x06Status\x12\x16\n\x12STATUS_UNSPECIFIED\x10\x00\x12\n\n\x06STORED\x10\x01\x12\r\n\tDUPLICATE\x10\x02\x12\x0b\n\x07REFUSED\x10\x03\x12\t\n\x05RETRY\x10\x04*\xd9\x01\n\x06Reason\x12\x16\n\x12REASON_UNSPECIFIED\x10\x00\x12\n\n\x06\x42\x41\x44_ID\x10\x01\x12\x12\n\x0eUNKNOWN_SURVEY\x10\x02\x12\x14\n\x10UNKNOWN_REVISION\x10\x03\x12\x0e\n\nBAD_PERIOD\x10\x04\x12\x0c\n\x08\x42\x41\x44_ROWS\x10\x05\x12\x0e\n\nBAD_COLUMN\x10\x06\x12\r\n\tBAD_CODES\x10\x07\x12\x11\n\rPERIOD_CLOSED\x10\x08\x12\r\n\tFORGOTTEN\x10\t\x12\x0e\n\nOVER_QUOTA\x10\n\x12\x12\n\x0eUNKNOWN_FIELDS\x10\x0b\x32\xd1\x01\n\tCollector\x12\x42\n\x07GetPlan\x12\x1a.hearsay.v1.GetPlanRequest\x1a\x1b.hearsay.v1.GetPlanResponse\x12?\n\x06Submit\x12\x19.hearsay.v1.SubmitRequest\x1a\x1a.hearsay.v1.SubmitResponse\x12?\n\x06\x46orget\x12\x19.hearsay.v1.ForgetRequest\x1a\x1a.hearsay.v1.ForgetResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ahearsay/v1/collector.proto\x12\nhearsay.v1\" \n\x0eGetPlanRequest\x12\x0e\n\x06survey\x18\x01 \x01(\t\"4\n\x0fGetPlanResponse\x12\x0c\n\x04plan\x18\x01 \x01(\x0c\x12\x13\n\x0bserver_time\x18\x02 \x01(\x03\"3\n\rSubmitRequest\x12\"\n\x07\x62\x61tches\x18\x01 \x03(\x0b\x32\x11.hearsay.v1.Batch\"J\n\x0eSubmitResponse\x12#\n\x07results\x18\x01 \x03(\x0b\x32\x12.hearsay.v1.Result\x12\x13\n\x0bserver_time\x18\x02 \x01(\x03\"<\n\rForgetRequest\x12\x0e\n\x06survey\x18\x01 \x01(\t\x12\x0e\n\x06period\x18\x02 \x01(\t\x12\x0b\n\x03ids\x18\x03 \x03(\x0c\"\x96\x01\n\x0e\x46orgetResponse\x12\x32\n\x07results\x18\x01 \x03(\x0e\x32!.hearsay.v1.ForgetResponse.Status\x12\x13\n\x0bserver_time\x18\x02 \x01(\x03\";\n\x06Status\x12\x16\n\x12STATUS_UNSPECIFIED\x10\x00\x12\r\n\tFORGOTTEN\x10\x01\x12\n\n\x06SUMMED\x10\x02\"\x9b\x01\n\x05\x42\x61tch\x12\n\n\x02id\x18\x01 \x01(\x0c\x12\x0e\n\x06survey\x18\x02 \x01(\t\x12\x10\n\x08revision\x18\x03 \x01(\x0c\x12\x0e\n\x06period\x18\x04 \x01(\t\x12\x0c\n\x04rows\x18\x05 \x01(\r\x12#\n\x07\x63olumns\x18\x06 \x03(\x0b\x32\x12.hearsay.v1.Column\x12\r\n\x05panel\x18\x07 \x01(\r\x12\x12\n\nproperties\x18\x08 \x03(\t\"W\n\x06\x43olumn\x12\x11\n\tattribute\x18\x01 \x01(\t\x12\r\n\x05level\x18\x02 \x01(\t\x12\r\n\x05\x63odes\x18\x03 \x01(\x0c\x12\x0f\n\x07present\x18\x04 \x01(\x0c\x12\x0b\n\x03map\x18\x05 \x01(\t\"\xbc\x01\n\x06Result\x12)\n\x06status\x18\x01 \x01(\x0e\x32\x19.hearsay.v1.Result.Status\x12\"\n\x06reason\x18\x02 \x01(\x0e\x32\x12.hearsay.v1.Reason\x12\x0e\n\x06\x64\x65tail\x18\x03 \x01(\t\"S\n\x06Status\x12\x16\n\x12STATUS_UNSPECIFIED\x10\x00\x12\n\n\x06STORED\x10\x01\x12\r\n\tDUPLICATE\x10\x02\x12\x0b\n\x07REFUSED\x10\x03\x12\t\n\x05RETRY\x10\x04*\xe8\x01\n\x06Reason\x12\x16\n\x12REASON_UNSPECIFIED\x10\x00\x12\n\n\x06\x42\x41\x44_ID\x10\x01\x12\x12\n\x0eUNKNOWN_SURVEY\x10\x02\x12\x14\n\x10UNKNOWN_REVISION\x10\x03\x12\x0e\n\nBAD_PERIOD\x10\x04\x12\x0c\n\x08\x42\x41\x44_ROWS\x10\x05\x12\x0e\n\nBAD_COLUMN\x10\x06\x12\r\n\tBAD_CODES\x10\x07\x12\x11\n\rPERIOD_CLOSED\x10\x08\x12\r\n\tFORGOTTEN\x10\t\x12\x0e\n\nOVER_QUOTA\x10\n\x12\x12\n\x0eUNKNOWN_FIELDS\x10\x0b\x12\r\n\tBAD_GROUP\x10\x0c\x32\xd1\x01\n\tCollector\x12\x42\n\x07GetPlan\x12\x1a.hearsay.v1.GetPlanRequest\x1a\x1b.hearsay.v1.GetPlanResponse\x12?\n\x06Submit\x12\x19.hearsay.v1.SubmitRequest\x1a\x1a.hearsay.v1.SubmitResponse\x12?\n\x06\x46orget\x12\x19.hearsay.v1.ForgetRequest\x1a\x1a.hearsay.v1.ForgetResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'hearsay.v1.collector_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_REASON']._serialized_start=877
-  _globals['_REASON']._serialized_end=1094
+  _globals['_REASON']._serialized_start=913
+  _globals['_REASON']._serialized_end=1145
   _globals['_GETPLANREQUEST']._serialized_start=42
   _globals['_GETPLANREQUEST']._serialized_end=74
   _globals['_GETPLANRESPONSE']._serialized_start=76
@@ -47,14 +47,14 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_FORGETRESPONSE']._serialized_end=472
   _globals['_FORGETRESPONSE_STATUS']._serialized_start=413
   _globals['_FORGETRESPONSE_STATUS']._serialized_end=472
-  _globals['_BATCH']._serialized_start=474
-  _globals['_BATCH']._serialized_end=594
-  _globals['_COLUMN']._serialized_start=596
-  _globals['_COLUMN']._serialized_end=683
-  _globals['_RESULT']._serialized_start=686
-  _globals['_RESULT']._serialized_end=874
-  _globals['_RESULT_STATUS']._serialized_start=791
-  _globals['_RESULT_STATUS']._serialized_end=874
-  _globals['_COLLECTOR']._serialized_start=1097
-  _globals['_COLLECTOR']._serialized_end=1306
+  _globals['_BATCH']._serialized_start=475
+  _globals['_BATCH']._serialized_end=630
+  _globals['_COLUMN']._serialized_start=632
+  _globals['_COLUMN']._serialized_end=719
+  _globals['_RESULT']._serialized_start=722
+  _globals['_RESULT']._serialized_end=910
+  _globals['_RESULT_STATUS']._serialized_start=827
+  _globals['_RESULT_STATUS']._serialized_end=910
+  _globals['_COLLECTOR']._serialized_start=1148
+  _globals['_COLLECTOR']._serialized_end=1357
 # @@protoc_insertion_point(module_scope)

@@ -21,6 +21,7 @@ class Reason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     FORGOTTEN: _ClassVar[Reason]
     OVER_QUOTA: _ClassVar[Reason]
     UNKNOWN_FIELDS: _ClassVar[Reason]
+    BAD_GROUP: _ClassVar[Reason]
 REASON_UNSPECIFIED: Reason
 BAD_ID: Reason
 UNKNOWN_SURVEY: Reason
@@ -33,6 +34,7 @@ PERIOD_CLOSED: Reason
 FORGOTTEN: Reason
 OVER_QUOTA: Reason
 UNKNOWN_FIELDS: Reason
+BAD_GROUP: Reason
 
 class GetPlanRequest(_message.Message):
     __slots__ = ("survey",)
@@ -89,20 +91,24 @@ class ForgetResponse(_message.Message):
     def __init__(self, results: _Optional[_Iterable[_Union[ForgetResponse.Status, str]]] = ..., server_time: _Optional[int] = ...) -> None: ...
 
 class Batch(_message.Message):
-    __slots__ = ("id", "survey", "revision", "period", "rows", "columns")
+    __slots__ = ("id", "survey", "revision", "period", "rows", "columns", "panel", "properties")
     ID_FIELD_NUMBER: _ClassVar[int]
     SURVEY_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
     PERIOD_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
     COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    PANEL_FIELD_NUMBER: _ClassVar[int]
+    PROPERTIES_FIELD_NUMBER: _ClassVar[int]
     id: bytes
     survey: str
     revision: bytes
     period: str
     rows: int
     columns: _containers.RepeatedCompositeFieldContainer[Column]
-    def __init__(self, id: _Optional[bytes] = ..., survey: _Optional[str] = ..., revision: _Optional[bytes] = ..., period: _Optional[str] = ..., rows: _Optional[int] = ..., columns: _Optional[_Iterable[_Union[Column, _Mapping]]] = ...) -> None: ...
+    panel: int
+    properties: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, id: _Optional[bytes] = ..., survey: _Optional[str] = ..., revision: _Optional[bytes] = ..., period: _Optional[str] = ..., rows: _Optional[int] = ..., columns: _Optional[_Iterable[_Union[Column, _Mapping]]] = ..., panel: _Optional[int] = ..., properties: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Column(_message.Message):
     __slots__ = ("attribute", "level", "codes", "present", "map")

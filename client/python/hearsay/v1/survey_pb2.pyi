@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Survey(_message.Message):
-    __slots__ = ("name", "title", "period", "levels", "attributes", "budget", "default_level", "levels_differ_at_most", "views")
+    __slots__ = ("name", "title", "period", "levels", "attributes", "budget", "default_level", "levels_differ_at_most", "views", "panels", "properties")
     class LevelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -24,6 +24,8 @@ class Survey(_message.Message):
     DEFAULT_LEVEL_FIELD_NUMBER: _ClassVar[int]
     LEVELS_DIFFER_AT_MOST_FIELD_NUMBER: _ClassVar[int]
     VIEWS_FIELD_NUMBER: _ClassVar[int]
+    PANELS_FIELD_NUMBER: _ClassVar[int]
+    PROPERTIES_FIELD_NUMBER: _ClassVar[int]
     name: str
     title: str
     period: str
@@ -33,7 +35,19 @@ class Survey(_message.Message):
     default_level: str
     levels_differ_at_most: float
     views: _containers.RepeatedCompositeFieldContainer[View]
-    def __init__(self, name: _Optional[str] = ..., title: _Optional[str] = ..., period: _Optional[str] = ..., levels: _Optional[_Mapping[str, float]] = ..., attributes: _Optional[_Iterable[_Union[Attribute, _Mapping]]] = ..., budget: _Optional[str] = ..., default_level: _Optional[str] = ..., levels_differ_at_most: _Optional[float] = ..., views: _Optional[_Iterable[_Union[View, _Mapping]]] = ...) -> None: ...
+    panels: int
+    properties: _containers.RepeatedCompositeFieldContainer[Property]
+    def __init__(self, name: _Optional[str] = ..., title: _Optional[str] = ..., period: _Optional[str] = ..., levels: _Optional[_Mapping[str, float]] = ..., attributes: _Optional[_Iterable[_Union[Attribute, _Mapping]]] = ..., budget: _Optional[str] = ..., default_level: _Optional[str] = ..., levels_differ_at_most: _Optional[float] = ..., views: _Optional[_Iterable[_Union[View, _Mapping]]] = ..., panels: _Optional[int] = ..., properties: _Optional[_Iterable[_Union[Property, _Mapping]]] = ...) -> None: ...
+
+class Property(_message.Message):
+    __slots__ = ("name", "title", "values")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TITLE_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    title: str
+    values: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., title: _Optional[str] = ..., values: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class View(_message.Message):
     __slots__ = ("attributes",)
@@ -108,7 +122,7 @@ class Class(_message.Message):
     def __init__(self, values: _Optional[_Iterable[str]] = ..., scale: _Optional[float] = ...) -> None: ...
 
 class Numeric(_message.Message):
-    __slots__ = ("low", "high", "clamp", "step", "bins", "sensitive", "resolution", "cap")
+    __slots__ = ("low", "high", "clamp", "step", "bins", "sensitive", "resolution", "cap", "edges")
     LOW_FIELD_NUMBER: _ClassVar[int]
     HIGH_FIELD_NUMBER: _ClassVar[int]
     CLAMP_FIELD_NUMBER: _ClassVar[int]
@@ -117,6 +131,7 @@ class Numeric(_message.Message):
     SENSITIVE_FIELD_NUMBER: _ClassVar[int]
     RESOLUTION_FIELD_NUMBER: _ClassVar[int]
     CAP_FIELD_NUMBER: _ClassVar[int]
+    EDGES_FIELD_NUMBER: _ClassVar[int]
     low: float
     high: float
     clamp: bool
@@ -125,7 +140,8 @@ class Numeric(_message.Message):
     sensitive: _containers.RepeatedCompositeFieldContainer[Region]
     resolution: _containers.RepeatedCompositeFieldContainer[Resolution]
     cap: float
-    def __init__(self, low: _Optional[float] = ..., high: _Optional[float] = ..., clamp: bool = ..., step: _Optional[float] = ..., bins: _Optional[int] = ..., sensitive: _Optional[_Iterable[_Union[Region, _Mapping]]] = ..., resolution: _Optional[_Iterable[_Union[Resolution, _Mapping]]] = ..., cap: _Optional[float] = ...) -> None: ...
+    edges: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, low: _Optional[float] = ..., high: _Optional[float] = ..., clamp: bool = ..., step: _Optional[float] = ..., bins: _Optional[int] = ..., sensitive: _Optional[_Iterable[_Union[Region, _Mapping]]] = ..., resolution: _Optional[_Iterable[_Union[Resolution, _Mapping]]] = ..., cap: _Optional[float] = ..., edges: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class Region(_message.Message):
     __slots__ = ("low", "high")

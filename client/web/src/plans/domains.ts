@@ -200,8 +200,8 @@ export class Numeric {
 }
 
 /**
- * An answer that is a number in [low, high], of which only its bin is collected: one of 2 to 256 of equal width,
- * each with its left end. With `clamp`, others move to the nearer end.
+ * An answer that is a number in [low, high], of which only its bin is collected: one of 2 to 256, each with
+ * its left end, and of equal width unless they have `edges`. With `clamp`, others move to the nearer end.
  *
  * Throws `InvalidInput` for a range that is none, and where doubles do not tell the ends of the bins apart.
  */
@@ -213,12 +213,13 @@ export class Binned {
     readonly high: number,
     readonly clamp: boolean,
     readonly count: number,
+    readonly edges: readonly number[] = [],
   ) {
     checkRange(low, high);
     check(count >= 2 && count <= MOST_BINS, `bins must lie in 2..${MOST_BINS}, got ${count}`);
     let last = -Infinity;
     for (let i = 0; i <= count; i++) {
-      const end = i === count ? high : low + (i / count) * (high - low);
+      const end = edges[i] ?? (i === count ? high : low + (i / count) * (high - low));
       check(end > last, `doubles do not tell the ends of ${count} bins apart: take fewer bins`);
       last = end;
     }
@@ -231,9 +232,10 @@ export class Binned {
 
   /** Return the bin of an answer; throw `InvalidInput` for one outside the domain. */
   encode(answer: unknown): number {
-    const { low, high, count } = this;
+    const { low, high, count, edges } = this;
     const value = numberIn(low, high, this.clamp, answer);
     const inside = Math.min(Math.max(value, low), high);
+    if (edges.length) return Math.min(count, edges.filter((edge) => edge <= inside).length) - 1;
     const position = ((inside - low) / (high - low)) * count;
     return Math.min(count - 1, Math.floor(position + NEAR));
   }

@@ -88,6 +88,10 @@ export interface Plan {
   /** The level that a device uses until the person chooses one; "" where the person must choose. */
   readonly defaultLevel: string;
   readonly levelsDifferAtMost: number | undefined;
+  /** Into how many panels people are divided; 0 without. A person's panel is sent in the clear. */
+  readonly panels: number;
+  /** The values of each public property, by name, in the survey's order. */
+  readonly properties: ReadonlyMap<string, readonly string[]>;
   readonly data: Uint8Array;
 }
 
@@ -108,6 +112,7 @@ const MOST_SET_WORK = 1n << 28n;
  *   version does not know, and where a text contains characters that cannot be seen;
  * - where there are more levels or larger sets than a plan may have;
  * - where a view is not valid, or there are too many;
+ * - where panels or properties are not valid;
  * - where a mechanism is unknown, does not fit its question, or exceeds its epsilon or the cap of an attribute,
  *   which holds for all views together that a record reports;
  * - where a level's mechanisms together exceed the level's epsilon, the levels are not those of the survey,
@@ -137,6 +142,7 @@ export async function parsePlan(data: Uint8Array): Promise<Plan> {
   if (!attributes.size || attributes.size !== survey.attributes.length) {
     throw new InvalidInput("a plan needs attributes, each with a name of its own");
   }
+  const properties = await propertiesOf(survey);
   const questions = await readQuestions(survey, attributes);
   const levels = new Map<string, Level>();
   const mapped = mappedOf(questions);
@@ -164,6 +170,8 @@ export async function parsePlan(data: Uint8Array): Promise<Plan> {
     levels,
     defaultLevel: survey.default_level,
     levelsDifferAtMost: most,
+    panels: survey.panels,
+    properties,
     data: data.slice(),
   };
 }
@@ -209,6 +217,12 @@ function* texts(survey: WireSurvey): Generator<[place: string, text: string]> {
     for (const key of attribute.ratings?.keys ?? []) yield [`${place}: keys`, key];
     yield [`${place}: alphabet`, attribute.strings?.alphabet ?? ""];
     for (const word of attribute.strings?.candidates ?? []) yield [`${place}: candidates`, word];
+  }
+  for (const [i, property] of survey.properties.entries()) {
+    const place = `properties[${i}]`;
+    yield [`${place}: name`, property.name];
+    yield [`${place}: title`, property.title];
+    for (const value of property.values) yield [`${place}: values`, value];
   }
 }
 
@@ -272,17 +286,25 @@ function readAttribute(
 }
 
 function readNumeric(wire: WireNumeric, graded: RareDomains["graded"]): Domain {
-  const { low, high, clamp, step, bins, sensitive, resolution, cap } = wire;
-  if (bins) {
+  const { low, high, clamp, step, bins, sensitive, resolution, cap, edges } = wire;
+  if (edges.length && (low !== 0 || high !== 0 || bins))
+    throw new InvalidInput("edges are in the place of low, high and bins");
+  if (bins || edges.length) {
     if (step !== 0) throw new InvalidInput("give bins or a step, not both");
     if (graded && isGraded(wire))
       throw new InvalidInput("bins are for numbers that are all protected alike");
-    return new Binned(low, high, clamp, bins);
+    const [first = low, last = high] = [edges[0], edges.at(-1)];
+    return new Binned(first, last, clamp, bins || edges.length - 1, edges);
   }
   if (!graded || !isGraded(wire)) return new Numeric(low, high, clamp, step);
   const regions = sensitive.map((each) => [each.low, each.high] as const);
   const bands = resolution.map(({ upto, within }) => [upto, within] as const);
   return new graded.GradedNumeric(low, high, clamp, step, regions, bands, cap);
+}
+
+async function propertiesOf(survey: WireSurvey): Promise<ReadonlyMap<string, readonly string[]>> {
+  if (!survey.panels && !survey.properties.length) return new Map();
+  return (await import("./properties.js")).readProperties(survey); // few surveys have them
 }
 
 /** Return what a record reports: the attributes that are in no view, then the views. */

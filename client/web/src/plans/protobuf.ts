@@ -30,6 +30,7 @@ export interface WireNumeric {
   sensitive: { low: number; high: number }[];
   resolution: { upto: number; within: number }[];
   cap: number;
+  edges: number[];
 }
 
 export interface WireAttribute {
@@ -57,6 +58,8 @@ export interface WireSurvey {
   default_level: string;
   levels_differ_at_most?: number;
   views: { attributes: string[] }[];
+  panels: number;
+  properties: { name: string; title: string; values: string[] }[];
 }
 
 export interface WireMechanism {
@@ -96,6 +99,10 @@ export interface Batch {
   period: string;
   rows: number;
   columns: Column[];
+  /** The panel of all rows; 0 where the survey has none. */
+  panel: number;
+  /** The value of each of the survey's properties, in its order; "" where the app gave none. */
+  properties: string[];
 }
 
 export interface PlanResponse {
@@ -123,14 +130,15 @@ export interface ForgetResponse {
  * The fields of each message, numbered from 1 in this order, as name:type.
  *
  * A small type is s (string), b (bytes), t (bool), u (integer of up to 53 bits), d (double), o (optional double),
- * r (8 bytes that are a double), e (packed enums) or p (packed 64-bit integers); a capital names a message. "*"
+ * r (8 bytes that are a double), f (packed doubles), e (packed enums) or p (packed 64-bit integers); a capital names a message. "*"
  * says repeated, "%" a map from strings.
  */
 const MESSAGES: Readonly<Record<string, string>> = {
   Class: "values:s* scale:d",
   Map: "sensitive:s*",
   Categorical: "values:s* sensitive:s* classes:Class% maps:Map%",
-  Numeric: "low:d high:d clamp:t step:d bins:u sensitive:Region* resolution:Resolution* cap:d",
+  Numeric:
+    "low:d high:d clamp:t step:d bins:u sensitive:Region* resolution:Resolution* cap:d edges:f",
   Region: "low:d high:d",
   Resolution: "upto:d within:d",
   Attribute:
@@ -139,14 +147,15 @@ const MESSAGES: Readonly<Record<string, string>> = {
   Ratings: "keys:s* low:d high:d at_most:u clamp:t",
   Strings: "alphabet:s longest:u candidates:s*",
   Survey:
-    "name:s title:s period:s levels:d% attributes:Attribute* budget:s default_level:s levels_differ_at_most:o views:View*",
+    "name:s title:s period:s levels:d% attributes:Attribute* budget:s default_level:s levels_differ_at_most:o views:View* panels:u properties:Property*",
+  Property: "name:s title:s values:s*",
   View: "attributes:s*",
   Parameter: "name:s values:p",
   Mechanism: "name:s epsilon:d parameters:Parameter*",
   Level: "name:s epsilon:d mechanisms:Mechanism* chances:p mapped:Mechanism*",
   Plan: "survey:Survey levels:Level*",
   Column: "attribute:s level:s codes:b present:b map:s",
-  Batch: "id:b survey:s revision:b period:s rows:u columns:Column*",
+  Batch: "id:b survey:s revision:b period:s rows:u columns:Column* panel:u properties:s*",
   PlanRequest: "survey:s",
   PlanResponse: "plan:b server_time:u",
   SubmitRequest: "batches:b*",
@@ -322,9 +331,14 @@ function contentOf(type: string, value: unknown): ArrayLike<number> {
   if (type === "b" || type === "r") return value as ArrayLike<number>;
   if (type === "p" || type === "e")
     return (value as bigint[]).reduce<number[]>((out, each) => writeVarint(each, out), []);
+  if (type === "f") return (value as number[]).flatMap((each) => [...doubleOf(each)]);
   if (type.length > 1) return write(fieldsOf(type), value as Values, []);
+  return doubleOf(value as number);
+}
+
+function doubleOf(value: number): Uint8Array {
   const bytes = new DataView(new ArrayBuffer(8));
-  bytes.setFloat64(0, value as number, true);
+  bytes.setFloat64(0, value, true);
   return new Uint8Array(bytes.buffer);
 }
 
@@ -350,7 +364,7 @@ function decode(fields: readonly Field[], data: Uint8Array, strict = false): Val
   const reader = new Reader(data);
   const values: Values = {};
   for (const { name, type, many } of fields)
-    values[name] = many || type === "p" || type === "e" ? [] : DEFAULTS[type];
+    values[name] = many || "pef".includes(type) ? [] : DEFAULTS[type];
   const seen = new Set<unknown>();
   while (!reader.isDone) {
     const tag = Number(reader.varint());
@@ -404,6 +418,12 @@ function readField(type: string, reader: Reader, strict: boolean): unknown {
     const numbers: (bigint | number)[] = [];
     for (const rest = new Reader(content); !rest.isDone;)
       numbers.push(type === "p" ? rest.varint() : Number(rest.varint()));
+    return numbers;
+  }
+  if (type === "f") {
+    const numbers: unknown[] = [];
+    for (const rest = new Reader(content); !rest.isDone;)
+      numbers.push(readField("d", rest, strict));
     return numbers;
   }
   if (type.length > 1) return decode(fieldsOf(type), content, strict);

@@ -3,6 +3,7 @@
 import { type Limits, type Spent, total } from "../choices.js";
 import type { Coins } from "../coins.js";
 import { compare, type Fraction, fraction, fromDouble, plus, sum, times } from "../core/exact.js";
+import { uniform } from "../core/draws.js";
 import { Trouble } from "../trouble.js";
 import { cost, type Terms } from "./terms.js";
 
@@ -38,6 +39,8 @@ interface Survey {
   /** The attributes that each view asked, as a later revision may ask them in other views, which must not
    * begin them anew. A question without an entry is the attribute of its name. */
   parts: Map<string, readonly string[]>;
+  /** The person's panel, and how many there were to draw from; absent before it was drawn. */
+  panel?: [number, number];
   /** The costs in the period. */
   costs: Record<Kind, number[]>;
 }
@@ -168,11 +171,13 @@ export class Account {
     return { period, begins: true };
   }
 
-  /** Enter the period of `now`, drawing its attributes where it begins; return its name. Throws
-   * `Trouble` as `check`, with nothing changed. */
+  /** Enter the period of `now`, drawing its attributes where it begins; return its name. The person's panel is
+   * drawn before, where the survey has panels and none was drawn yet. Throws `Trouble` as `check`, with nothing
+   * changed. */
   enter(terms: Terms, now: number, serverTime: number | undefined, coins: Coins): string {
     const { period, begins } = this.check(terms, now, serverTime);
     const mine = this.#mine;
+    this.#keepPanel(terms, coins);
     this.#keepParts(terms);
     if (begins) {
       Object.assign(mine, {
@@ -193,6 +198,19 @@ export class Account {
       this.#left = minus(fromDouble(terms.recordEpsilon), sum(mine.spent.values()));
     }
     return period;
+  }
+
+  /** The panel that a report by a plan is sent with; 0 where the plan has none. */
+  panelOf({ plan }: Terms): number {
+    return plan.panels && this.#mine.panel ? this.#mine.panel[0] : 0;
+  }
+
+  /** Draw the person's panel once for the life of the survey: anew only where another revision has another number
+   * of panels, whose tallies are never compared by panel with those of the old one. */
+  #keepPanel({ plan: { panels } }: Terms, coins: Coins): void {
+    if (panels && this.#mine.panel?.[1] !== panels) {
+      this.#mine.panel = [1 + uniform(panels, coins), panels];
+    }
   }
 
   /** Keep which attributes each view asks. A name may be a view's in one revision and an attribute's in

@@ -4,22 +4,25 @@ import { type Batch, compareBytes, encodeBatch } from "../plans/protobuf.js";
 import { type Code, unhex } from "./places.js";
 
 /** Return the most bytes that a report takes in a batch. */
-export function sizeOf(codes: readonly Code[]): number {
+export function sizeOf(codes: readonly Code[], properties: readonly string[] = []): number {
   // A character takes at most 3 bytes in UTF-8; the tags, lengths and presence bits less than 18.
   return codes.reduce(
     (size, c) =>
       size + c.codes.length + 3 * (c.attribute.length + c.level.length + (c.map?.length ?? 0)) + 18,
-    64,
+    64 + properties.reduce((size, value) => size + 3 * value.length + 6, 0),
   );
 }
 
 const utf8 = new TextEncoder();
 
-/** What tells a batch from others. */
+/** What tells a batch from others, and what its rows share. */
 export interface Head {
   readonly id: string;
   readonly period: string;
   readonly revision: string;
+  /** As of a `ReportRow`. */
+  readonly panel?: number;
+  readonly properties?: readonly string[];
 }
 
 /** One row of a batch: whose it is, and its codes. */
@@ -30,7 +33,7 @@ export function sealed(survey: string, head: Head, rows: readonly Row[]) {
   return {
     ...head,
     rows: rows.map(({ person, codes }) => ({ person, codes })),
-    size: rows.reduce((size, { codes }) => size + sizeOf(codes), 0),
+    size: rows.reduce((size, { codes }) => size + sizeOf(codes, head.properties), 0),
     bytes: encodeBatch(together(survey, head, rows)),
   };
 }
@@ -62,6 +65,8 @@ export function together(survey: string, head: Head, rows: readonly Row[]): Batc
       present: present(codes),
       map: code.map ?? "",
     })),
+    panel: head.panel ?? 0,
+    properties: [...(head.properties ?? [])],
   };
 }
 

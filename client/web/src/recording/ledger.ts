@@ -138,12 +138,15 @@ export class Ledger {
       yield* put(place, { ...row, accounts: account.dump(), vouched } satisfies PersonRow);
       if (!codes.length) return { taken, dropped, rows: 0, size: 0, overflow: 0 };
       const { revision } = terms.plan;
+      const panel = account.panelOf(terms);
       const report = {
         at: now,
         person: key,
         period,
         revision,
-        size: sizeOf(codes),
+        ...(panel && { panel }),
+        ...(terms.properties.length && { properties: terms.properties }),
+        size: sizeOf(codes, terms.properties),
         codes,
         memos,
       };

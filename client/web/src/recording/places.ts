@@ -75,6 +75,10 @@ export interface ReportRow {
   readonly person: string;
   readonly period: string;
   readonly revision: string;
+  /** The person's panel; absent where the survey has none. */
+  readonly panel?: number;
+  /** The values of public properties; absent where the survey has none. */
+  readonly properties?: readonly string[];
   readonly size: number;
   readonly codes: readonly Code[];
   /** The keys of the memos that were drawn for it. */
@@ -86,6 +90,9 @@ export interface BatchRow {
   readonly id: string;
   readonly period: string;
   readonly revision: string;
+  /** As of a `ReportRow`. */
+  readonly panel?: number;
+  readonly properties?: readonly string[];
   readonly at: number;
   readonly size: number;
   readonly bytes: Uint8Array;

@@ -284,7 +284,8 @@ export class PlanKeeper {
       return plan;
     }
     try {
-      this.#checked(plan, { ...least(plan), maps: this.choices.maps });
+      const { maps, properties } = this.choices;
+      this.#checked(plan, { ...least(plan), maps, properties });
     } catch (error) {
       throw new InvalidInput(
         `nobody could answer ${shown(plan.survey)}, whatever level they choose: ${(error as Error).message}`,
@@ -323,7 +324,7 @@ async function parsed(data: Uint8Array): Promise<Plan> {
 }
 
 /** Return the choices that spend least: each attribute at the level that spends least on it. */
-function least(plan: Plan): Omit<Choices, "maps"> {
+function least(plan: Plan): Pick<Choices, "level" | "levels"> {
   const levels = [...plan.levels.values()];
   const loosest = levels.reduce((a, b) => (b.epsilon > a.epsilon ? b : a));
   return {

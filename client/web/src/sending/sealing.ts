@@ -19,8 +19,8 @@ import { get, list, put, remove, type Work } from "../storage/store.js";
 const UNANSWERED = 8;
 
 /**
- * Turn waiting reports into batches: of one period and revision each, of at most `rows` rows and about
- * `size` bytes, the rows in random order. Return whether there may be more.
+ * Turn waiting reports into batches: of one revision, period, panel and properties each, of at most `rows` rows and
+ * about `size` bytes, the rows in random order. Return whether there may be more.
  *
  * In a strict transaction. The accounts of the people in them and their memos are written again, so that
  * all that was spent on a batch is on the disk with it, even if a relaxed transaction before is not.
@@ -47,10 +47,14 @@ export function* seal(
       for (const each of [Places.person(report.person), ...report.memos]) again.add(each);
     }
     const reports = shuffled(group, coins).map(([, report]) => report);
-    const { period, revision } = reports[0]!;
+    const { period, revision, panel, properties } = reports[0]!;
     const id = hex(crypto.getRandomValues(new Uint8Array(16))); // never from the coins of a simulation
     yield* put(places.batches + ordered(next++), {
-      ...sealed(places.name, { id, period, revision }, reports),
+      ...sealed(
+        places.name,
+        { id, period, revision, ...(panel && { panel }), ...(properties && { properties }) },
+        reports,
+      ),
       at: Math.min(...reports.map((report) => report.at)),
       left: leaves,
       putOff: false,
@@ -71,10 +75,11 @@ function grouped(
   const groups: [string, ReportRow][][] = [];
   const open = new Map<string, { group: [string, ReportRow][]; filled: number }>();
   for (const each of found) {
-    const { revision, period, size: more } = each[1];
-    let kind = open.get(revision + period);
+    const { revision, period, panel, properties, size: more } = each[1];
+    const shared = JSON.stringify([revision, period, panel, properties]);
+    let kind = open.get(shared);
     if (!kind || kind.group.length >= rows || kind.filled + more > size) {
-      open.set(revision + period, (kind = { group: [], filled: 0 }));
+      open.set(shared, (kind = { group: [], filled: 0 }));
       groups.push(kind.group);
     }
     kind.group.push(each);

@@ -18,8 +18,9 @@ async function terms(draft: Draft = {}, level?: string): Promise<Terms> {
     mayRevealByMap: new Map(),
     mayTellChanges: [],
     agreement: undefined,
+    panels: 0,
   };
-  return termsOf(plan, { level, levels: [], maps: [] }, agreed, new Set());
+  return termsOf(plan, { level, levels: [], maps: [], properties: [] }, agreed, new Set());
 }
 
 /** Enter a period and report all that may be; return the epsilons that were spent. */

@@ -1,0 +1,249 @@
+"""Changes over time: differences between periods, trends and breaks, from tallies."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hearsay.columns import DIFFERENCE_COLUMNS
+from hearsay.plans import period
+from hearsay.plans.domains import Binned, Numeric, Ratings
+from hearsay.plans.plan import Plan
+from hearsay.v1 import analyst_pb2
+from hearsay_server.answers import queries
+from hearsay_server.answers import sets as sets_of
+from hearsay_server.answers.queries import CONFIDENCE, NoReports, Tallies
+from hearsay_server.answers.repeats import of_levels
+from hearsay_server.ingest.intake import Cohort
+from ldp import InvalidInput, Tally
+from ldp.estimating import change as changing
+from ldp.estimating.change import Changes, Parts, Series
+from ldp.estimating.sums import Summed
+
+Floats = NDArray[np.float64]
+
+Request = analyst_pb2.ChangeRequest
+
+MOST_PERIODS = 1000
+"""Periods that one question may be about: it takes time in proportion to their square."""
+
+_LEAST = {Request.DIFFERENCE: 2, Request.TREND: 3, Request.BREAKS: 5}
+
+_NAMES = {Request.DIFFERENCE: "a difference", Request.TREND: "a trend", Request.BREAKS: "a break"}
+
+
+def check(plan: Plan, question: Request) -> None:
+    """Raise `InvalidInput` for what cannot be asked, before tallies are read."""
+    if question.kind not in _LEAST:
+        raise InvalidInput(f"kind must be DIFFERENCE, TREND or BREAKS, got {question.kind}")
+    if not plan.period:
+        raise InvalidInput(
+            f"{plan.survey!r} has no periods, so nothing can change: declare a period in a survey "
+            "that asks again"
+        )
+    named = question.selection.periods
+    if question.kind == Request.DIFFERENCE and (len(named) != 2 or len(set(named)) != 2):
+        listed = ", ".join(map(repr, named)) or "none"
+        raise InvalidInput(f"a difference is between two periods: name both, got {listed}")
+    confidence = question.confidence if question.HasField("confidence") else CONFIDENCE
+    if not 0 < confidence < 1:
+        raise InvalidInput(f"confidence must lie strictly between 0 and 1, got {confidence}")
+    if question.sums and question.ranges:
+        raise InvalidInput("ask for sums of values or for ranges of a number, not both")
+    if isinstance(plan.asked(question.attribute).domain, Ratings) and question.sums:
+        raise InvalidInput(f"{question.attribute!r} are ratings: they have no values to sum")
+
+
+def change(
+    plan: Plan, question: Request, tallies: Tallies, unfinished: Sequence[str] = ()
+) -> analyst_pb2.ChangeResponse:
+    """Answer a `ChangeRequest` from the tallies of its cohorts.
+
+    `unfinished` are the periods that are not over yet. Raises `NoReports` where a period that is
+    named has none, or too few have any, and `InvalidInput` for what cannot be asked.
+    """
+    check(plan, question)
+    names = _periods(plan, question, tallies)
+    sets = _sets(plan, question)
+    found = _series(plan, question.attribute, tallies, names, sets)
+    changes = _COMPUTED[question.kind](found, [period.number(plan.period, name) for name in names])
+    confidence = question.confidence if question.HasField("confidence") else CONFIDENCE
+    domain = plan.asked(question.attribute).domain
+    labels: Sequence[str] = domain.labels
+    statistic = domain.statistic
+    if sets is not None:
+        labels, statistic = _labels(plan, question), "share"
+    elif isinstance(domain, Ratings):
+        statistic = sets_of.RATED
+    return analyst_pb2.ChangeResponse(
+        survey=plan.survey,
+        attribute=question.attribute,
+        title=plan.asked(question.attribute).title,
+        statistic=statistic,
+        kind=question.kind,
+        confidence=confidence,
+        simultaneous=question.simultaneous,
+        periods=names,
+        period_reports=found.n.astype(int).tolist(),
+        rows=_rows(plan, question, changes, labels, names, confidence),
+        panels=0 if found.scores is None else found.scores.shape[0],
+        warning="; ".join(
+            filter(
+                None,
+                (
+                    _open([name for name in names if name in unfinished]),
+                    _mixed(found, tallies, changes, labels, domain.units),
+                ),
+            )
+        ),
+    )
+
+
+def _periods(plan: Plan, question: Request, tallies: Tallies) -> list[str]:
+    """Return the periods of the answer."""
+    seen = sorted({cohort.period for cohort, tally in tallies.items() if tally.n})
+    named = list(dict.fromkeys(question.selection.periods))
+    for name in named:
+        if name not in seen:
+            raise NoReports(
+                f"there are no reports of {question.attribute!r} in the period {name!r}"
+            )
+    if len(seen) < _LEAST[question.kind]:
+        raise NoReports(
+            f"{_NAMES[question.kind]} takes {_LEAST[question.kind]} periods with reports of "
+            f"{question.attribute!r} at least, got {len(seen)}"
+        )
+    if len(seen) > MOST_PERIODS:
+        raise InvalidInput(
+            f"a change is told of at most {MOST_PERIODS} periods, got {len(seen)}: select a range"
+        )
+    return named if question.kind == Request.DIFFERENCE else seen
+
+
+def _series(
+    plan: Plan, attribute: str, tallies: Tallies, names: Sequence[str], sets: Floats | None
+) -> Series:
+    """Return the estimates of an attribute in the named periods."""
+    by_period: dict[str, dict[Cohort, Tally]] = {name: {} for name in names}
+    for cohort, tally in tallies.items():
+        if tally.n:
+            by_period[cohort.period][cohort] = tally
+    parts = [_parts(plan, attribute, by_period[name], sets) for name in names]
+    memo = any(plan.questions[cohort.attribute].memo for cohort in tallies)
+    # Of one period a person has one report, but where a record reports several views.
+    repeated = 1.0
+    if any(level.budget.reported > 1 for level in plan.levels.values()):
+        each = [own.factor for part in by_period.values() for own in of_levels(plan, part)]
+        repeated = max(each)
+    return changing.series(parts, codes=memo, repeated=repeated)
+
+
+def _parts(plan: Plan, attribute: str, tallies: dict[Cohort, Tally], sets: Floats | None) -> Parts:
+    """Return the estimator and tally of each level and map in one period."""
+    found = queries.of_strata(plan, plan.parts(attribute), tallies)
+    return {
+        name: (mechanism if sets is None else Summed(mechanism, sets), tally)
+        for name, (mechanism, tally) in found.items()
+    }
+
+
+def _sets(plan: Plan, question: Request) -> Floats | None:
+    """Return the sets of values or bins to sum, shape (sets, k); None without any."""
+    if question.sums:
+        return queries.value_sets(plan, question.attribute, question.sums)
+    if not question.ranges:
+        return None
+    domain = plan.asked(question.attribute).domain
+    if not isinstance(domain, Binned):
+        raise InvalidInput(
+            f"{question.attribute!r} is {domain}: ranges over time are those of a number in bins"
+        )
+    place = np.arange(domain.count)
+    rows = []
+    for each in question.ranges:
+        first, last = domain.points.cuts(np.array([each.low, each.high]))
+        rows.append((first <= place) & (place < last))
+    return np.array(rows, dtype=float)
+
+
+def _labels(plan: Plan, question: Request) -> Sequence[str]:
+    domain = plan.asked(question.attribute).domain
+    if question.sums:
+        return [" + ".join(each.values) for each in question.sums]
+    assert isinstance(domain, Binned)  # as `_sets` has checked
+    return [domain.points.range_label(each.low, each.high) for each in question.ranges]
+
+
+_COMPUTED: dict[int, Callable[[Series, list[int]], Changes]] = {
+    Request.DIFFERENCE: lambda series, times: changing.difference(series),
+    Request.TREND: lambda series, times: changing.trend(series, np.array(times) - times[0]),
+    Request.BREAKS: lambda series, times: changing.breaks(series),
+}
+
+
+def _rows(
+    plan: Plan,
+    question: Request,
+    changes: Changes,
+    labels: Sequence[str],
+    names: Sequence[str],
+    confidence: float,
+) -> list[analyst_pb2.Difference]:
+    domain = plan.asked(question.attribute).domain
+    low, high = changes.interval(confidence, simultaneous=question.simultaneous)
+    units = domain.units
+    start = domain.low + units if isinstance(domain, Numeric) else 0.0  # of a mean in [-1, 1]
+    columns = (
+        start + units * changes.first,
+        start + units * changes.second,
+        units * changes.value,
+        units * changes.standard_error,
+        units * low,
+        units * high,
+        changes.p_value,
+        changes.adjusted_p_value,
+    )
+    rows = [
+        analyst_pb2.Difference(label=label, **dict(zip(DIFFERENCE_COLUMNS, numbers, strict=True)))
+        for label, numbers in zip(labels, np.stack(columns, axis=1).tolist(), strict=True)
+    ]
+    if changes.mix is not None:
+        for row, mix in zip(rows, (units * changes.mix).tolist(), strict=True):
+            row.mix = mix
+    if changes.place is not None:
+        for row, place in zip(rows, changes.place.tolist(), strict=True):
+            row.period = names[place]
+    return rows
+
+
+def _open(unfinished: Sequence[str]) -> str:
+    """Warn of periods that are not over."""
+    if not unfinished:
+        return ""
+    listed = ", ".join(unfinished)
+    are = "period {} is" if len(unfinished) == 1 else "periods {} are"
+    return f"the {are.format(listed)} not over: who has answered so far may differ from the rest"
+
+
+def _mixed(
+    found: Series, tallies: Tallies, changes: Changes, labels: Sequence[str], units: float
+) -> str:
+    """Warn where the mix of levels and maps of the reports changed, and what it did to a change."""
+    strata = {(cohort.level, cohort.map) for cohort in tallies}
+    if len(strata) < 2:
+        return ""
+    if changes.mix is None:
+        return (
+            "not all periods have reports of each level and map, so the estimate of a period is of "
+            "the mix of people who answered in it: ask for one level to tell a change of the mix "
+            "from one of the answers"
+        )
+    by = np.abs(changes.mix) / changes.standard_error
+    most = int(by.argmax())
+    if by[most] < 1:
+        return ""
+    return (
+        "the shares of the levels or maps in the reports changed, which by itself moved "
+        f"{labels[most]} by {units * changes.mix[most]:.4f}: changes are told as if the shares had "
+        "stayed"
+    )

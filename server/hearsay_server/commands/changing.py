@@ -1,0 +1,183 @@
+"""`hearsay query --change`, `--trend` and `--breaks`: what changed over time."""
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from hearsay import Analyst
+from hearsay.analyst import Options, change_request
+from hearsay.changes import ChangeOptions, Kind
+from hearsay.columns import DIFFERENCE_COLUMNS, errors_text
+from hearsay.v1 import analyst_pb2
+from hearsay_server.commands import plotting
+from hearsay_server.commands.shown import Shown, interval_heading, plain
+from ldp.errors import InvalidInput
+
+_ROWS = 40
+"""Rows of a table: those of the smallest p-values."""
+
+_DRAWN = 6
+"""Values that are drawn over time, those of the smallest p-values."""
+
+
+@dataclass(frozen=True)
+class OverTime:
+    """What `--change`, `--trend` and `--breaks` ask; raises `InvalidInput` for several of them."""
+
+    change: tuple[str, str] | None
+    trend: bool
+    breaks: bool
+
+    def __post_init__(self) -> None:
+        if sum([self.change is not None, self.trend, self.breaks]) > 1:
+            raise InvalidInput("choose one of --change, --trend and --breaks")
+
+    @property
+    def asked(self) -> bool:
+        return self.change is not None or self.trend or self.breaks
+
+    def check(self, periods: Sequence[str] | None, first: str, last: str) -> None:
+        """Raise `InvalidInput` where `--change` names periods and another option does too."""
+        if self.change is not None and (periods or first or last):
+            raise InvalidInput(
+                "--change names its two periods: leave out --period, --from and --to"
+            )
+
+    def ask(
+        self,
+        analyst: Analyst,
+        survey: str,
+        attributes: Sequence[str],
+        options: ChangeOptions,
+        show: Shown,
+        plot: Path | None,
+    ) -> None:
+        """Ask the server, print the answers, and draw them."""
+        kind: Kind = "TREND" if self.trend else "BREAKS" if self.breaks else "DIFFERENCE"
+        if self.change is not None:
+            options = {**options, "periods": list(self.change)}
+        requests = [change_request(survey, name, kind, options) for name in attributes]
+        answers = [analyst.query_change(request) for request in requests]
+        _show(answers, show)
+        if plot is not None:
+            seen = [_estimates(analyst, answer, options) for answer in answers]
+            plotting.changes(answers, seen, plot)
+
+
+def _estimates(
+    analyst: Analyst, answer: analyst_pb2.ChangeResponse, options: ChangeOptions
+) -> list[analyst_pb2.EstimateResponse]:
+    """Return the estimates of each period of the values that changed most clearly.
+
+    None of a difference, of sums and of ranges: their changes are drawn alone.
+    """
+    if answer.kind == analyst_pb2.ChangeRequest.DIFFERENCE or answer.statistic == "share":
+        return []
+    chosen = Options(
+        levels=options.get("levels", ()),
+        maps=options.get("maps", ()),
+        periods=options.get("periods", ()),
+        first_period=options.get("first_period", ""),
+        last_period=options.get("last_period", ""),
+        confidence=answer.confidence,
+    )
+    if answer.statistic != "mean":
+        chosen["values"] = [row.label for row in _clearest(answer)[:_DRAWN]]
+    return list(analyst.query_by(answer.survey, answer.attribute, "PERIOD", **chosen))
+
+
+def _clearest(answer: analyst_pb2.ChangeResponse) -> list[analyst_pb2.Difference]:
+    return sorted(answer.rows, key=lambda row: row.p_value)
+
+
+def _show(answers: Sequence[analyst_pb2.ChangeResponse], show: Shown) -> None:
+    several = len(answers) > 1
+    for answer in answers:
+        if answer.warning:
+            where = f"{answer.attribute}: " if several else ""
+            text = f"warning: {where}{answer.warning}"
+            Console(stderr=True).print(escape(text), soft_wrap=True)
+    if show.as_json:
+        documents = [plain(answer) for answer in answers]
+        for document, answer in zip(documents, answers, strict=True):
+            document["period_reports"] = list(answer.period_reports)
+        typer.echo(json.dumps(documents if several else documents[0], indent=2))
+        return
+    if show.as_csv:
+        heading = ["attribute", "statistic", "value", "period", *DIFFERENCE_COLUMNS, "mix"]
+        show.write_csv([*heading, "confidence", "panels", "reports"], _lines(answers))
+        return
+    for answer in answers:
+        _print(answer)
+
+
+def _lines(answers: Sequence[analyst_pb2.ChangeResponse]) -> Iterator[list[object]]:
+    for answer in answers:
+        for row in answer.rows:
+            yield [
+                answer.attribute,
+                answer.statistic,
+                row.label,
+                row.period,
+                *(getattr(row, column) for column in DIFFERENCE_COLUMNS),
+                row.mix if row.HasField("mix") else None,
+                answer.confidence,
+                answer.panels,
+                sum(answer.period_reports),
+            ]
+
+
+def _print(answer: analyst_pb2.ChangeResponse) -> None:
+    """Print a table of 80 columns; CSV and JSON have the errors and uncorrected p-values too."""
+    request = analyst_pb2.ChangeRequest
+    if answer.title:
+        Console().print(f"[bold]{escape(answer.title)}[/bold]")
+    table = Table(answer.attribute)
+    broken, sloped = answer.kind == request.BREAKS, answer.kind == request.TREND
+    if broken:
+        table.add_column("from", no_wrap=True)
+    changed = "per period" if sloped else "change"
+    interval = interval_heading(answer.confidence, answer.simultaneous)
+    ends = [] if broken else [interval]  # of a break that was known: CSV and JSON have it
+    for heading in ("before", "after", changed, *ends, "p (Holm)"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    rows: Sequence[analyst_pb2.Difference] = answer.rows
+    if len(rows) > _ROWS:
+        rows = _clearest(answer)[:_ROWS]
+    digits = _digits(rows) if sloped else 4
+    for row in rows:
+        table.add_row(
+            escape(row.label),
+            *([row.period] if broken else []),
+            *(f"{number:.4f}" for number in (row.first, row.second)),
+            f"{row.difference:.{digits}f}",
+            *([] if broken else [f"{row.low:.{digits}f} to {row.high:.{digits}f}"]),
+            f"{row.adjusted_p_value:.2g}",
+        )
+    Console().print(table)
+    if more := len(answer.rows) - len(rows):
+        Console().print(f"{more:,} more rows are not shown: --csv has all")
+    counts = answer.period_reports
+    if len(answer.periods) == 2:
+        each = zip(answer.periods, counts, strict=True)
+        counted = ", ".join(f"{name}: {n:,} reports" for name, n in each)
+    else:
+        span = f"{answer.periods[0]} to {answer.periods[-1]}"
+        counted = f"{span}: {len(counts)} periods, {sum(counts):,} reports"
+    if sloped:
+        counted += "; before and after are the ends of the line"
+    Console().print(counted)
+    Console().print(errors_text(answer.panels))
+
+
+def _digits(rows: Sequence[analyst_pb2.Difference]) -> int:
+    """Return the decimals that show two digits of the least standard error, four at least."""
+    least = min((row.standard_error for row in rows), default=1.0)
+    return max(4, min(9, math.ceil(1 - math.log10(least)))) if least > 0 else 4
