@@ -110,8 +110,8 @@ def mean(
     """Release the mean of each column, clipped to its `bounds`, with discrete Gaussian noise.
 
     `values` has shape (n,) or (n, d), and `bounds` are a lower and an upper one for all columns or
-    for each. A NaN counts as the middle of its bounds. The noise of a column's sum has
-    noise_multiplier sqrt(d) times half the range of its bounds as its deviation.
+    for each. A NaN counts as the middle. The noise of a column's sum has the standard deviation
+    noise_multiplier sqrt(d) times half the range of its bounds.
     Guarantee: that of one step of `accountant` with `NoSampling`: exactly by Rényi divergences;
     `PLDAccountant` and `GDPAccountant` leave out that the noise is within
     (noise_multiplier 2**60)**-2, in total variation, of a rounded continuous Gaussian.
@@ -205,8 +205,7 @@ def _numbers(values: Any) -> Floats:
 
 
 def _scaled(values: Any, bounds: tuple[Any, Any]) -> tuple[Floats, Floats, Floats]:
-    """Return values in [-1, 1] between their bounds, shape (n, d), and the middle and half of the
-    range, shape (d,)."""
+    """Return values scaled to [-1, 1], shape (n, d), and the middle and half of each range."""
     array = _numbers(values)
     array = array.reshape(len(array), -1)
     try:

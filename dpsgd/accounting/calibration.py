@@ -100,8 +100,7 @@ def _farthest(gap: Callable[[float], float], factor: float, precision: float) ->
     """Return the farthest value in the direction of `factor` with a gap below 0: to within
     `precision` of itself, or exactly of whole numbers if that is 0.
 
-    It is bracketed by multiplying with the factor; a value beyond 1e-12 to 1e12 says that none,
-    or any, will do. Then lines are drawn through logarithms and gaps (Illinois rule).
+    By the Illinois rule; a value beyond 1e-12 to 1e12 says that none, or any, will do.
     """
     kept, below = 1.0, -40.0
     while gap(kept) > 0:

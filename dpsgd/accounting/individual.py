@@ -25,7 +25,6 @@ def individual_epsilons(
 
     `norms`, shape (checkpoints, records), has the norms of each record's gradient before clipping.
     Each row stands for its equal share of the `steps`, whether the record was drawn in them or not.
-    A record whose gradient has half of max_grad_norm sees twice the noise multiplier.
 
     - The epsilons depend on the data, and are private themselves: nothing covers their release.
     - With a row for every step, they are the account of the models that this run went through

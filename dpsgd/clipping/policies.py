@@ -65,7 +65,8 @@ class FlatClipping(ClippingPolicy):
     max_grad_norm: float
 
     def __post_init__(self) -> None:
-        check_positive("max_grad_norm", self.max_grad_norm)
+        norm = check_positive("max_grad_norm", self.max_grad_norm)
+        object.__setattr__(self, "max_grad_norm", norm)
 
     @property
     def limits(self) -> tuple[float, ...]:

@@ -7,7 +7,7 @@ must not depend on the data, nor on results of earlier steps.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ldp import InvalidInput
+from dpsgd.accounting.events import check_integer
 
 Schedule = Callable[[int], float]
 
@@ -33,8 +33,7 @@ class Linear:
     steps: int
 
     def __post_init__(self) -> None:
-        if self.steps < 1:
-            raise InvalidInput(f"steps must be >= 1, got {self.steps}")
+        check_integer("steps", self.steps, 1)
 
     def __call__(self, step: int) -> float:
         return self.start + (self.end - self.start) * min(1.0, step / self.steps)

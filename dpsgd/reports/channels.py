@@ -46,11 +46,9 @@ def indicators(mechanism: Mechanism, codes: Codes) -> Floats:
 
 
 def numbers(mechanism: Mechanism, codes: Codes) -> Floats:
-    """Return an unbiased estimate of each number in [-1, 1], shape (n,).
+    """Return an unbiased estimate of each number in [-1, 1], shape (n,); of its square it is not.
 
-    Anything linear in the number stays unbiased; a square gains the report's variance
-    (`mechanism.report_variance`). Raises `InvalidInput` for codes that cannot be and for
-    mechanisms of categories.
+    Raises `InvalidInput` for codes that cannot be and for mechanisms of categories.
     """
     if not isinstance(mechanism, MeanMechanism):
         raise InvalidInput(f"{mechanism.name} does not report numbers")
@@ -83,10 +81,9 @@ class Reports:
         if not self.cohorts:
             raise InvalidInput("reports need at least one cohort")
         for cohort in self.cohorts:
-            if len(cohort.rows) != len(cohort.codes):
+            if (n := len(cohort.rows)) != len(cohort.codes):
                 raise InvalidInput(
-                    f"a cohort has as many rows as codes, got {len(cohort.rows)} and "
-                    f"{len(cohort.codes)}"
+                    f"a cohort has as many rows as codes, got {n} and {len(cohort.codes)}"
                 )
         rows = np.concatenate([cohort.rows for cohort in self.cohorts])
         if rows.size and not 0 <= rows.min() <= rows.max() < self.n:
@@ -126,11 +123,11 @@ class Reports:
 
     def likelihoods(self) -> Floats:
         """Return `likelihoods` of every row, shape (n, k)."""
-        return self._filled(likelihoods, 1.0, self.cohorts[0].mechanism.parameters)
+        return self._filled(likelihoods, 1.0, self.mechanisms[0].parameters)
 
     def indicators(self) -> Floats:
         """Return `indicators` of every row, shape (n, k)."""
-        return self._filled(indicators, 0.0, self.cohorts[0].mechanism.parameters)
+        return self._filled(indicators, 0.0, self.mechanisms[0].parameters)
 
     def numbers(self) -> Floats:
         """Return `numbers` of every row, shape (n,)."""

@@ -1,7 +1,4 @@
-"""Guarantees for the truth behind a report, after private training on randomised reports.
-
-Two protections follow one another: a report y ~ Q(x), and a training M that is (epsilon_c,
-delta)-DP in the report. Both hold, and together they give more than either, by one inequality.
+"""Guarantees for the truth behind a report y ~ Q(x), after private training on the reports.
 
 Theorem. Let M be (epsilon_c, delta)-DP for replacing one record's report, and let H(g) be the
 largest over x, x' of sum_y max(0, Q(y|x) - g Q(y|x')). For every g >= 1 with
@@ -58,10 +55,10 @@ def hockey_stick(record: Sequence[Mechanism], g: float) -> float:
 
 
 def local_epsilon(record: Sequence[Mechanism]) -> float:
-    """Return the epsilon of one record's reports for every pair of answers.
+    """Return the epsilon of one record's reports for every pair of answers: inf where a policy lets
+    a report tell two apart for certain.
 
-    inf where a policy lets a report tell two answers apart for certain. Raises `InvalidInput` for a
-    mechanism whose guarantee needs a delta (the Gaussian), or is that of many reports (memoised).
+    Raises `InvalidInput` for a guarantee that needs a delta (the Gaussian), or is of many reports.
     """
     for mechanism in record:
         if mechanism.guarantee not in ("pure", "policy"):

@@ -121,8 +121,8 @@ class Rows:
     def reports(self, attribute: str) -> Reports:
         """Return one attribute's reports, each with the channel of its level.
 
-        Where no row has an answer the cohorts are empty. Raises `InvalidInput` where there is no
-        such attribute, a level has no channel, and for codes that cannot be.
+        Raises `InvalidInput` where there is no such attribute, a level has no channel, and for
+        codes that cannot be.
         """
         column = self._column(attribute)
         cohorts = []

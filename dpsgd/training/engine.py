@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader
 from dpsgd.accounting import Accountant, Event, RDPAccountant, Relation
 from dpsgd.accounting.accountant import check_guarantee
 from dpsgd.accounting.calibration import calibrate_noise_multiplier
-from dpsgd.accounting.events import check_positive
+from dpsgd.accounting.events import check_integer, check_positive
 from dpsgd.clipping.current_policy import Clipping, CurrentPolicy
 from dpsgd.clipping.policies import ClippingPolicy, PerLayerClipping
 from dpsgd.clipping.schedules import Schedule
@@ -106,11 +106,11 @@ class PrivacyEngine:
         if self._run is not None:
             raise InvalidInput("this engine has made a module private already: use another")
         first = noise_multiplier(0) if callable(noise_multiplier) else noise_multiplier
-        check_positive("noise_multiplier", first)
+        first = check_positive("noise_multiplier", first)
         if loss_reduction not in ("mean", "sum"):
             raise InvalidInput(f'loss_reduction must be "mean" or "sum", got {loss_reduction!r}')
-        if max_physical_batch_size is not None and max_physical_batch_size < 1:
-            raise InvalidInput(f"max_physical_batch_size must be >= 1: {max_physical_batch_size}")
+        if max_physical_batch_size is not None:
+            check_integer("max_physical_batch_size", max_physical_batch_size, 1)
         inner, ranks = unwrapped(module)
         check_module(inner)
         if criterion is not None:
@@ -139,7 +139,7 @@ class PrivacyEngine:
             sampler,
             clipping,
             accountant,
-            noise_multiplier,
+            noise_multiplier if callable(noise_multiplier) else first,
             loss_reduction=loss_reduction,
             batch_dim=batch_dim,
             secure=self._secure,
@@ -165,8 +165,7 @@ class PrivacyEngine:
     ) -> tuple[nn.Module, Optimizer, PrivateDataLoader]:
         """Do as `make_private`, which takes the options, with the least noise that keeps the target
         after all epochs."""
-        if epochs < 1:
-            raise InvalidInput(f"epochs must be >= 1, got {epochs}")
+        check_integer("epochs", epochs, 1)
         sampler = sampler_for(data_loader, sampling, unwrapped(module)[1])
         warn_of(target_delta, sampler.dataset)
         per_epoch = sum(sampler.counts(step) for step in range(sampler.steps))
@@ -192,8 +191,7 @@ class PrivacyEngine:
 
     @noise_multiplier.setter
     def noise_multiplier(self, value: float) -> None:
-        check_positive("noise_multiplier", value)
-        self._started.noise = value
+        self._started.noise = check_positive("noise_multiplier", value)
 
     @property
     def max_grad_norm(self) -> float:

@@ -17,7 +17,7 @@ from ldp import InvalidInput
 def test_schedules_are_what_they_say() -> None:
     assert [Exponential(2.0, 0.5, least=0.3)(i) for i in range(4)] == [2.0, 1.0, 0.5, 0.3]
     assert [Linear(1.0, 3.0, 4)(i) for i in range(6)] == [1.0, 1.5, 2.0, 2.5, 3.0, 3.0]
-    with pytest.raises(InvalidInput, match="steps must be >= 1"):
+    with pytest.raises(InvalidInput, match="steps must be an integer >= 1"):
         Linear(1.0, 3.0, 0)
 
 
