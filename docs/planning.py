@@ -147,7 +147,9 @@ def changes() -> str:
     rows = {}
     for change in HALF_WIDTHS:
         built = [catalogue.categorical("auto", 10, epsilon) for epsilon in EPSILONS]
-        rows[f"{change:g}"] = [f"{two_wave_sample_size(m, 0.1, change):,}" for m in built]
+        rows[f"{change:g}"] = [
+            f"{two_wave_sample_size(m, 0.1, change, same_people=True):,}" for m in built
+        ]
     return _table("change", _titles(), rows)
 
 

@@ -168,6 +168,23 @@ class Tied(PerSample):
         return self.outer.dense() + self.rows.dense()
 
 
+@dataclass(eq=False)
+class Blocks(PerSample):
+    """Gradients of a parameter of which each block of rows has a form of its own."""
+
+    forms: list[PerSample]
+
+    def add_squared_norms(self, totals: Tensor) -> None:
+        for form in self.forms:
+            form.add_squared_norms(totals)
+
+    def weighted_sum(self, factors: Tensor) -> Tensor:
+        return torch.cat([form.weighted_sum(factors) for form in self.forms])
+
+    def dense(self) -> Tensor:
+        return torch.cat([form.dense() for form in self.forms], 1)
+
+
 def merged(forms: list[PerSample]) -> PerSample:
     """Return the sum of gradients of one parameter, sample by sample."""
     if len(forms) == 1:

@@ -1,6 +1,7 @@
 """Multi-head attention: four linear maps around a scaled dot product."""
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -8,7 +9,7 @@ from torch.nn import functional as F  # noqa: N812
 
 from dpsgd.clipping.clipped_sums import Gradients
 from dpsgd.clipping.taps import Call
-from dpsgd.gradients.persample import Dense
+from dpsgd.gradients.persample import Blocks, Dense, outer
 from dpsgd.layers.linear import tapped_linear
 from dpsgd.layers.registry import rule
 from ldp import InvalidInput
@@ -35,7 +36,7 @@ def attention(
         call.batch_dim(given, only=dim)
     if is_causal and attn_mask is None:
         raise InvalidInput(f"{call.name}: is_causal is a hint about attn_mask, which is None")
-    q, k, v = _projected(layer, call, query, key, value, dim=dim)
+    q, k, v = _projected(layer, call, *(t.transpose(0, dim) for t in (query, key, value)))
     added = 0
     if layer.bias_k is not None and layer.bias_v is not None:
         k, v = (
@@ -66,21 +67,36 @@ def attention(
     return output if layer.batch_first else output.transpose(0, 1), weights
 
 
-def _projected(layer: nn.MultiheadAttention, call: Call, *inputs: Tensor, dim: int) -> list[Tensor]:
-    """Return queries, keys and values, batch first."""
-    weight, bias = layer.in_proj_weight, layer.in_proj_bias
-    if weight is None:
-        own = (layer.q_proj_weight, layer.k_proj_weight, layer.v_proj_weight)
-        found = [tapped_linear(call, x, w, None, dim) for x, w in zip(inputs, own, strict=True)]
-        if bias is not None:
-            biases = _tapped_row(call, bias).transpose(0, dim).chunk(3, 2)
-            found = [x + own for x, own in zip(found, biases, strict=True)]
-    else:  # the same input is mapped once; of another, parts of the result are of no use
-        mapped = {
-            x: tapped_linear(call, x, weight, bias, dim).chunk(3, 2) for x in dict.fromkeys(inputs)
-        }
-        found = [mapped[x][i] for i, x in enumerate(inputs)]
-    return [x.transpose(0, dim) for x in found]
+def _projected(layer: nn.MultiheadAttention, call: Call, *inputs: Tensor) -> Sequence[Tensor]:
+    """Return queries, keys and values, of inputs with the batch first.
+
+    They are tapped as one, since their maps may be blocks of one weight.
+    """
+    packed, bias = layer.in_proj_weight, layer.in_proj_bias
+    separate = (layer.q_proj_weight, layer.k_proj_weight, layer.v_proj_weight)
+    weights = separate if packed is None else packed.detach().chunk(3)
+    biases = (None,) * 3 if bias is None else bias.detach().chunk(3)
+    outputs = [
+        F.linear(x, weight.detach(), own)
+        for x, weight, own in zip(inputs, weights, biases, strict=True)
+    ]
+    lengths = [x.shape[1] for x in inputs]
+
+    def gradients(grads: Tensor, *inputs: Tensor) -> Gradients:
+        parts = torch.split(grads, lengths, 1)
+        forms = [
+            outer(x, part, weight.shape)
+            for x, part, weight in zip(inputs, parts, weights, strict=True)
+        ]
+        if packed is not None and packed.requires_grad:
+            yield packed, Blocks(forms)
+        for weight, form in zip(separate, forms, strict=True):
+            if weight is not None and weight.requires_grad:
+                yield weight, form
+        if bias is not None and bias.requires_grad:
+            yield bias, Dense(torch.cat([part.sum(1) for part in parts], 1))
+
+    return torch.split(call.tap(torch.cat(outputs, 1), gradients, *inputs), lengths, 1)
 
 
 def _tapped_row(call: Call, bias: Tensor) -> Tensor:

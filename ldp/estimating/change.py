@@ -31,7 +31,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtr, ndtri, stdtr, stdtrit
+from scipy.special import fdtrc, ndtr, ndtri, stdtr, stdtrit
 
 from ldp.core.estimation import Interval
 from ldp.core.estimator import Estimator
@@ -54,6 +54,9 @@ may be far from normal."""
 TRIMMED = 0.1
 """The part of the periods at either end within which no break is looked for: the mean of a few
 periods is too uncertain."""
+
+_LEAST_VARIANCE = 1e-9
+"""A variance of one report below which rounding decides."""
 
 _CELL = 0.05
 """Width of the cells into which the values of a process are divided, in standard deviations."""
@@ -89,9 +92,17 @@ class Series:
         return self.n.size
 
     @property
+    def is_shares(self) -> bool:
+        """Whether parameters are shares of people or of values, and no means."""
+        return self.bounds == (0.0, 1.0)
+
+    @property
     def precision(self) -> Floats:
-        """One over the variance of each period's estimates, on average over these: (periods,)."""
-        found: Floats = 1 / self.variance.mean(axis=1)
+        """One over the variance of each period's estimates, on average over these: (periods,).
+
+        Of what is known without error the number of reports stands for it.
+        """
+        found: Floats = 1 / np.maximum(self.variance.mean(axis=1), _LEAST_VARIANCE / self.n)
         return found
 
 
@@ -262,7 +273,7 @@ class Contrasts:
     @property
     def p_value(self) -> Floats:
         """Of the two-sided test that a contrast is zero, for each by itself."""
-        return _two_sided(self.value / self.standard_error, self.degrees)
+        return _two_sided(_statistic(self), self.degrees)
 
     def interval(self, confidence: float = 0.95, *, simultaneous: bool = False) -> Interval:
         """Return intervals (low, high), each of the shape of `value`.
@@ -279,6 +290,13 @@ class Contrasts:
             np.clip(self.value - reach, -self.widest, self.widest),
             np.clip(self.value + reach, -self.widest, self.widest),
         )
+
+
+def _statistic(of: Contrasts) -> Floats:
+    """Return the values over their standard errors; 0 of what is known without error, as a sum over
+    all values."""
+    known = of.standard_error > 1e-7 * of.widest  # else rounding is all there is
+    return np.where(known, of.value / np.where(known, of.standard_error, 1), 0)
 
 
 def _two_sided(z: Floats, degrees: float) -> Floats:
@@ -357,7 +375,8 @@ class Changes:
     of its line in the first period and in the last; of a break the means before and after.
     `value` is the difference, or the slope of a line per unit of time. `mix` is by how much it
     would be more if the mix of strata counted (`Series.mix`); None where that is the same. `place`
-    is the number of the first period after a break; None of what is no break.
+    is the number of the first period after a break; None of what is no break. `any_p_value` is of
+    the test that nothing changed at all (`_together`).
     """
 
     first: Floats
@@ -367,6 +386,7 @@ class Changes:
     adjusted_p_value: Floats
     mix: Floats | None
     place: NDArray[np.intp] | None = None
+    any_p_value: float = 1.0
 
     @property
     def value(self) -> Floats:
@@ -391,7 +411,29 @@ def _changes(of: Series, w: Floats, first: Floats, second: Floats) -> Changes:
     found = contrasts(of, w)
     p = found.p_value[0]
     mix = None if of.mix is None else (w @ of.mix)[0]
-    return Changes(first, second, found, p, holm(p), mix)
+    return Changes(first, second, found, p, holm(p), mix, any_p_value=_together(of, w[0], found))
+
+
+def _together(of: Series, w: Floats, found: Contrasts) -> float:
+    """Return the p-value of the test that no parameter changed.
+
+    With panels, and parameters but one of fewer than half as many as they, it is Hotelling's
+    (Annals of Mathematical Statistics 2, 1931): the last parameter is left out, since shares sum to
+    one. Otherwise it is the least of Holm's p-values, which is valid whatever people do.
+    """
+    least = float(holm(found.p_value[0]).min())
+    count = found.value.shape[1] - 1
+    if of.scores is None or not 2 <= count < of.scores.shape[0] / 2 or not of.is_shares:
+        return least
+    panels = of.scores.shape[0]
+    apart = np.einsum("t,ptk->pk", w, of.scores)[:, :count]
+    value = found.value[0, :count]
+    covariance = panels / (panels - 1) * apart.T @ apart
+    if np.linalg.matrix_rank(covariance) < count:
+        return least
+    distance = float(value @ np.linalg.solve(covariance, value))
+    ratio = (panels - count) / (count * (panels - 1)) * distance
+    return float(fdtrc(count, panels - count, ratio))
 
 
 def difference(of: Series) -> Changes:
@@ -444,7 +486,7 @@ def breaks(of: Series) -> Changes:
     w = weight * (after / share - ~after / (1 - share))
     w -= w.sum(axis=1, keepdims=True) * weight
     found = contrasts(of, w)
-    z = np.abs(found.value / found.standard_error)
+    z = np.abs(_statistic(found))
     best = z.argmax(axis=0)
     each = np.arange(best.size)
     if not math.isinf(found.degrees):  # the normal statistic of the same probability
@@ -460,7 +502,9 @@ def breaks(of: Series) -> Changes:
     after_share = share[best, 0]
     first = level - after_share * one.value[0]
     mix = None if of.mix is None else (w @ of.mix)[best, each]
-    return Changes(first, first + one.value[0], one, p, holm(p), mix, places[best])
+    adjusted = holm(p)
+    least = float(adjusted.min())
+    return Changes(first, first + one.value[0], one, p, adjusted, mix, places[best], least)
 
 
 def candidates(periods: int) -> NDArray[np.intp]:

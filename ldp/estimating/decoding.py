@@ -55,15 +55,23 @@ def continuations(
     return possible & ~full, possible & full
 
 
+def how_many(spelling: Spelling, before: int, length: int) -> tuple[int, int]:
+    """Return the number of continuations that end a word, and of those that do not."""
+    letters, last = len(spelling.alphabet), length == spelling.longest
+    steps = length - before
+    ended = sum(letters**step for step in range(before == 0, steps + last))
+    return ended, 0 if last else letters**steps
+
+
 def search(
+    spelling: Spelling,
     seen: Sequence[tuple[PrefixHashing, Codes]],
     before: int,
     length: int,
     prefixes: Numbers,
-    ended: NDArray[np.bool_],
-    longer: NDArray[np.bool_],
 ) -> tuple[Numbers, Numbers]:
     """Return the words and the prefixes of longer ones that the reports of a step support best."""
+    ended, longer = continuations(spelling, before, length)
     words, kept = _Best(_WORDS), _Best(BEAM)
     for start in range(0, len(prefixes), _AT_ONCE):
         some = prefixes[start : start + _AT_ONCE]

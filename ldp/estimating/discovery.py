@@ -24,7 +24,7 @@ from ldp.core.estimation import Estimate, Interval
 from ldp.core.exact import ONE
 from ldp.core.mechanism import Codes
 from ldp.errors import InvalidInput
-from ldp.estimating.decoding import BEAM, continuations, search
+from ldp.estimating.decoding import BEAM, how_many, search
 from ldp.estimating.words import (
     SupportCounts,
     WordReports,
@@ -86,9 +86,8 @@ def discover(cohorts: Sequence[WordReports], error: float = 0.05) -> Discovery:
     looked_at = 0
     for before, length in pairwise((0, *steps)):
         seen = [(m, _of_length(m, codes, length)) for m, codes, _ in cohorts]
-        ended, longer = continuations(spelling, before, length)
-        tests = int(ended.sum()) * len(prefixes)
-        words, prefixes = search(seen, before, length, prefixes, ended, longer)
+        tests = how_many(spelling, before, length)[0] * len(prefixes)
+        words, prefixes = search(spelling, seen, before, length, prefixes)
         found.append(words)
         limits.append(np.full(len(words), -ndtri(error / len(steps) / tests)))
         looked_at += tests
@@ -141,7 +140,7 @@ def smallest_shares(
     spelling = levels[0][0].spelling
     kept, shares, bar = 1, np.zeros(spelling.longest), 0.0
     for before, length in pairwise((0, *steps)):
-        ended, longer = (int(which.sum()) for which in continuations(spelling, before, length))
+        ended, longer = how_many(spelling, before, length)
         limit = -float(ndtri(error / len(steps) / (kept * ended)))
         for letters in range(before + (before == 0), length + (length == steps[-1])):
             seen = [(m, n * _part(m, letters)) for m, n in levels]

@@ -13,20 +13,18 @@ from collections.abc import Callable
 from statistics import NormalDist
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from ldp.core.exact import MAX_EPSILON
 from ldp.core.mechanism import Mechanism
-from ldp.core.repeated import Repeats
 from ldp.errors import InvalidInput
 
-ALL_DIFFERENT = Repeats()
-"""Reports that are all of different people."""
-
-SAME_PEOPLE = Repeats(2.0)
-"""Two waves of equal size in which the same people may answer, each time afresh."""
-
 _NORMAL = NormalDist()
+
+_HALVINGS = 50
+"""Halvings that find a change to 15 digits."""
+
+Floats = NDArray[np.float64]
 
 _MAX_N = 10**18
 """The largest number of reports that is tried."""
@@ -105,19 +103,29 @@ def two_wave_sample_size(
     *,
     confidence: float = 0.95,
     power: float = 0.8,
-    repeats: Repeats = ALL_DIFFERENT,
+    same_people: bool = False,
+    panels: int = 0,
 ) -> int:
     """Return the reports per wave that show a change of `change` with probability `power`.
 
-    For two waves of equal size and the two-sided test at 1 - confidence, which
-    `ldp.estimating.differences` performs: the least n with
-    (z_{1 - alpha/2} + z_power) sqrt(2 variance(truth, n)) <= change. With `SAME_PEOPLE` the
-    variance has what the test allows for where they may answer in both waves. Raises
-    `InvalidInput` unless 1 - confidence < power < 1 and the change is positive, and where no
-    number of reports shows it.
+    For two waves of equal size, the first of this truth, and the two-sided test at 1 - confidence:
+    the least n with (z_{1 - alpha/2} + z_power) error(n) <= change. The error is that of the
+    difference between an estimate at the truth and one at truth + change or - change, whichever is
+    noisier (of truths of all parameters, both at the truth). With `same_people` it has the most
+    that people could make who may answer in both waves, as `ldp.estimating.change.difference`
+    allows for; with `panels` that test takes the error from so many panels, so that the quantiles
+    are those of Student's distribution, and the error is that of different people: the same ones
+    who mostly keep their answers have less. Raises `InvalidInput` unless 1 - confidence < power < 1
+    and the change is positive, for one panel, for both of the two, and where no number of reports
+    shows it.
     """
-    reach = _detection_reach(confidence, power) * math.sqrt(2)
-    return _least_n(mechanism, truth, _check_positive(change, "change") / reach, repeats)
+    reach = detection_reach(confidence, power, _degrees(panels, same_people))
+    target = _check_positive(change, "change") / reach
+
+    def error(n: int) -> float:
+        return _apart(mechanism, truth, change, n, same_people)
+
+    return _least(mechanism, error, target)
 
 
 def two_wave_power(
@@ -127,14 +135,21 @@ def two_wave_power(
     n: int,
     *,
     confidence: float = 0.95,
-    repeats: Repeats = ALL_DIFFERENT,
+    same_people: bool = False,
+    panels: int = 0,
 ) -> float:
     """Return the probability that two waves of n reports each show a change of `change`.
 
-    If waves do have people in common who keep their answers, it is at least as large.
+    Tests, options and errors are those of `two_wave_sample_size`. If waves do have people in common
+    who keep their answers, the probability is at least as large.
     """
-    spread = math.sqrt(2) * _error(mechanism, truth, n, repeats)
-    shift = _check_positive(change, "change") / spread
+    error = _apart(mechanism, truth, _check_positive(change, "change"), n, same_people)
+    shift, degrees = change / error, _degrees(panels, same_people)
+    if degrees:
+        from scipy.special import nctdtr, stdtrit
+
+        reach = stdtrit(degrees, 1 - (1 - _check_share(confidence, "confidence")) / 2)
+        return float(1 - nctdtr(degrees, shift, reach) + nctdtr(degrees, shift, -reach))
     reach = _two_sided(confidence)
     return _NORMAL.cdf(shift - reach) + _NORMAL.cdf(-shift - reach)
 
@@ -146,10 +161,21 @@ def detectable_change(
     *,
     confidence: float = 0.95,
     power: float = 0.8,
+    same_people: bool = False,
+    panels: int = 0,
 ) -> float:
-    """Return the least change that two waves of n reports each show with probability `power`."""
-    spread = math.sqrt(2) * _error(mechanism, truth, n)
-    return _detection_reach(confidence, power) * spread
+    """Return the least change that two waves of n reports each show with probability `power`.
+
+    Tests, options and errors are those of `two_wave_sample_size`; it is at most the range of the
+    parameter.
+    """
+    reach = detection_reach(confidence, power, _degrees(panels, same_people))
+    low, high = 0.0, mechanism.bounds[1] - mechanism.bounds[0]
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        seen = reach * _apart(mechanism, truth, middle, n, same_people) <= middle
+        low, high = (low, middle) if seen else (middle, high)
+    return high
 
 
 def detectable_value(mechanism: Mechanism, n: int, *, confidence: float = 0.95) -> float:
@@ -163,34 +189,66 @@ def detectable_value(mechanism: Mechanism, n: int, *, confidence: float = 0.95) 
     return _NORMAL.inv_cdf(1 - miss) * _error(mechanism, 0, n)
 
 
-def _error(
-    mechanism: Mechanism, truth: ArrayLike, n: int, repeats: Repeats = ALL_DIFFERENT
-) -> float:
+def _error(mechanism: Mechanism, truth: ArrayLike, n: int) -> float:
     """Return the largest standard error of an estimate from n reports."""
+    return math.sqrt(np.max(_variance(mechanism, _planned(mechanism, truth, n), n)))
+
+
+def _planned(mechanism: Mechanism, truth: ArrayLike, n: int) -> Floats:
     if n < 1:
         raise InvalidInput(f"n must be at least 1, got {n}")
     array = np.asarray(truth, dtype=float)
     low, high = mechanism.bounds
     if not array.size or not np.all((array >= low) & (array <= high)):
         raise InvalidInput(f"the truth planned for must lie in [{low:g}, {high:g}], got {truth!r}")
-    variance = mechanism.variance(array, n)
-    truths = np.minimum(variance, (high - array) * (array - low) / n)
-    return math.sqrt(np.max(variance + repeats.more(variance, truths)))
+    return array
 
 
-def _least_n(
-    mechanism: Mechanism, truth: ArrayLike, error: float, repeats: Repeats = ALL_DIFFERENT
-) -> int:
+def _variance(mechanism: Mechanism, truth: Floats, n: int) -> Floats:
+    return np.asarray(mechanism.variance(truth, n))
+
+
+def _apart(
+    mechanism: Mechanism, truth: ArrayLike, change: float, n: int, same_people: bool
+) -> float:
+    """Return the standard error of the difference between two waves of n reports each."""
+    before = _planned(mechanism, truth, n)
+    low, high = mechanism.bounds
+    later = [before] if before.ndim else [before + change, before - change]
+    afters = [np.clip(each, low, high) for each in later]
+    return max(math.sqrt(np.max(_between(mechanism, before, x, n, same_people))) for x in afters)
+
+
+def _between(
+    mechanism: Mechanism, before: Floats, after: Floats, n: int, same_people: bool
+) -> Floats:
+    """Return the variances of the differences between waves of these truths."""
+    one, other = (_variance(mechanism, truth, n) for truth in (before, after))
+    if not same_people:
+        return one + other
+    low, high = mechanism.bounds
+    if (low, high) == (0.0, 1.0):  # Frechet's bound of the covariance
+        both = np.minimum(before * after, (1 - before) * (1 - after)) / n
+        return np.asarray(one + other + 2 * both)
+    each = ((one, before), (other, after))
+    spreads = [np.minimum(v, (high - x) * (x - low) / n) for v, x in each]
+    return np.asarray(one + other + 2 * np.sqrt(spreads[0] * spreads[1]))
+
+
+def _least_n(mechanism: Mechanism, truth: ArrayLike, error: float) -> int:
     """Return the least n whose standard error is at most `error`."""
-    least = _error(mechanism, truth, _MAX_N, repeats)
-    if least > error:
+    return _least(mechanism, lambda n: _error(mechanism, truth, n), error)
+
+
+def _least(mechanism: Mechanism, error: Callable[[int], float], most: float) -> int:
+    """Return the least n of an error of at most `most`, which falls as n grows."""
+    least = error(_MAX_N)
+    if least > most:
         raise InvalidInput(
-            f"{mechanism.name}: a standard error of {error:.3g} is out of reach, "
+            f"{mechanism.name}: a standard error of {most:.3g} is out of reach, "
             f"{_MAX_N:.0e} reports leave {least:.3g}"
         )
-    return 1 + bisect_left(
-        range(1, _MAX_N), True, key=lambda n: _error(mechanism, truth, n, repeats) <= error
-    )
+    return 1 + bisect_left(range(1, _MAX_N), True, key=lambda n: error(n) <= most)
 
 
 def _reach(mechanism: Mechanism, confidence: float, simultaneous: bool) -> float:
@@ -202,9 +260,28 @@ def _two_sided(confidence: float, parameters: int = 1) -> float:
     return _NORMAL.inv_cdf(1 - miss / 2)
 
 
-def _detection_reach(confidence: float, power: float) -> float:
+def _degrees(panels: int, same_people: bool) -> int:
+    """Return the degrees of freedom of a test by panels; 0 of one without."""
+    if panels < 0 or panels == 1:
+        raise InvalidInput(f"an error takes two panels at least, or 0 for none, got {panels}")
+    if panels and same_people:
+        raise InvalidInput("panels tell the error, whoever answers: leave out same_people")
+    return panels - 1 if panels else 0
+
+
+def detection_reach(confidence: float, power: float, degrees: int = 0) -> float:
+    """Return how many standard errors a change must be to be found with probability `power`.
+
+    By the two-sided test at 1 - confidence; with `degrees` of Student's distribution. Raises
+    `InvalidInput` unless 1 - confidence < power < 1.
+    """
     if not 1 - confidence < _check_share(power, "power"):
         raise InvalidInput(f"a power of {power} takes no reports at a confidence of {confidence}")
+    if degrees:
+        from scipy.special import nctdtrinc, stdtrit
+
+        reach = stdtrit(degrees, 1 - (1 - _check_share(confidence, "confidence")) / 2)
+        return float(nctdtrinc(degrees, 1 - power, reach))
     return _two_sided(confidence) + _NORMAL.inv_cdf(power)
 
 

@@ -10,12 +10,12 @@ from oracle import keep, squared_norms
 from torch import nn
 
 from dpsgd.clipping.policies import FlatClipping
-from dpsgd.gradients.persample import Dense, Outer, PerSample, Rows, gram_squares, merged
+from dpsgd.gradients.persample import Blocks, Dense, Outer, PerSample, Rows, gram_squares, merged
 from dpsgd.gradients.precision import exact
 from ldp import InvalidInput
 
 B, V, D = 3, 5, 4
-KINDS = ["dense", "outer", "one position", "rows"]
+KINDS = ["dense", "outer", "one position", "rows", "blocks"]
 
 
 def forms() -> dict[str, PerSample]:
@@ -27,6 +27,12 @@ def forms() -> dict[str, PerSample]:
         "outer": Outer(torch.randn(B, 2, D).double(), torch.randn(B, 2, V).double(), shape),
         "one position": Outer(torch.randn(B, 1, D).double(), torch.randn(B, 1, V).double(), shape),
         "rows": Rows(torch.randint(V, (B, 6)), torch.randn(B, 6, D, dtype=double), shape),
+        "blocks": Blocks(
+            [
+                Outer(torch.randn(B, 2, D).double(), torch.randn(B, 2, 3).double(), (3, D)),
+                Dense(torch.randn(B, V - 3, D, dtype=double)),
+            ]
+        ),
     }
 
 

@@ -2,8 +2,9 @@
 
 import csv
 import json
+import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -16,8 +17,9 @@ from command import hearsay
 from serving import submit
 
 from hearsay import Analyst
-from hearsay.analyst import Selection
+from hearsay.analyst import Selection, change_request
 from hearsay.plans.plan import Plan
+from hearsay.v1 import collector_pb2
 from ldp import InvalidInput
 from ldp.errors import NotReady
 from ldp.estimating.differences import holm
@@ -192,6 +194,71 @@ def test_sets_and_memos_change_too(address: str, own: Callable[[str], Plan]) -> 
         assert table.loc["dog", "adjusted_p_value"] < 1e-4
         assert abs(table.loc["book", "difference"]) < 4 * table.loc["book", "standard_error"]
         analyst.change(plan.survey, "how", DAYS[0], DAYS[1])
+
+
+# --- panels ------------------------------------------------------------------------------------
+
+
+def answer_in_panels(
+    address: str, plan: Plan, days: Sequence[str], shares: Sequence[float], people: int
+) -> None:
+    """The same people answer on each day, by a memo; one in ten answers anew each day."""
+    rng = np.random.default_rng(6)
+    mechanism = plan.levels["open"].mechanisms["how"]
+    matrix = mechanism.matrix()  # type: ignore[attr-defined]
+    memos = (rng.random((4, people, 1)) > matrix.cumsum(axis=1)[:, None]).sum(axis=2)
+    told = np.where(rng.random(people) < shares[0], 0, 1)
+    panel = rng.integers(1, 17, people)
+    for day, share in zip(days, shares, strict=True):
+        anew = rng.random(people) < 0.1
+        told[anew] = rng.random(anew.sum()) > share
+        codes = memos[told, np.arange(people)].astype(mechanism.code_dtype)
+        for number in range(1, 17):
+            own = codes[panel == number]
+            column = collector_pb2.Column(
+                attribute="how", level="open", codes=mechanism.encode(own)
+            )
+            submit(
+                address,
+                collector_pb2.Batch(
+                    id=os.urandom(16),
+                    survey=plan.survey,
+                    revision=plan.revision,
+                    period=day,
+                    rows=own.size,
+                    columns=[column],
+                    panel=number,
+                ),
+            )
+
+
+PANELS = TOML.replace('period = "P1D"', 'period = "P1D"\npanels = 16').replace(
+    'title = "How do', 'memo = 1\ntitle = "How do'
+)
+
+
+def test_panels_tell_the_error_of_people_who_keep_their_answers(
+    address: str, own: Callable[[str], Plan]
+) -> None:
+    plan = own(PANELS)
+    answer_in_panels(address, plan, DAYS[:6], [0.5] * 6, 4000)
+    with Analyst(address) as analyst:
+        table = analyst.change(plan.survey, "how", DAYS[0], DAYS[1])
+        assert table.attrs["panels"] == 16
+        assert (np.abs(table["difference"]) < 4 * table["standard_error"]).all()
+        wide = analyst.compare(plan.survey, "how", {"periods": [DAYS[0]]}, {"periods": [DAYS[1]]})
+        assert table.loc["bus", "standard_error"] < 0.5 * wide.loc["bus", "standard_error"]
+        assert analyst.trend(plan.survey, "how").attrs["panels"] == 16
+        assert analyst.breaks(plan.survey, "how").attrs["panels"] == 16
+        three = change_request(plan.survey, "how", "DIFFERENCE", {"periods": DAYS[:2]})
+        three.selection.panels.extend([1, 2, 3])
+        few = analyst.query_change(three)
+        assert few.panels == 0
+        assert "the panels have too few reports to tell an error by" in few.warning
+        # Whatever is not about change takes all panels together.
+        assert analyst.estimate(plan.survey, "how").attrs["reports"] == 24_000
+    shown = hearsay("query", plan.survey, "how", "--trend", "--target", address).stdout
+    assert "errors from the spread of 16 panels" in shown
 
 
 # --- the command line --------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import gzip
 import io
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -145,3 +146,35 @@ def test_respondents_draw_their_maps(tmp_path: Path) -> None:
     store.close()
     assert sum(reports.values()) == 120
     assert set(reports) == {(v, m) for v in ("strict", "open") for m in ("", "hers", "his")}
+
+
+YEARS = """
+name = "years"
+period = "P1D"
+[levels]
+usual = 3.0
+[[attributes]]
+name = "sex"
+[attributes.categorical]
+values = ["Female", "Male"]
+"""
+
+
+def test_a_column_says_when_people_answer(tmp_path: Path) -> None:
+    table = tmp_path / "years.csv"
+    table.write_text("Year,sex\n2001,Male\n1999,Female\n2000,neither\n2001,Female\n")
+    now = datetime(2026, 11, 5, 8, tzinfo=UTC)
+    source = demo.from_csv(table, surveys.from_toml(YEARS, "t"), "year", now)
+    assert [moment.isoformat()[:13] for moment in source.moments] == [
+        "2026-11-04T12",
+        "2026-11-02T12",
+        "2026-11-04T12",  # nobody answers in 2000, which is the third of November
+    ]
+    with pytest.raises(InvalidInput, match="has no column 'month'; its columns are year, sex"):
+        demo.from_csv(table, surveys.from_toml(YEARS, "t"), "month", now)
+    monthly = surveys.from_toml(YEARS.replace("P1D", "P1M"), "t")
+    with pytest.raises(InvalidInput, match="3 periods, and reports are taken for 60 days"):
+        demo.from_csv(table, monthly, "year", now)
+    once = surveys.from_toml(YEARS.replace('period = "P1D"', ""), "t")
+    with pytest.raises(InvalidInput, match="the survey has no period"):
+        demo.from_csv(table, once, "year", now)

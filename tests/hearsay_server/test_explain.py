@@ -12,6 +12,7 @@ from hearsay.plans.plan import parse
 from hearsay_server.surveys import over_time
 from hearsay_server.surveys import survey as surveys
 from hearsay_server.surveys.explain import Explanation, explain
+from ldp.planning import sizes
 from ldp.planning.composition import of_channels
 from ldp.testing import SeededCoins
 from support import SURVEY
@@ -250,3 +251,24 @@ def test_maps_are_explained(tmp_path: Path) -> None:
         "This is for those who chose no map.",
     ):
         assert said in shown
+
+
+def test_the_smallest_change_between_two_periods_is_told(tmp_path: Path) -> None:
+    memos = DAILY.replace("[attributes.categorical]", "memo = 1\n[attributes.categorical]", 1)
+    explanation = explain(surveys.from_toml(memos, "t"), "t", 5000)
+    found = {(each.level, each.attribute): each for each in explanation.changes}
+    smokes = found["strict", "smokes"]
+    mechanism = explanation.plan.levels["strict"].mechanisms["smokes"]
+    assert smokes.alone == pytest.approx(
+        sizes.detectable_change(mechanism, 1 / 3, 5000, same_people=True)
+    )
+    assert smokes.memos is not None
+    assert 0.2 < smokes.memos / smokes.by_panels < 0.5  # one in ten changed: a third, about
+    age = found["strict", "age"]
+    assert age.memos is None
+    assert age.alone < 80  # in years
+    assert explain(surveys.from_toml(SURVEY, "t"), "t", 5000).changes == []
+    (tmp_path / "habits.toml").write_text(memos)
+    shown = hearsay("survey", "explain", tmp_path / "habits.toml", "--users", 5000).stdout
+    assert "Smallest change between two periods, 5,000 users at the level" in shown
+    assert f"{smokes.memos:.4f}" in shown

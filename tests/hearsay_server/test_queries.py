@@ -560,7 +560,14 @@ def test_the_command_shows_what_was_asked_for(collected: Collected) -> None:
 
 def test_the_command_refuses_what_contradicts_itself(collected: Collected) -> None:
     for arguments, message in (
-        (("--by", "week"), "--by must be level, period or map, got 'week'"),
+        (
+            ("--by", "week"),
+            "answers are by level, period, map or a property, and the survey has no property "
+            "'week'; it declares none",
+        ),
+        (("--where", "week"), "--where must read like platform=ios or version=1,2, got 'week'"),
+        (("--where", "panel=x"), "a panel is a number from 1 on, got 'x'"),
+        (("--where", "week=1", "--compare", "week=1,2"), "--compare week=A,B or --where, not both"),
         (("--by", "level", "--watch", 1), "choose one of --by"),
         (("--forged", -1), "--forged must be >= 0, got -1"),
     ):

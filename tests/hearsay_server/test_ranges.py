@@ -224,7 +224,15 @@ def test_generated_modules_take_numbers() -> None:
     plan = surveys.resolve(surveys.from_toml(text, "test.toml"))
     assert "minutes: float | None = None" in codegen.module(plan)
     assert "minutes: minutes (0 to 1440 in 16 bins, others move" in codegen.module(plan)
-    assert "readonly minutes?: number" in codegen_typescript.module(plan)
+    typed = codegen_typescript.module(plan)
+    assert "readonly minutes?: number" in typed
+    assert "    minutes: [0, 1440],\n" in typed  # as the TypeScript SDK checks bins
+    edged = text.replace("low = 0\nhigh = 1440\n", "").replace(
+        "bins = 16", "edges = [-1, 0, 2.5, 9]"
+    )
+    assert edged != text
+    typed = codegen_typescript.module(surveys.resolve(surveys.from_toml(edged, "test.toml")))
+    assert "    minutes: [-1, 0, 2.5, 9],\n" in typed
 
 
 @pytest.mark.parametrize(("n", "ranges"), [(20_000, 8), (100, 2)])

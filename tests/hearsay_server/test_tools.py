@@ -38,13 +38,17 @@ def test_half_width_and_epsilon_are_the_inverse_questions() -> None:
 
 
 def test_two_waves_are_compared() -> None:
-    reports = document(*OUE, "--change", 0.01)
-    assert reports["n"] == pytest.approx(607_926, abs=1)
-    power = document(*OUE, "--change", 0.01, "--n", 607_927)
+    apart = (*OUE, "--change", 0.01, "--different-people")
+    reports = document(*apart)
+    assert reports["n"] == pytest.approx(609_332, abs=1)
+    power = document(*apart, "--n", 609_332)
     assert (power["finds"], power["power"]) == ("power", pytest.approx(0.8, abs=1e-5))
-    # The same people's answers count twice: 2 (z + z')**2 0.1 x 0.9 / 0.01**2 more.
-    again = document(*OUE, "--change", 0.01, "--same-people")
-    assert again["n"] - reports["n"] == pytest.approx(2 * 7.849 * 0.09 / 0.01**2, rel=1e-3)
+    # Of the same people both answers may be yes: 2 (z + z')**2 0.1 x 0.11 / 0.01**2 more.
+    again = document(*OUE, "--change", 0.01)
+    assert again["n"] - reports["n"] == pytest.approx(2 * 7.849 * 0.1 * 0.11 / 0.01**2, rel=1e-3)
+    # Student's quantiles of 15 degrees: (2.131 + 0.866)**2 for (1.960 + 0.842)**2, nearly.
+    panels = document(*OUE, "--change", 0.01, "--panels", 16)
+    assert panels["n"] == pytest.approx(reports["n"] * 1.15, rel=0.02)
 
 
 def test_numbers_are_planned_in_their_own_units() -> None:
@@ -133,7 +137,7 @@ def test_a_shuffled_cohort_is_bounded_as_known_from_theory() -> None:
 REFUSED = [
     (("plan", "--k", 10, "--epsilon", 1), "give two of --epsilon, --n and --half-width, or --ch"),
     (("plan", "--k", 10, "--change", 0.1), "--change goes with --epsilon and perhaps --n"),
-    (("plan", "--k", 10, "--same-people"), "--same-people goes with --change"),
+    (("plan", "--k", 10, "--panels", 16), "--different-people and --panels go with --change"),
     (("plan", "--k", 10, "--low", 0, "--epsilon", 1, "--n", 9), "give --k for categories, or"),
     (("plan", "--low", 5, "--epsilon", 1, "--n", 9), "with low < high, got 5.0 and 1.0"),
     (("plan", "--k", 10, "--epsilon", 1, "--n", 0), "n must be at least 1, got 0"),

@@ -455,3 +455,10 @@ def test_the_generated_module_names_the_views() -> None:
     assert "asked together with sleeps, and with age_group: give them in one call" in source
     made: dict[str, object] = {}
     exec(source, made)
+
+
+def test_explain_knows_views_of_bins() -> None:
+    explained = explain(surveys.from_toml(FLIGHTS, "t"), "t", 10_000)
+    strict = {row.name: row for row in explained.together if row.level == "strict"}
+    assert set(strict) == {"minutes+distance", "late+minutes", "minutes", "distance", "late"}
+    assert strict["minutes+distance"].factor > 2

@@ -22,6 +22,7 @@ from ldp.estimating.change import (
     trend,
 )
 from ldp.estimating.sums import Summed
+from ldp.planning.sizes import detectable_change, two_wave_power, two_wave_sample_size
 
 Floats = NDArray[np.float64]
 
@@ -200,6 +201,14 @@ def test_periods_that_lack_a_level_are_of_the_people_who_answered() -> None:
     assert found.people
 
 
+def test_what_is_known_without_error_did_not_change() -> None:
+    mechanism = Summed(KRR(2, 1.0), [[1, 1]])
+    periods = [{"all": (mechanism, tally(40 + t, 60))} for t in range(6)]
+    for found in (trend(series(periods), range(6)), breaks(series(periods))):
+        assert found.value == pytest.approx([0], abs=1e-9)
+        assert found.p_value == pytest.approx([1])
+
+
 def test_sums_have_the_errors_of_their_covariance() -> None:
     mechanism = KRR(4, 1.0)
     summed = Summed(mechanism, [[1, 1, 1, 1], [1, 1, 0, 0]])
@@ -209,6 +218,39 @@ def test_sums_have_the_errors_of_their_covariance() -> None:
     assert found.variance[:, 0] == pytest.approx([0, 0], abs=1e-12)
     apart = series([{"all": (mechanism, own)}] * 2)
     assert found.variance[0, 1] < 0.9 * apart.variance[0, :2].sum()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("memo", [False, True], ids=["fresh", "memo"])
+def test_all_values_are_tested_at_once_over_panels(memo: bool) -> None:
+    """Five values, 16 panels: nothing changed is rejected in 5% of cases, and a change is found."""
+    mechanism, n, runs = KRR(5, 1.5), 1600, 120
+    matrix = mechanism.matrix()
+    assert matrix is not None
+    rng = np.random.default_rng(8)
+    rejected = []
+    for shares in ([0.2] * 5, [0.32, 0.2, 0.2, 0.2, 0.08]):
+        found = []
+        for _ in range(runs):
+            first = rng.integers(5, size=n)
+            second = np.where(rng.random(n) < 0.5, rng.choice(5, n, p=shares), first)
+            lies = rng.random((2, n))
+            memos = np.array([rng.choice(5, n, p=row) for row in matrix])
+            panel = rng.integers(PANELS, size=n)
+            counts = []
+            for told, lie in zip((first, second), lies, strict=True):
+                own = matrix.cumsum(axis=1)[told]
+                code = memos[told, np.arange(n)] if memo else (lie[:, None] > own).sum(axis=1)
+                counts.append(np.bincount(5 * panel + code, minlength=5 * PANELS).reshape(-1, 5))
+            panels = [
+                [{"all": (mechanism, Tally(int(c[p].sum()), c[p]))} for c in counts]
+                for p in range(PANELS)
+            ]
+            whole = [{"all": (mechanism, Tally(n, c.sum(axis=0)))} for c in counts]
+            found.append(difference(series(whole, panels)).any_p_value <= 0.05)
+        rejected.append(np.mean(found))
+    assert rejected[0] <= 0.05 + 3 * math.sqrt(0.0475 / runs)
+    assert rejected[1] > 0.15 + 0.3 * memo
 
 
 # --- breaks ------------------------------------------------------------------------------------
@@ -349,3 +391,40 @@ def test_what_cannot_be_told_is_refused() -> None:
         difference(two).interval(1.0)
     with pytest.raises(InvalidInput, match="a difference is of two periods, got 3"):
         difference(series([{"all": (mechanism, tally(50, 50))}] * 3))
+
+
+# --- plans -------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("epsilon", [1.0, 4.0])
+@pytest.mark.parametrize("panels", [0, PANELS])
+def test_the_power_is_the_planned_one(epsilon: float, panels: int) -> None:
+    """`plan --change` says how many reports show a change with probability .8: so many do, and more
+    where the same people keep their answers."""
+    change, runs = 0.1, 400
+    mechanism = KRR(2, epsilon)
+    options: Any = {"panels": panels} if panels else {"same_people": True}
+    n = two_wave_sample_size(mechanism, 0.3, change, **options)
+    assert two_wave_power(mechanism, 0.3, change, n, **options) == pytest.approx(0.8, abs=0.002)
+    assert detectable_change(mechanism, 0.3, n, **options) == pytest.approx(change, rel=0.001)
+    rng = np.random.default_rng(3)
+    shares = np.array([0.3, 0.3 + change])
+    seen = {}
+    for keep in (True, False):
+        found = []
+        for _ in range(runs):
+            first = rng.random(n) < 0.3
+            if keep:
+                second = first | (rng.random(n) < change / 0.7)
+            elif panels:
+                second = rng.random(n) < shares[1]
+            else:  # whoever says yes says no later, as far as the shares permit
+                second = ~first & (rng.random(n) < shares[1] / 0.7)
+            whole, own = collected(rng, np.array([first, second]), epsilon, False, same=True)
+            made = series(whole, own if panels else ())
+            found.append(difference(made).p_value[1] <= 0.05)
+        seen[keep] = np.mean(found)
+    slack = 3 * math.sqrt(0.16 / runs)
+    assert seen[False] == pytest.approx(0.8, abs=slack + 0.02)  # planned at the share before
+    assert seen[True] >= 0.8 - slack

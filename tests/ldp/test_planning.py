@@ -138,7 +138,11 @@ def test_numbers_can_be_planned_too() -> None:
 
 
 def test_reports_per_wave_for_a_change_of_one_point() -> None:
-    assert two_wave_sample_size(UnaryEncoding(10, 1.0), 0.1, 0.01) in (607926, 607927)
+    """(1.960 + 0.842)**2 (V(.1) + V(.11)) / .01**2, with V of the optimized unary encoding."""
+    mechanism = UnaryEncoding(10, 1.0)
+    variances = mechanism.variance(0.1, 1) + mechanism.variance(0.11, 1)
+    expected = (1.959964 + 0.841621) ** 2 * float(variances) / 0.01**2
+    assert two_wave_sample_size(mechanism, 0.1, 0.01) == pytest.approx(expected, rel=1e-5)
 
 
 def test_size_power_and_detectable_change_are_each_others_inverses() -> None:

@@ -30,14 +30,18 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+By = Literal["LEVEL", "PERIOD", "MAP", "PROPERTY"]
+"""What answers may be given by, each by itself."""
+
+
 class Analyst(Changes, Comparisons, Distributions, Sets, Words):
     """Ask for debiased statistics, each with its error.
 
-    Every question takes the keywords of `Selection`: `levels`, `periods`, `first_period` and
-    `last_period` say which reports it is about. Every question raises `InvalidInput` where it
-    cannot be asked, as for an unknown survey, attribute or level; `NotReady` where there are no
-    reports yet; `Unreachable` where the server is; and those that return DataFrames `MissingExtra`
-    without pandas.
+    Every question takes the keywords of `Selection`: `levels`, `periods`, `first_period`,
+    `last_period`, `where` and `panels` say which reports it is about. Every question raises
+    `InvalidInput` where it cannot be asked, as for an unknown survey, attribute or level;
+    `NotReady` where there are no reports yet; `Unreachable` where the server is; and those that
+    return DataFrames `MissingExtra` without pandas.
     """
 
     def __init__(
@@ -194,6 +198,16 @@ class Analyst(Changes, Comparisons, Distributions, Sets, Words):
         value; "no map" are those who chose none."""
         return self._grouped(survey, attribute, "MAP", options)
 
+    def by_property(
+        self, survey: str, attribute: str, name: str, **options: Unpack[Options]
+    ) -> "pd.DataFrame":
+        """Return `estimate` of the devices with each value of a public property, indexed by the
+        property's name and value; "(not given)" are those whose app gave none.
+
+        `compare` tests whether two of these groups differ.
+        """
+        return self._grouped(survey, attribute, "PROPERTY", options, name)
+
     def watch(
         self, survey: str, attribute: str, *, interval: float = 1.0, **options: Unpack[Options]
     ) -> Iterator["pd.DataFrame"]:
@@ -314,14 +328,17 @@ class Analyst(Changes, Comparisons, Distributions, Sets, Words):
         self,
         survey: str,
         attribute: str,
-        by: Literal["LEVEL", "PERIOD", "MAP"],
+        by: By,
         sums: Sequence[Sequence[str]] = (),
+        name: str = "",
         **options: Unpack[Options],
     ) -> Iterator[analyst_pb2.EstimateResponse]:
-        """Yield an estimate for each "LEVEL", "PERIOD" or "MAP" with reports, in order."""
+        """Yield an estimate for each "LEVEL", "PERIOD", "MAP" or value of the "PROPERTY" `name`
+        with reports, in order."""
         request = analyst_pb2.EstimateByRequest(
             question=_request(survey, attribute, options, sums),
             by=by,
+            property=name,
         )
         kind = analyst_pb2.EstimateResponse
         return joined(self._calls.stream("Analyst/EstimateBy", request, kind, self._timeout))
@@ -366,16 +383,16 @@ class Analyst(Changes, Comparisons, Distributions, Sets, Words):
         return self._calls.stream("Analyst/ExportRows", request, analyst_pb2.ExportRowsResponse)
 
     def _grouped(
-        self, survey: str, attribute: str, by: Literal["LEVEL", "PERIOD", "MAP"], options: Options
+        self, survey: str, attribute: str, by: By, options: Options, name: str = ""
     ) -> "pd.DataFrame":
         with needs("a DataFrame", "analyst"):
             from hearsay import frames
 
-        answers = list(self.query_by(survey, attribute, by, **options))
+        answers = list(self.query_by(survey, attribute, by, name=name, **options))
         for answer in answers:
             if answer.warning:
                 warnings.warn(f"{answer.group}: {answer.warning}", stacklevel=3)
-        return frames.grouped(answers, by.lower())
+        return frames.grouped(answers, name or by.lower())
 
     def close(self) -> None:
         """Close the connection."""

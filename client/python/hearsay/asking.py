@@ -2,7 +2,7 @@
 
 import contextlib
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypedDict, TypeVar
 
 from hearsay.sending.transport import Unreachable
@@ -27,7 +27,9 @@ class Selection(TypedDict, total=False):
     `levels`: reports randomised at one of these levels. `periods`: reports of one of these
     periods. `first_period`, `last_period`: reports of this period and later ones, of this period
     and earlier ones. `maps`: answers of people who chose one of these maps of the attribute, ""
-    standing for none. An empty value restricts nothing.
+    standing for none. `where`: reports of devices with one of these values of public properties,
+    such as `{"platform": "ios"}` or `{"version": ["1", "2"]}`, "" standing for an app that gave
+    none. `panels`: reports of these panels, from 1 on. An empty value restricts nothing.
     """
 
     levels: Sequence[str]
@@ -35,6 +37,8 @@ class Selection(TypedDict, total=False):
     first_period: str
     last_period: str
     maps: Sequence[str]
+    where: Mapping[str, str | Sequence[str]]
+    panels: Sequence[int]
 
 
 class Options(Selection, total=False):
@@ -90,7 +94,11 @@ def fields(given: Selection, known: type[Selection]) -> dict[str, Any]:
         raise TypeError(f"unknown options {sorted(unknown)}")
     found: dict[str, Any] = dict(given)
     chosen = {name: found.pop(name) for name in Selection.__annotations__ if name in found}
-    return {**found, "selection": analyst_pb2.Selection(**chosen)}
+    where = [
+        analyst_pb2.Where(property=name, values=[values] if isinstance(values, str) else values)
+        for name, values in chosen.pop("where", {}).items()
+    ]
+    return {**found, "selection": analyst_pb2.Selection(**chosen, where=where)}
 
 
 def warn_of(warning: str, *, above: int = 0) -> None:

@@ -53,7 +53,8 @@ class Changes:
         Errors allow for the same people in both periods. In a survey with panels they are from the
         spread of the panels' differences, whatever people do; else they are the largest that any
         people could make. `frame.attrs` holds the survey, attribute, statistic, confidence, panels
-        (0: the largest errors), reports (by period), kind and warning.
+        (0: the largest errors), reports (by period), kind, warning, and any_p_value: of the test
+        that none of the rows changed.
         """
         if options.get("periods"):
             raise InvalidInput("a change is between the two periods that it names, without periods")

@@ -8,6 +8,9 @@ from hearsay.v1 import analyst_pb2
 NO_MAP = "no map"
 """How those who chose no map are called; a map's name has no space."""
 
+NOT_GIVEN = "(not given)"
+"""How devices are called whose app gave no value of a property."""
+
 _COLUMNS = ("estimate", "standard_error", "low", "high")
 _MORE_COLUMNS = (
     "raw",

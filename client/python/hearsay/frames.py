@@ -157,6 +157,7 @@ def change(answer: analyst_pb2.ChangeResponse) -> AnswerFrame:
     table.attrs = {
         **{name: getattr(answer, name) for name in names},
         "kind": analyst_pb2.ChangeRequest.Kind.Name(answer.kind).lower(),
+        "any_p_value": answer.any_p_value,
         "reports": dict(zip(answer.periods, answer.period_reports, strict=True)),
         "warning": answer.warning,
     }

@@ -68,7 +68,8 @@ class _Panel:
         names = list(table.index.names)
         self._histogram = names == ["left", "right"]
         self._cumulative = names == ["below"]
-        self._grouped = (two or names[0] in ("level", "period", "map")) and len(names) == 2
+        by_group = isinstance(table.attrs.get("reports"), dict)  # `frames.grouped`
+        self._grouped = (two or by_group) and len(names) == 2
         self._pairs = names == ["first", "second"]
         changed = [name for name in ("difference", "slope") if name in table.columns]
         self._difference = changed[0] if changed else ""
@@ -148,7 +149,10 @@ class _Panel:
         if not rated:
             axis.axvline(0, color="black", linewidth=0.8)
         statistic = self._table.attrs["statistic"]
-        kind = f"{self._difference} in {statistic}" if self._difference else statistic
+        kind = statistic
+        if self._difference:
+            slope = self._difference == "slope"
+            kind = f"{statistic} per period" if slope else f"difference in {statistic}"
         axis.set_xlabel(f"{kind}, with {interval}")
         if self._grouped:
             axis.legend(frameon=False, fontsize="small", title=self._table.index.names[0])
@@ -177,7 +181,9 @@ class _Panel:
         axis.set_xticks(shown, [_plain(str(names[place])) for place in shown], rotation=30)
         axis.set_ylabel(f"{self._table.attrs['statistic']}, with {interval}")
         if len(by_value) // len(names) <= 10:
-            axis.legend(frameon=False, fontsize="small")
+            axis.legend(
+                frameon=False, fontsize="small", loc="upper left", bbox_to_anchor=(1.0, 1.0)
+            )
 
     def _draw_histogram(self, axis: Axes, interval: str) -> None:
         left, right = (

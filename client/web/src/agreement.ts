@@ -18,9 +18,9 @@ export interface Agreement {
   readonly revision: string;
   /** The survey's time unit: PT1H, P1D, P1W, P1M or P1Y; "" for one record per person, ever. */
   readonly period: string;
-  /** By attribute: the values in the survey's order, [low, high] of a number, or of words the alphabet, the most
-   * letters as "12 at most", and the candidates. */
-  readonly domains: Readonly<Record<string, readonly string[] | readonly [number, number]>>;
+  /** By attribute: the values in the survey's order, or [low, high] of a number, or the edges of its bins, or of words
+   * the alphabet, the most letters as "12 at most", and the candidates. */
+  readonly domains: Readonly<Record<string, readonly string[] | readonly number[]>>;
   /** The epsilon of one whole record, by level. */
   readonly levels: Readonly<Record<string, number>>;
   readonly defaultLevel?: string;
@@ -101,8 +101,9 @@ function listed(maps: Readonly<Record<string, readonly string[]>>): [string, rea
   return Object.entries(maps).sort(([a], [b]) => compareBytes(utf8.encode(a), utf8.encode(b)));
 }
 
-/** Return what an agreement lists of a domain: its values or keys, or the ends of its range. */
+/** Return what an agreement lists of a domain: its values or keys, or the ends of its range or bins. */
 function domainOf(domain: Domain): readonly string[] | readonly number[] {
   if (domain.kind === "categorical") return domain.values;
+  if (domain.kind === "binned" && domain.edges.length) return domain.edges;
   return "labels" in domain ? domain.labels : [domain.low, domain.high];
 }

@@ -2,6 +2,7 @@
 
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { type Agreement, type ClientOptions } from "../src/index.js";
+import { checkAgreement } from "../src/agreement.js";
 import { GradedNumeric } from "../src/plans/graded.js";
 import { parsePlan } from "../src/plans/plan.js";
 import type { WireAttribute, WireMechanism, WireNumeric } from "../src/plans/protobuf.js";
@@ -52,6 +53,11 @@ afterEach(() => {
 test("bins between edges begin with their left ends, and the last has its right end", async () => {
   const plan = await parsePlan(planOf(one(edged([-10, -1, 0, 2.5, 100]), waves())));
   const domain = plan.attributes.get("income")!.domain;
+  const agreed = { survey: "daily", period: "P1D", levels: { only: 1 }, revision: plan.revision };
+  checkAgreement({ ...agreed, domains: { income: [-10, -1, 0, 2.5, 100] } }, plan);
+  expect(() => checkAgreement({ ...agreed, domains: { income: [-10, 100] } }, plan)).toThrow(
+    "domains",
+  );
   const found = [-11, -10, -1.001, -1, -0, 2.499, 2.5, 99, 100, 1e308].map((x) => domain.encode(x));
   expect(found).toEqual([0, 0, 0, 1, 2, 2, 3, 3, 3, 3]);
 });

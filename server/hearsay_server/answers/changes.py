@@ -86,12 +86,14 @@ def change(
         periods=names,
         period_reports=found.n.astype(int).tolist(),
         rows=_rows(plan, question, changes, labels, names, confidence),
+        any_p_value=changes.any_p_value,
         panels=0 if found.scores is None else found.scores.shape[0],
         warning="; ".join(
             filter(
                 None,
                 (
                     _open([name for name in names if name in unfinished]),
+                    _few(plan, found),
                     _mixed(found, tallies, changes, labels, domain.units),
                 ),
             )
@@ -125,21 +127,30 @@ def _series(
 ) -> Series:
     """Return the estimates of an attribute in the named periods."""
     by_period: dict[str, dict[Cohort, Tally]] = {name: {} for name in names}
+    by_panel: dict[tuple[int, str], dict[Cohort, Tally]] = {}
     for cohort, tally in tallies.items():
         if tally.n:
             by_period[cohort.period][cohort] = tally
+            if cohort.panel:
+                by_panel.setdefault((cohort.panel, cohort.period), {})[cohort] = tally
     parts = [_parts(plan, attribute, by_period[name], sets) for name in names]
+    panels = [
+        [_parts(plan, attribute, by_panel.get((panel, name), {}), sets) for name in names]
+        for panel in sorted({panel for panel, _ in by_panel})
+    ]
     memo = any(plan.questions[cohort.attribute].memo for cohort in tallies)
     # Of one period a person has one report, but where a record reports several views.
     repeated = 1.0
     if any(level.budget.reported > 1 for level in plan.levels.values()):
         each = [own.factor for part in by_period.values() for own in of_levels(plan, part)]
         repeated = max(each)
-    return changing.series(parts, codes=memo, repeated=repeated)
+    return changing.series(parts, panels, codes=memo, repeated=repeated)
 
 
 def _parts(plan: Plan, attribute: str, tallies: dict[Cohort, Tally], sets: Floats | None) -> Parts:
     """Return the estimator and tally of each level and map in one period."""
+    if not tallies:
+        return {}
     found = queries.of_strata(plan, plan.parts(attribute), tallies)
     return {
         name: (mechanism if sets is None else Summed(mechanism, sets), tally)
@@ -223,6 +234,17 @@ def _open(unfinished: Sequence[str]) -> str:
     listed = ", ".join(unfinished)
     are = "period {} is" if len(unfinished) == 1 else "periods {} are"
     return f"the {are.format(listed)} not over: who has answered so far may differ from the rest"
+
+
+def _few(plan: Plan, found: Series) -> str:
+    """Warn where the survey has panels, and no error can be told from them."""
+    if not plan.panels or found.scores is not None:
+        return ""
+    return (
+        "the panels have too few reports to tell an error by: it takes "
+        f"{changing.LEAST_PANELS} panels, and {changing.LEAST_REPORTS} reports for each panel and "
+        "period on average"
+    )
 
 
 def _mixed(

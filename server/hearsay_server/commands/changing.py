@@ -84,6 +84,8 @@ def _estimates(
         levels=options.get("levels", ()),
         maps=options.get("maps", ()),
         periods=options.get("periods", ()),
+        where=options.get("where", {}),
+        panels=options.get("panels", ()),
         first_period=options.get("first_period", ""),
         last_period=options.get("last_period", ""),
         confidence=answer.confidence,
@@ -175,6 +177,8 @@ def _print(answer: analyst_pb2.ChangeResponse) -> None:
         counted += "; before and after are the ends of the line"
     Console().print(counted)
     Console().print(errors_text(answer.panels))
+    if len(answer.rows) > 1:
+        Console().print(f"that nothing changed at all: p = {answer.any_p_value:.2g}")
 
 
 def _digits(rows: Sequence[analyst_pb2.Difference]) -> int:

@@ -7,7 +7,8 @@ from textwrap import wrap
 
 import hearsay.plans.plan
 from hearsay.agreement import Agreement
-from hearsay.plans.domains import Categorical, Ratings, SetOf, Strings
+from hearsay.plans.domains import Binned, Categorical, Ratings, SetOf, Strings
+from hearsay.plans.plan import Plan
 
 _COLUMNS = 80
 """Lines are broken as prettier breaks them by default."""
@@ -70,7 +71,7 @@ def module(plan: bytes, *, with_plan: bool = True) -> str:
         f" * revision below must be the one that `hearsay survey show {survey}` prints.\n"
         " */\n\n"
         'import type { Agreement, Client, Person, Recorded } from "hearsay-ldp";\n\n'
-        f"{_agreement(Agreement.on(plan), with_plan=with_plan)}\n"
+        f"{_agreement(Agreement.on(plan), parsed, with_plan=with_plan)}\n"
         f"{''.join(types)}"
         f"/**\n * Answers to: {title}\n *\n * An answer that is not there is withheld.\n */\n"
         f"export interface {answers} {{\n{''.join(fields)}}}\n\n"
@@ -106,13 +107,21 @@ def _union(name: str, values: Iterable[str]) -> str:
     return f"{start}\n  {line}\n\n"
 
 
-def _agreement(agreement: Agreement, *, with_plan: bool) -> str:
-    """Return the declaration of AGREEMENT, whose plan is base64."""
+def _agreement(agreement: Agreement, plan: Plan, *, with_plan: bool) -> str:
+    """Return the declaration of AGREEMENT, whose plan is base64.
+
+    Bins are given by their range or edges: labels are not made on the other side.
+    """
+    binned = {
+        name: attribute.domain.edges or (attribute.domain.low, attribute.domain.high)
+        for name, attribute in plan.attributes.items()
+        if isinstance(attribute.domain, Binned)
+    }
     given: dict[str, object] = {
         "survey": agreement.survey,
         "revision": agreement.revision,
         "period": agreement.period,
-        "domains": agreement.domains,
+        "domains": {**agreement.domains, **binned},
         "levels": agreement.levels,
     }
     for name, value in (

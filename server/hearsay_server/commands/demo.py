@@ -31,6 +31,13 @@ def demo(
             "be trained on it; or sample."
         ),
     ] = "",
+    periods: Annotated[
+        str,
+        typer.Option(
+            help="Of --csv: the column that says when somebody answers. Its values stand, in "
+            "order, for the survey's last periods.",
+        ),
+    ] = "",
     seed: Annotated[
         int | None, typer.Option(help="Replay the same levels and coins: a simulation.")
     ] = None,
@@ -39,7 +46,9 @@ def demo(
     if (csv_file is None) != (survey is None):
         raise InvalidInput("--csv and --survey go together: give both or neither")
     if csv_file is not None and survey is not None:
-        source = playing.from_csv(csv_file, surveys.from_file(survey))
+        source = playing.from_csv(csv_file, surveys.from_file(survey), periods)
+    elif periods:
+        raise InvalidInput("--periods names a column of --csv")
     else:
         source = playing.redbook()
     if budget:

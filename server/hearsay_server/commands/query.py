@@ -3,7 +3,7 @@
 import csv
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -11,15 +11,24 @@ from rich.markup import escape
 
 import hearsay.plans.plan
 from hearsay import Analyst
-from hearsay.analyst import Options, Selection, compare_request, range_of
+from hearsay.analyst import By, Options, Selection, compare_request, range_of
 from hearsay.changes import ChangeOptions
-from hearsay.columns import NO_MAP
+from hearsay.columns import NO_MAP, NOT_GIVEN
 from hearsay.plans.domains import Strings
 from hearsay.v1 import analyst_pb2
 from hearsay_server.commands import connect, plotting, words
 from hearsay_server.commands.changing import OverTime
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Target, Token
-from hearsay_server.commands.selecting import First, Last, Level, Map, Period, selected
+from hearsay_server.commands.selecting import (
+    First,
+    Last,
+    Level,
+    Map,
+    Period,
+    Where,
+    message,
+    selected,
+)
 from hearsay_server.commands.shown import Shown, warn
 from hearsay_server.commands.together import TwoAttributes
 from ldp.errors import InvalidInput, needs
@@ -40,7 +49,11 @@ def query(
     first: First = "",
     last: Last = "",
     maps: Map = None,
-    by: Annotated[str, typer.Option(help="One answer for each level, period or map.")] = "",
+    where: Where = None,
+    by: Annotated[
+        str,
+        typer.Option(help="One answer for each level, period, map, or value of this property."),
+    ] = "",
     confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
     simultaneous: Annotated[
         bool, typer.Option(help="Intervals that cover all values at once.")
@@ -75,7 +88,10 @@ def query(
     ] = None,
     compare: Annotated[
         str,
-        typer.Option(help="Test two levels, maps or periods: level=A,B, period=A,B or A..B,C..D."),
+        typer.Option(
+            help="Test two levels, maps, periods or values of a property: level=A,B, platform=A,B, "
+            "period=A,B or A..B,C..D."
+        ),
     ] = "",
     change: Annotated[
         tuple[str, str] | None,
@@ -245,8 +261,8 @@ def query(
             raise InvalidInput("--plot draws --distribution and --cdf: add one of them")
         plotting.check(plot)
     show = Shown(as_json, as_csv, limited)
-    chosen = selected(level, period, first, last, maps)
-    selection = analyst_pb2.Selection(**chosen)
+    chosen = selected(level, period, first, last, maps, where)
+    selection = message(chosen)
     options: Options = {
         **chosen,  # type: ignore[typeddict-item]
         "confidence": confidence,
@@ -369,7 +385,9 @@ def query(
             answers: list[analyst_pb2.EstimateResponse] = []
             for name in names:
                 if by:
-                    answers += analyst.query_by(survey, name, _by(by), _sets(sums), **options)
+                    kind = _BY.get(by, "PROPERTY")
+                    of = "" if by in _BY else by
+                    answers += analyst.query_by(survey, name, kind, _sets(sums), of, **options)
                 else:
                     answers.append(analyst.query(survey, name, _sets(sums), **options))
             show.estimates(answers, by)
@@ -452,21 +470,26 @@ def _sets(sums: Sequence[str] | None) -> list[list[str]]:
 
 def _parts(compare: str, chosen: Selection) -> tuple[Selection, Selection]:
     """Return the two selections that `--compare` names, each restricted by the other options."""
-    kind, _, names = compare.partition("=")
-    parts = names.split(",")
-    whole = all(parts) or kind == "map"  # an empty name stands for those who chose none
-    if kind not in ("level", "map", "period") or len(parts) != 2 or not whole:
+    kind, given, names = compare.partition("=")
+    parts = next(csv.reader([names])) if kind and given else []
+    # An empty name stands for those who chose no map, or whose app gave no value.
+    if len(parts) != 2 or (kind in ("level", "period") and not all(parts)):
         raise InvalidInput(
-            "--compare must read like level=A,B or map=A,B or period=A,B or period=A..B,C..D, "
-            f"got {compare!r}"
+            "--compare must read like level=A,B or map=A,B or platform=A,B or period=A,B or "
+            f"period=A..B,C..D, got {compare!r}"
         )
     if kind != "period":
-        if chosen.get("levels" if kind == "level" else "maps"):
-            raise InvalidInput(f"give --compare {kind}=A,B or --{kind}, not both")
+        where = chosen.get("where", {})
+        twice = {"level": chosen.get("levels"), "map": chosen.get("maps")}.get(kind, kind in where)
+        if twice:
+            option = kind if kind in ("level", "map") else "where"
+            raise InvalidInput(f"give --compare {kind}=A,B or --{option}, not both")
         one, other = (
             Selection(**{**chosen, "levels": [name]})
             if kind == "level"
             else Selection(**{**chosen, "maps": [name]})
+            if kind == "map"
+            else Selection(**{**chosen, "where": {**where, kind: [name]}})
             for name in parts
         )
         return one, other
@@ -483,15 +506,10 @@ def _parts(compare: str, chosen: Selection) -> tuple[Selection, Selection]:
 
 def _part_names(compare: str) -> list[str]:
     """Return what the two parts of `--compare` are called."""
-    return [name or NO_MAP for name in compare.partition("=")[2].split(",")]
+    kind, _, names = compare.partition("=")
+    nobody = NO_MAP if kind == "map" else NOT_GIVEN
+    return [name or nobody for name in next(csv.reader([names]))]
 
 
-def _by(name: str) -> Literal["LEVEL", "PERIOD", "MAP"]:
-    known: dict[str, Literal["LEVEL", "PERIOD", "MAP"]] = {
-        "level": "LEVEL",
-        "period": "PERIOD",
-        "map": "MAP",
-    }
-    if name not in known:
-        raise InvalidInput(f"--by must be level, period or map, got {name!r}")
-    return known[name]
+_BY: dict[str, By] = {"level": "LEVEL", "period": "PERIOD", "map": "MAP"}
+"""What `--by` names besides properties."""

@@ -49,7 +49,7 @@ class Shown:
                 text = f"warning: {where}{answer.warning}"
                 Console(stderr=True).print(escape(text), soft_wrap=True)
         if self.as_json:
-            documents = [_document(answer) for answer in answers]
+            documents = [document(answer) for answer in answers]
             typer.echo(json.dumps(documents if several or by else documents[0], indent=2))
             return
         if self._csv:
@@ -364,14 +364,15 @@ def _numbers(row: analyst_pb2.Row, columns: Sequence[str]) -> list[float | None]
     return [None if math.isnan(found) else found for found in numbers]
 
 
-def _document(answer: analyst_pb2.EstimateResponse) -> dict[str, Any]:
-    document = plain(answer, reports=answer.reports)
-    for entry, row in zip(document["rows"], answer.rows, strict=True):
+def document(answer: analyst_pb2.EstimateResponse) -> dict[str, Any]:
+    """Return an estimate as JSON."""
+    found = plain(answer, reports=answer.reports)
+    for entry, row in zip(found["rows"], answer.rows, strict=True):
         if math.isnan(row.estimate):
             entry["estimate"] = None
-    for cohort, message in zip(document["cohorts"], answer.cohorts, strict=True):
+    for cohort, message in zip(found["cohorts"], answer.cohorts, strict=True):
         cohort |= {"revision": message.revision.hex(), "reports": message.reports}
-    return document
+    return found
 
 
 def plain(answer: Message, **integers: int) -> dict[str, Any]:

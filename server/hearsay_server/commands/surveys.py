@@ -17,7 +17,7 @@ import hearsay.plans.plan
 from hearsay.plans.domains import Numeric, Ratings, Strings
 from hearsay.sending.transport import open_calls
 from hearsay.v1 import admin_pb2
-from hearsay_server.commands import connect, upkeep, words
+from hearsay_server.commands import connect, ranging, upkeep, words
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Target, Token
 from hearsay_server.surveys import survey as surveys
 from ldp import InvalidInput
@@ -71,11 +71,39 @@ def explain_survey(
         int | None,
         typer.Option(help="How many periods a person answers in; a year of them if not given."),
     ] = None,
+    target: Annotated[
+        str, typer.Option("--for", help="Propose weights to explain this attribute by the others.")
+    ] = "",
+    public: Annotated[
+        Path | None,
+        typer.Option("--from", help="PUBLIC data for --for: a CSV file with the attributes."),
+    ] = None,
 ) -> None:
-    """Explain a survey before it is registered: protection, cost and errors."""
-    from hearsay_server.surveys import explain
+    """Explain a survey before it is registered: protection, cost and errors.
 
-    explain.show(explain.explain(surveys.from_file(file), str(file), users, periods), Console())
+    With --for and --from: propose weights. Never use private data for that.
+    """
+    from hearsay_server.surveys import explain, weights
+
+    survey = surveys.from_file(file)
+    if bool(target) != (public is not None):
+        raise InvalidInput(
+            "--for names the attribute of interest, and --from a file of PUBLIC data"
+        )
+    if public is None:
+        explain.show(explain.explain(survey, str(file), users, periods), Console())
+        return
+    Console(stderr=True).print(f"[bold red]{weights.WARNING}[/]")
+    try:
+        found = weights.propose(survey, target, public)
+    except InvalidInput as error:
+        raise InvalidInput(f"{file}: {error}") from None
+    Console().print(weights.table(found))
+    typer.echo(
+        f"At {found.level} it takes {found.gain:.2f} times as many people by the weights of the "
+        "file to learn\nas well how the attributes go with the target, each counting by what it "
+        "tells."
+    )
 
 
 @app.command("list")
@@ -203,5 +231,6 @@ def _questions(plan: hearsay.plans.plan.Plan, reports: Iterable[admin_pb2.Report
 
 
 app.command("words")(words.words_survey)
+app.command("range")(ranging.survey_range)
 app.command("close")(upkeep.close_survey)
 app.command("delete")(upkeep.delete_survey)

@@ -17,7 +17,7 @@ from hearsay.together import fit_request, groups_request
 from hearsay.v1 import analyst_pb2
 from hearsay_server.commands import connect, plotting
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Target, Token
-from hearsay_server.commands.selecting import First, Last, Level, Period, selected
+from hearsay_server.commands.selecting import First, Last, Level, Period, message, selected
 from hearsay_server.commands.shown import Shown, interval_heading, plain, repeats_text, warn
 from ldp.errors import InvalidInput
 
@@ -99,7 +99,7 @@ class TwoAttributes:
                 simultaneous=simultaneous,
                 method=method,
                 nonnegative=self._nonnegative,
-                selection=analyst_pb2.Selection(**selection),
+                selection=message(selection),
             )
         )
         if self._independent:

@@ -18,7 +18,6 @@ from hearsay_server.commands.connect import AsJson
 from hearsay_server.surveys import catalogue
 from hearsay_server.surveys import survey as surveys
 from ldp import InvalidInput, Mechanism
-from ldp.core.repeated import Repeats
 from ldp.planning import sizes
 
 _CATEGORICAL = f"With --k one of: {', '.join(catalogue.CATEGORICAL)}."
@@ -76,9 +75,12 @@ def plan(
     power: Annotated[
         float, typer.Option(help="The probability with which the change is to be seen.")
     ] = 0.8,
-    same_people: Annotated[
-        bool, typer.Option(help="The same people may answer in both waves, as of two periods.")
+    different_people: Annotated[
+        bool, typer.Option(help="Of --change: nobody answers in both waves, as at two levels.")
     ] = False,
+    panels: Annotated[
+        int, typer.Option(help="Of --change: the survey's panels, which tell the error; 0: none.")
+    ] = 0,
     truth: Annotated[
         float | None,
         typer.Option(help="The frequency or mean to plan for; by default 1/k or the middle."),
@@ -116,7 +118,8 @@ def plan(
       hearsay plan --k 10 --epsilon 1 --half-width 0.01
       hearsay plan --k 10 --epsilon 1 --n 100000
       hearsay plan --low 0 --high 80 --n 50000 --half-width 1
-    Or compare two waves: how many reports show a change, or how surely so many do:
+    Or compare two periods by `hearsay query --change`: how many reports of each show a change, or
+    how surely so many do:
       hearsay plan --k 10 --epsilon 1 --change 0.01
       hearsay plan --k 10 --epsilon 1 --change 0.01 --n 500000
     Or learn what a looser level is worth, and how to spend a budget on it:
@@ -150,12 +153,16 @@ def plan(
         return
     found: dict[str, Any]
     if change is not None:
-        repeats = sizes.SAME_PEOPLE if same_people else sizes.ALL_DIFFERENT
-        found = _two_waves(
-            make, inner, scale, epsilon, n, half_width, change, power, confidence, repeats
-        )
-    elif same_people:
-        raise InvalidInput("--same-people goes with --change")
+        if panels and different_people:
+            raise InvalidInput("choose one of --panels and --different-people")
+        options = {
+            "confidence": confidence,
+            "same_people": not (panels or different_people),
+            "panels": panels,
+        }
+        found = _two_waves(make, inner, scale, epsilon, n, half_width, change, power, options)
+    elif different_people or panels:
+        raise InvalidInput("--different-people and --panels go with --change")
     else:
         found = _one_wave(make, inner, scale, epsilon, n, half_width, confidence, simultaneous)
     spent = float(found["epsilon"])
@@ -210,8 +217,7 @@ def _two_waves(
     half_width: float | None,
     change: float,
     power: float,
-    confidence: float,
-    repeats: Repeats,
+    options: dict[str, Any],
 ) -> dict[str, Any]:
     """Return the number of reports of each wave for a power, or the power of `n` reports."""
     if epsilon is None or half_width is not None:
@@ -219,11 +225,9 @@ def _two_waves(
     built, shift = make(epsilon), change / scale.unit
     finds = "n" if n is None else "power"
     if n is None:
-        n = sizes.two_wave_sample_size(
-            built, truth, shift, confidence=confidence, power=power, repeats=repeats
-        )
+        n = sizes.two_wave_sample_size(built, truth, shift, power=power, **options)
     else:
-        power = sizes.two_wave_power(built, truth, shift, n, confidence=confidence, repeats=repeats)
+        power = sizes.two_wave_power(built, truth, shift, n, **options)
     return {"finds": finds, "epsilon": epsilon, "n": n, "change": change, "power": power}
 
 

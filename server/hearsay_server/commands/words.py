@@ -14,7 +14,7 @@ from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2
 from hearsay_server.commands import connect
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, Insecure, Target, Token
-from hearsay_server.commands.selecting import First, Last, Level, Period, selected
+from hearsay_server.commands.selecting import First, Last, Level, Period, Where, message, selected
 from hearsay_server.commands.shown import warn
 from hearsay_server.surveys import survey as surveys
 from ldp.errors import InvalidInput, NotReady, StorageFailed
@@ -85,6 +85,7 @@ def words_survey(
     period: Period = None,
     first: First = "",
     last: Last = "",
+    where: Where = None,
     confidence: Annotated[float, typer.Option(help="That all words are real.")] = 0.95,
     target: Target = DEFAULT_ADDRESS,
     insecure: Insecure = False,
@@ -96,7 +97,7 @@ def words_survey(
       hearsay survey words terms word top_terms --out top_terms.toml
       hearsay survey create top_terms.toml
     """
-    selection = analyst_pb2.Selection(**selected(level, period, first, last))
+    selection = message(selected(level, period, first, last, where=where))
     with Analyst(target, tls=connect.tls(context), token=token, insecure=insecure) as analyst:
         plan = hearsay.plans.plan.parse(analyst.show_survey(survey).plan)
         found = ask(analyst, survey, attribute, None, top, confidence, selection)

@@ -6,6 +6,7 @@ import signal
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from multiprocessing.pool import Pool
 
@@ -25,12 +26,13 @@ Answers = Mapping[str, Answer]
 @dataclass(frozen=True)
 class Respondent:
     """One person: a number, a privacy level, the true answers by attribute name, and the maps
-    that they chose, by attribute name."""
+    that they chose, by attribute name; and when they answer, None for now."""
 
     number: int
     level: str
     answers: Answers
     maps: Mapping[str, str]
+    moment: datetime | None = None
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,7 @@ def _live(
         consent=True,
         strict=True,
         coins=None if seed is None else SeededCoins((seed << 32) + respondent.number),
+        clock=lambda: respondent.moment or datetime.now(UTC),
     ) as client:
         taken = client.record(**respondent.answers)
         if not client.flush() or client.counters.get("stored", 0) != bool(taken):

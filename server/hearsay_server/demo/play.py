@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from importlib import resources
 from multiprocessing.pool import Pool
 from pathlib import Path
@@ -26,12 +27,15 @@ from rich.table import Table
 
 import hearsay.plans.plan
 from hearsay import Analyst
+from hearsay.plans import period
 from hearsay.plans.domains import Binned, Domain, Grid, Numeric, Ratings, SetOf, Strings
 from hearsay.plans.views import combination
 from hearsay.sending.transport import open_calls
 from hearsay.v1 import admin_pb2, analyst_pb2, collector_pb2, survey_pb2
+from hearsay_server.clock import system
 from hearsay_server.demo.devices import Answer, Answers, Respondent, Sent, deliver, start
 from hearsay_server.demo.results import Comparison, draw, show
+from hearsay_server.ingest.intake import GRACE
 from hearsay_server.surveys import survey as surveys
 from hearsay_server.surveys.describe import describe
 from ldp.errors import InvalidInput, MissingExtra, ServerFailed
@@ -48,6 +52,8 @@ class Source:
     respondents: Sequence[Answers]
     left_out: int = 0
     """The number of answers outside the survey's domains; they are withheld."""
+    moments: Sequence[datetime] = ()
+    """When each respondent answers; empty: now."""
 
 
 def redbook() -> Source:
@@ -66,11 +72,16 @@ def redbook() -> Source:
     return _source(title, survey, table)
 
 
-def from_csv(file: Path, survey: survey_pb2.Survey) -> Source:
+def from_csv(
+    file: Path, survey: survey_pb2.Survey, periods: str = "", now: datetime | None = None
+) -> Source:
     """Load a table of one's own: comma-separated, the first line naming the columns.
 
-    A column called "Hours per week" is the attribute hours_per_week. Raises `InvalidInput`
-    where the file cannot be read, lacks a column of the survey, or holds no answer to it.
+    A column called "Hours per week" is the attribute hours_per_week. The column `periods` says when
+    a respondent answers: its values, in order, stand for the last periods of the survey that are
+    over `now`, by default by the system's clock. Raises `InvalidInput` where the file cannot be
+    read, lacks a column of the survey, or holds no answer to it, and where there are more periods
+    than a server still takes reports of.
     """
     try:
         # Everything as text: whether "1" is a category or a number is for the survey to say.
@@ -82,10 +93,42 @@ def from_csv(file: Path, survey: survey_pb2.Survey) -> Source:
         raise InvalidInput(
             f"{file} has no column {missing[0]!r}; its columns are {', '.join(table.columns)}"
         )
-    return _source(f"{file.name}: {len(table):,} respondents", survey, table)
+    title = f"{file.name}: {len(table):,} respondents"
+    if not periods:
+        return _source(title, survey, table)
+    if periods not in table.columns:
+        raise InvalidInput(
+            f"{file} has no column {periods!r}; its columns are {', '.join(table.columns)}"
+        )
+    return _source(title, survey, table, _moments(table[periods], survey.period, now or system()))
 
 
-def _source(title: str, survey: survey_pb2.Survey, table: pd.DataFrame) -> Source:
+def _moments(names: "pd.Series[str]", unit: str, now: datetime) -> list[datetime]:
+    """Return when each row's respondent answers: in the middle of the period of its name."""
+    if not unit:
+        raise InvalidInput("the survey has no period: everybody answers it once, so leave it out")
+    order = sorted(set(names))
+    moments: list[datetime] = []
+    begin = period.start(unit, period.label(unit, now))
+    for _ in order:
+        end = begin
+        begin = period.start(unit, period.label(unit, end - timedelta(seconds=1)))
+        moments.append(begin + (end - begin) / 2)
+    if moments[-1] < now - GRACE:
+        raise InvalidInput(
+            f"there are {len(order)} periods, and reports are taken for {GRACE.days} days: give "
+            f"the survey a shorter period than {unit}"
+        )
+    of = dict(zip(order, reversed(moments), strict=True))
+    return [of[name] for name in names]
+
+
+def _source(
+    title: str,
+    survey: survey_pb2.Survey,
+    table: pd.DataFrame,
+    moments: Sequence[datetime] = (),
+) -> Source:
     plan = hearsay.plans.plan.parse(surveys.resolve(survey))
     respondents: list[dict[str, Answer]] = [{} for _ in range(len(table))]
     left_out = 0
@@ -100,7 +143,9 @@ def _source(title: str, survey: survey_pb2.Survey, table: pd.DataFrame) -> Sourc
                 answers[name] = answer
     if not any(respondents):
         raise InvalidInput("the table holds no answer that has a place in the survey")
-    return Source(title, survey, [answers for answers in respondents if answers], left_out)
+    kept = [number for number, answers in enumerate(respondents) if answers]
+    when = [moments[number] for number in kept] if moments else []
+    return Source(title, survey, [respondents[number] for number in kept], left_out, when)
 
 
 def _answer(domain: Domain, cell: object) -> Answer:
@@ -204,6 +249,7 @@ def _collect(
             chooser.choice(levels),
             answers,
             {name: chooser.choice(maps) for name, maps in choices.items()},
+            source.moments[number] if source.moments else None,
         )
         for number, answers in enumerate(source.respondents)
     ]

@@ -15,7 +15,7 @@ from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 
 import hearsay.plans.plan
-from hearsay.columns import NO_MAP
+from hearsay.columns import NO_MAP, NOT_GIVEN
 from hearsay.plans import period
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2, analyst_pb2_grpc
@@ -32,7 +32,7 @@ from hearsay_server.serving.status import Ended, no_survey
 from hearsay_server.serving.together import Together
 from hearsay_server.storage import audit
 from hearsay_server.storage.packed import PackedTallies
-from hearsay_server.storage.selection import Selected, resolve
+from hearsay_server.storage.selection import Apart, Selected, resolve
 from hearsay_server.storage.shards import Counted
 from hearsay_server.storage.store import Store
 from ldp import InvalidInput
@@ -122,10 +122,13 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         question = request.question
         with _telling():
             frozen, plan = await self._plan(question)
-            if request.by not in (By.LEVEL, By.PERIOD, By.MAP):
-                raise InvalidInput(f"by must be LEVEL, PERIOD or MAP, got {request.by}")
-            tallies = await self._tallies(plan, question)
-            groups = _grouped(plan, question.attribute, tallies, request.by)
+            if request.by not in (By.LEVEL, By.PERIOD, By.MAP, By.PROPERTY):
+                raise InvalidInput(f"by must be LEVEL, PERIOD, MAP or PROPERTY, got {request.by}")
+            if request.by == By.PROPERTY:
+                groups = await self._by_property(plan, question, request.property)
+            else:
+                tallies = await self._tallies(plan, question)
+                groups = _grouped(plan, question.attribute, tallies, request.by)
             rows = len(plan.asked(question.attribute).domain.labels)
             begun = False
             for some in _together(groups, rows):
@@ -140,7 +143,7 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         with _telling():
             frozen, plan = await self._plan(request)
             first, second = [
-                await self._selected(plan, request.attribute, selection)
+                await self._selected(plan, request.attribute, selection, ("panel", "group"))
                 for selection in (request.first, request.second)
             ]
             for cohort in first:
@@ -149,6 +152,8 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
                         "the two parts must have no reports in common: both have the level "
                         f"{cohort.level!r} of the period {cohort.period!r}"
                         + (f", by the map {cohort.map!r}" if cohort.map else "")
+                        + (f", of the panel {cohort.panel}" if cohort.panel else "")
+                        + (f", of the group {cohort.group}" if cohort.group else "")
                     )
             work = partial(questions.comparison, first=frozenset(first))
             both = PackedTallies({**first.packed, **second.packed})
@@ -161,7 +166,7 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         with _telling():
             frozen, plan = await self._plan(request)
             changes.check(plan, request)
-            tallies = await self._tallies(plan, request)
+            tallies = await self._tallies(plan, request, apart=("panel",))
             now = self._clock()
             names = sorted({cohort.period for cohort in tallies})
             unfinished = [name for name in names if period.end(plan.period, name) > now]
@@ -391,21 +396,52 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         return await self._read(lambda: self._store.tallies(plan.survey, asked, selected))
 
     async def _tallies(
-        self, plan: Plan, question: Question, *, none: bool = False
+        self,
+        plan: Plan,
+        question: Question,
+        *,
+        none: bool = False,
+        apart: Sequence[Apart] = (),
     ) -> PackedTallies:
-        """Return the tallies asked for; raise `NoReports` where there are none, unless `none`."""
-        tallies = await self._selected(plan, question.attribute, question.selection)
+        """Return the tallies asked for; raise `NoReports` where there are none, unless `none`.
+
+        `apart` is as of `resolve`.
+        """
+        tallies = await self._selected(plan, question.attribute, question.selection, apart)
         if not tallies and not none:
             raise NoReports(f"there are no such reports of {question.attribute!r} yet")
         return tallies
 
+    async def _by_property(
+        self, plan: Plan, question: analyst_pb2.EstimateRequest, name: str
+    ) -> dict[str, PackedTallies]:
+        """Return the tallies of each value of a property, in its order, and then of none given."""
+        try:
+            values = plan.properties.named(name).values
+        except InvalidInput as error:
+            raise InvalidInput(
+                f"answers are by level, period, map or a property, and {error}"
+            ) from None
+        apart = await self._selected(plan, question.attribute, question.selection, ("group",))
+        if not apart:
+            raise NoReports(f"there are no such reports of {question.attribute!r} yet")
+        groups = apart.grouped(lambda cohort: plan.properties.values_of(cohort.group)[name])
+        return {
+            value or NOT_GIVEN: groups[value].summed(panels=True, groups=True)
+            for value in (*values, "")
+            if value in groups
+        }
+
     async def _selected(
-        self, plan: Plan, attribute: str, selection: analyst_pb2.Selection
+        self,
+        plan: Plan,
+        attribute: str,
+        selection: analyst_pb2.Selection,
+        apart: Sequence[Apart] = (),
     ) -> PackedTallies:
         asked = plan.questions_of(plan.parts(attribute))
-        return await self._read(
-            lambda: self._store.tallies(plan.survey, asked, resolve(plan, selection, attribute))
-        )
+        selected = resolve(plan, selection, attribute, apart)
+        return await self._read(lambda: self._store.tallies(plan.survey, asked, selected))
 
     async def _answer(
         self,

@@ -6,7 +6,8 @@ from typing import Literal
 
 from hearsay.plans import period
 from hearsay.plans.plan import Plan
-from hearsay.v1 import analyst_pb2
+from hearsay.plans.properties import group_of
+from hearsay.v1 import analyst_pb2, collector_pb2
 from ldp import InvalidInput
 
 Apart = Literal["panel", "group"]
@@ -30,6 +31,12 @@ class Selected:
     panels: tuple[int, ...] = ()
     groups: tuple[str, ...] = ()
     apart: tuple[Apart, ...] = ()
+
+    def takes(self, batch: collector_pb2.Batch) -> bool:
+        """Tell whether a batch's panel and group are selected."""
+        return (not self.panels or batch.panel in self.panels) and (
+            not self.groups or group_of(batch.properties) in self.groups
+        )
 
     def has(self, period: str) -> bool:
         """Tell whether a period is selected."""

@@ -364,7 +364,8 @@ class Store:
     def batches(
         self, survey: str, selected: Selected = EVERYTHING, *, page: int = 128
     ) -> Iterator[list[collector_pb2.Batch]]:
-        """Yield the batches of the selected periods that are stored still, by period, in pages.
+        """Yield the batches of the selected periods, panels and groups that are stored still, by
+        period, in pages.
 
         Levels restrict nothing here: a batch is whole, and may have answers at several levels.
 
@@ -374,8 +375,11 @@ class Store:
         holds nobody up; a batch that comes in meanwhile may or may not be among them.
         """
         for name, counts in self.counted(survey, selected).items():
-            if counts.stored:
-                yield from self.batches_of(survey, name, page=page)
+            if not counts.stored:
+                continue
+            for found in self.batches_of(survey, name, page=page):
+                if taken := [batch for batch in found if selected.takes(batch)]:
+                    yield taken
 
     def batches_of(
         self, survey: str, period: str, *, page: int = 128

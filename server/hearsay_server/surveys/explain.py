@@ -15,6 +15,7 @@ from hearsay.plans.domains import Binned, Categorical, Grid, Numeric, Ratings, S
 from hearsay.plans.plan import Level, Plan
 from hearsay.v1 import survey_pb2
 from hearsay_server.surveys import (
+    explain_changes,
     explain_pairs,
     explain_sets,
     explain_views,
@@ -24,6 +25,7 @@ from hearsay_server.surveys import (
     worth,
 )
 from hearsay_server.surveys import survey as surveys
+from hearsay_server.surveys.explain_changes import Smallest
 from hearsay_server.surveys.explain_pairs import Pair
 from hearsay_server.surveys.explain_views import Together
 from hearsay_server.surveys.over_time import Cost
@@ -101,6 +103,7 @@ class Explanation:
     strict: dict[str, float]
     together: Sequence[Together]
     pairs: Sequence[Pair]
+    changes: Sequence[Smallest]
     periods: int
     costs: Sequence[Cost]
     best: Sequence[str]
@@ -144,6 +147,7 @@ def explain(
         strict=strict,
         together=explain_views.compared(survey, plan, users),
         pairs=explain_pairs.of(plan, users),
+        changes=explain_changes.of(plan, users),
         periods=times,
         costs=costs,
         best=over_time.best_mechanisms(plan, times) if times else [],
@@ -453,6 +457,19 @@ def show(explanation: Explanation, console: Console) -> None:
             console,
         )
         explain_views.show(explanation.together, plan, explanation.users, console)
+    if explanation.changes:
+        _print(
+            "A change between two periods is found with probability 0.8 from this size on, by the "
+            "test of one value at significance 0.05 (hearsay query --change). Without panels the "
+            "test allows for whatever the same people may do."
+            + (
+                " Memos: where one person in ten answers otherwise in the second period."
+                if memos
+                else ""
+            ),
+            console,
+        )
+        explain_changes.show(explanation.changes, explanation.users, console)
     if explanation.pairs:
         _print(
             "Records tell of two attributes together, as long as their rows are kept. A test of "

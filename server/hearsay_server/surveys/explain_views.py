@@ -8,7 +8,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from hearsay.plans.domains import Categorical
+from hearsay.plans.domains import Binned, Categorical
 from hearsay.plans.plan import Level, Plan
 from hearsay.v1 import survey_pb2
 from hearsay_server.surveys import survey as surveys
@@ -73,9 +73,9 @@ def compared(survey: survey_pb2.Survey, plan: Plan, users: int) -> list[Together
 def _mechanisms(asked: Sequence[Question], budget: Budget) -> dict[str, CategoricalMechanism]:
     found = {}
     for question, epsilon in zip(asked, budget.epsilons, strict=True):
-        if isinstance(question.domain, Categorical):
+        if isinstance(question.domain, Categorical | Binned):
             mechanism = question.mechanism(epsilon)
-            assert isinstance(mechanism, CategoricalMechanism)  # as of every categorical domain
+            assert isinstance(mechanism, CategoricalMechanism)  # as of values and bins
             found[question.name] = mechanism
     return found
 

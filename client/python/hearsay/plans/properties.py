@@ -98,11 +98,16 @@ class Properties:
             self._check(name, value)
         return tuple(given.get(each.name, "") for each in self.declared)
 
-    def _check(self, name: str, value: str) -> None:
+    def named(self, name: str) -> Property:
+        """Return a property; raise `InvalidInput`, naming those declared, where there is none."""
         found = self.by_name.get(name)
         if found is None:
             known = ", ".join(self.by_name) or "none"
             raise InvalidInput(f"the survey has no property {name!r}; it declares {known}")
+        return found
+
+    def _check(self, name: str, value: str) -> None:
+        found = self.named(name)
         if value and value not in found.values:
             raise InvalidInput(
                 f"the property {name!r} has no value {value!r}; the survey declares "
@@ -122,7 +127,7 @@ class Properties:
             )
         for each, value in zip(self.declared, values, strict=True):
             self._check(each.name, value)
-        return _text(values)
+        return group_of(values)
 
     def groups(self, where: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
         """Return the names of the groups in which each named property has one of the given values.
@@ -133,7 +138,7 @@ class Properties:
             for value in values:
                 self._check(name, value)
         chosen = (where.get(each.name, ("", *each.values)) for each in self.declared)
-        return tuple(map(_text, product(*map(dict.fromkeys, chosen))))
+        return tuple(map(group_of, product(*map(dict.fromkeys, chosen))))
 
     def values_of(self, group: str) -> Mapping[str, str]:
         """Return the value of each property in a group, by name; "" where none was given."""
@@ -182,6 +187,6 @@ def properties_of(survey: survey_pb2.Survey) -> Properties:
     return properties
 
 
-def _text(values: Sequence[str]) -> str:
-    """Return values as one text, which no other values have; "" for none."""
+def group_of(values: Sequence[str]) -> str:
+    """Return the name of the group of a batch that was checked; "" without properties."""
     return json.dumps(list(values), ensure_ascii=False, separators=(",", ":")) if values else ""

@@ -71,22 +71,26 @@ class ValueSet(_message.Message):
     def __init__(self, values: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class EstimateByRequest(_message.Message):
-    __slots__ = ("question", "by")
+    __slots__ = ("question", "by", "property")
     class By(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         BY_UNSPECIFIED: _ClassVar[EstimateByRequest.By]
         LEVEL: _ClassVar[EstimateByRequest.By]
         PERIOD: _ClassVar[EstimateByRequest.By]
         MAP: _ClassVar[EstimateByRequest.By]
+        PROPERTY: _ClassVar[EstimateByRequest.By]
     BY_UNSPECIFIED: EstimateByRequest.By
     LEVEL: EstimateByRequest.By
     PERIOD: EstimateByRequest.By
     MAP: EstimateByRequest.By
+    PROPERTY: EstimateByRequest.By
     QUESTION_FIELD_NUMBER: _ClassVar[int]
     BY_FIELD_NUMBER: _ClassVar[int]
+    PROPERTY_FIELD_NUMBER: _ClassVar[int]
     question: EstimateRequest
     by: EstimateByRequest.By
-    def __init__(self, question: _Optional[_Union[EstimateRequest, _Mapping]] = ..., by: _Optional[_Union[EstimateByRequest.By, str]] = ...) -> None: ...
+    property: str
+    def __init__(self, question: _Optional[_Union[EstimateRequest, _Mapping]] = ..., by: _Optional[_Union[EstimateByRequest.By, str]] = ..., property: _Optional[str] = ...) -> None: ...
 
 class WatchRequest(_message.Message):
     __slots__ = ("question", "interval")
@@ -293,7 +297,7 @@ class ChangeRequest(_message.Message):
     def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., selection: _Optional[_Union[Selection, _Mapping]] = ..., kind: _Optional[_Union[ChangeRequest.Kind, str]] = ..., confidence: _Optional[float] = ..., simultaneous: bool = ..., sums: _Optional[_Iterable[_Union[ValueSet, _Mapping]]] = ..., ranges: _Optional[_Iterable[_Union[Range, _Mapping]]] = ...) -> None: ...
 
 class ChangeResponse(_message.Message):
-    __slots__ = ("survey", "attribute", "title", "statistic", "kind", "confidence", "simultaneous", "periods", "period_reports", "rows", "panels", "warning", "more")
+    __slots__ = ("survey", "attribute", "title", "statistic", "kind", "confidence", "simultaneous", "periods", "period_reports", "rows", "panels", "warning", "more", "any_p_value")
     SURVEY_FIELD_NUMBER: _ClassVar[int]
     ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
     TITLE_FIELD_NUMBER: _ClassVar[int]
@@ -307,6 +311,7 @@ class ChangeResponse(_message.Message):
     PANELS_FIELD_NUMBER: _ClassVar[int]
     WARNING_FIELD_NUMBER: _ClassVar[int]
     MORE_FIELD_NUMBER: _ClassVar[int]
+    ANY_P_VALUE_FIELD_NUMBER: _ClassVar[int]
     survey: str
     attribute: str
     title: str
@@ -320,7 +325,8 @@ class ChangeResponse(_message.Message):
     panels: int
     warning: str
     more: bool
-    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., title: _Optional[str] = ..., statistic: _Optional[str] = ..., kind: _Optional[_Union[ChangeRequest.Kind, str]] = ..., confidence: _Optional[float] = ..., simultaneous: bool = ..., periods: _Optional[_Iterable[str]] = ..., period_reports: _Optional[_Iterable[int]] = ..., rows: _Optional[_Iterable[_Union[Difference, _Mapping]]] = ..., panels: _Optional[int] = ..., warning: _Optional[str] = ..., more: bool = ...) -> None: ...
+    any_p_value: float
+    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., title: _Optional[str] = ..., statistic: _Optional[str] = ..., kind: _Optional[_Union[ChangeRequest.Kind, str]] = ..., confidence: _Optional[float] = ..., simultaneous: bool = ..., periods: _Optional[_Iterable[str]] = ..., period_reports: _Optional[_Iterable[int]] = ..., rows: _Optional[_Iterable[_Union[Difference, _Mapping]]] = ..., panels: _Optional[int] = ..., warning: _Optional[str] = ..., more: bool = ..., any_p_value: _Optional[float] = ...) -> None: ...
 
 class DistributionRequest(_message.Message):
     __slots__ = ("survey", "attribute", "selection", "confidence", "edges", "bins", "quantiles", "step", "ranges", "cumulative", "other", "other_ranges")

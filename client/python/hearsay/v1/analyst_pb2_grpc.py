@@ -126,7 +126,7 @@ class AnalystServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def EstimateBy(self, request, context):
-        """The same for each level, period or map by itself, in order; `group` names it.
+        """The same for each level, period, map or value of a property by itself, in order; `group` names it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

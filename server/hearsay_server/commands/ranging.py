@@ -1,0 +1,181 @@
+"""`hearsay survey range`: a pilot for the range of a number, and the range that it proposes."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+
+import hearsay.plans.plan
+from hearsay import Analyst
+from hearsay.plans.domains import Binned
+from hearsay.plans.plan import Plan
+from hearsay_server.commands import connect
+from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Target, Token
+from hearsay_server.commands.shown import document
+from hearsay_server.surveys import catalogue
+from hearsay_server.surveys import survey as surveys
+from ldp import InvalidInput, Waves
+from ldp.planning import ranges
+
+_WIDE = 0.01
+"""The share of numbers in the outermost bins from which the pilot was too narrow."""
+
+
+def survey_range(
+    context: typer.Context,
+    attribute: Annotated[str, typer.Argument(help="The number's name in the pilot.")],
+    smallest: Annotated[
+        float, typer.Option(help="Numbers nearer to zero are as good as zero.")
+    ] = 0.01,
+    largest: Annotated[float, typer.Option(help="No number is expected to be larger.")] = 1e9,
+    positive: Annotated[bool, typer.Option(help="There are no numbers below 0.")] = False,
+    per_decade: Annotated[int, typer.Option(help="Bins for each factor of ten.")] = 5,
+    epsilon: Annotated[
+        float, typer.Option(help="Of the pilot; with --pilot, of the number in what follows.")
+    ] = 1.0,
+    out: Annotated[Path | None, typer.Option(help="Where to write the pilot's survey.")] = None,
+    pilot: Annotated[
+        Path | None, typer.Option(help="Propose a range, from the answers to this pilot.")
+    ] = None,
+    answers: Annotated[
+        Path | None,
+        typer.Option(help="What `hearsay query PILOT ATTRIBUTE --json` printed; not the server."),
+    ] = None,
+    n: Annotated[int | None, typer.Option(help="Reports that the survey is to have.")] = None,
+    target: Target = DEFAULT_ADDRESS,
+    insecure: Insecure = False,
+    token: Token = None,
+    as_json: AsJson = False,
+) -> None:
+    """Find the range of a number of which nobody knows how large it is.
+
+    \b
+    First write a pilot, which asks for the number in bins that grow, and collect its answers:
+      hearsay survey range wage --largest 1e6 --positive --out pilot.toml
+      hearsay survey create pilot.toml
+    Then learn the range with the least error of the mean, as a block of TOML to paste:
+      hearsay survey range wage --pilot pilot.toml --n 20000 --epsilon 1
+    """
+    if pilot is None:
+        if out is None or n is not None or answers is not None:
+            raise InvalidInput(
+                "give --out to write a pilot, or --pilot and --n to learn a range from its answers"
+            )
+        edges = ranges.growing_edges(
+            smallest, largest, per_decade=per_decade, negative=not positive
+        )
+        text = _pilot(attribute, edges, epsilon)
+        surveys.resolve(surveys.from_toml(text, str(out)))  # refused before anything is written
+        out.write_text(text, encoding="utf-8")
+        Console().print(
+            f"{out} asks for {attribute} in {len(edges) - 1} bins, from {edges[0]:g} to "
+            f"{edges[-1]:g}; register it with `hearsay survey create {out}`",
+            soft_wrap=True,
+        )
+        return
+    if n is None or out is not None:
+        raise InvalidInput(
+            "a range is proposed for so many reports: give --n with --pilot, and no --out"
+        )
+    plan = hearsay.plans.plan.parse(surveys.resolve(surveys.from_file(pilot)))
+    edges, mechanism = _asked(plan, attribute, pilot)
+    if answers is None:
+        tls = connect.tls(context)
+        with Analyst(target, tls=tls, token=token, insecure=insecure) as analyst:
+            collected = document(analyst.query(plan.survey, attribute))
+    else:
+        collected = _read(answers)
+    estimate, reports = _estimate(collected, plan, attribute, len(edges) - 1)
+    variance = catalogue.numeric("auto", epsilon).largest_report_variance
+    spread = mechanism.covariance(np.full(mechanism.k, 1 / mechanism.k), reports)
+    found = ranges.propose(edges, estimate, spread, pilot=reports, n=n, variance=variance)
+    block = _block(attribute, found)
+    if as_json:
+        told = {"attribute": attribute, "pilot": reports, "n": n, "epsilon": epsilon}
+        numbers = {name: getattr(found, name) for name in found.__dataclass_fields__}
+        typer.echo(json.dumps(told | numbers | {"toml": block}, indent=2))
+        return
+    typer.echo(
+        f"{attribute} from {found.low:.10g} to {found.high:.10g}, by {reports:,} reports of the "
+        f"pilot\n"
+        f"clipped: {found.clipped:.1%} of the people by the fitted distribution, between\n"
+        f"  {found.clipped_low:.1%} and {found.clipped_high:.1%} by the reports alone (95%)\n"
+        f"mean of {n:,} reports at epsilon {epsilon:g}: clamping moves it by {found.bias:.3g} at "
+        f"most,\n  noise has a standard error of {found.noise:.3g}; both together "
+        f"{found.error:.3g}\n"
+    )
+    typer.echo(block, nl=False)
+    if found.beyond > _WIDE:
+        Console(stderr=True).print(
+            f"warning: {found.beyond:.0%} of the numbers are in the pilot's outermost bins: repeat "
+            "it with a larger --largest",
+            soft_wrap=True,
+        )
+
+
+def _pilot(attribute: str, edges: Sequence[float], epsilon: float) -> str:
+    """Return the survey that asks for a number in these bins."""
+    listed = ", ".join(f"{edge:.10g}" for edge in edges)
+    return (
+        f"# A pilot for the range of {attribute}: it asks for the number in bins that grow.\n"
+        "# An app records the number itself, and the device finds its bin.\n"
+        f'name = "{attribute}_pilot"\n'
+        f"\n[levels]\npilot = {float(epsilon)!r}\n"
+        f'\n[[attributes]]\nname = "{attribute}"\n'
+        f"[attributes.numeric]\nedges = [{listed}]\nclamp = true\n"
+    )
+
+
+def _block(attribute: str, found: ranges.Range) -> str:
+    return (
+        f'[[attributes]]\nname = "{attribute}"\n[attributes.numeric]\n'
+        f"low = {found.low:.10g}\nhigh = {found.high:.10g}\nclamp = true\n"
+    )
+
+
+def _asked(plan: Plan, attribute: str, file: Path) -> tuple[tuple[float, ...], Waves]:
+    """Return the bins of the pilot's number, and their mechanism."""
+    question = plan.attributes.get(attribute)
+    if question is None or not isinstance(question.domain, Binned) or attribute in plan.views:
+        raise InvalidInput(f"{file} does not ask for {attribute!r} as a number in bins")
+    if len(plan.levels) > 1 or plan.period:
+        raise InvalidInput(f"{file}: a pilot has one level and no period")
+    (level,) = plan.levels.values()
+    mechanism = level.mechanisms.get(attribute)
+    if not isinstance(mechanism, Waves):
+        raise InvalidInput(f"{file} asks for {attribute!r} in a view: ask for it alone")
+    points = question.domain.points
+    return tuple(points.edge(index) for index in range(len(points) + 1)), mechanism
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise InvalidInput(f"cannot read {file}: {error}") from None
+    if not isinstance(found, dict):
+        raise InvalidInput(f"{file} is not what `hearsay query PILOT ATTRIBUTE --json` prints")
+    return found
+
+
+def _estimate(
+    found: dict[str, Any], plan: Plan, attribute: str, bins: int
+) -> tuple[list[float], int]:
+    """Return the shares of the bins, and how many reports they are of."""
+    try:
+        revisions = {cohort["revision"] for cohort in found["cohorts"]}
+        shares = [float(row["estimate"]) for row in found["rows"]]
+        reports = int(found["reports"])
+    except (KeyError, TypeError, ValueError):
+        raise InvalidInput(
+            "the answers are not what `hearsay query PILOT ATTRIBUTE --json` prints"
+        ) from None
+    if found.get("attribute") != attribute or len(shares) != bins:
+        raise InvalidInput(f"the answers are not of the {bins} bins of {attribute!r}")
+    if revisions != {plan.revision.hex()}:
+        raise InvalidInput("the answers are of another revision of the pilot than this file")
+    return shares, reports

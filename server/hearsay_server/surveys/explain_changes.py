@@ -1,0 +1,105 @@
+"""The smallest changes between two periods that reports will show."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.table import Table
+
+from hearsay.plans.domains import Numeric, Ratings, SetOf
+from hearsay.plans.plan import Level, Plan
+from ldp import FrequencyOracle
+from ldp.core.exact import ONE
+from ldp.core.mechanism import Mechanism
+from ldp.planning import sizes
+
+PANELS = 16
+"""Panels that are explained where the survey has none."""
+
+_CHANGED = 0.1
+"""The share of people who answer otherwise in the second period, where memos are explained."""
+
+_MOST_VALUES = 4096
+"""Values of a question up to which it is explained."""
+
+
+@dataclass(frozen=True)
+class Smallest:
+    """The smallest change of a question, at one level, that is found with probability 0.8.
+
+    By the test of one value at significance 0.05, in the answer's units: without panels, with
+    panels, and with panels where devices repeat their codes; None of devices that do not.
+    """
+
+    level: str
+    attribute: str
+    alone: float
+    by_panels: float
+    memos: float | None
+
+
+def of(plan: Plan, users: int) -> list[Smallest]:
+    """Return the smallest changes of each question at each level; none without periods.
+
+    All values are planned to be equally frequent, items of sets to be named by half as many people
+    as may, and numbers to be in the middle.
+    """
+    if not plan.period:
+        return []
+    return [each for level in plan.levels.values() for each in _of_level(plan, level, users)]
+
+
+def _of_level(plan: Plan, level: Level, users: int) -> list[Smallest]:
+    found = []
+    for (name, mechanism), chance in zip(
+        level.mechanisms.items(), level.budget.chances, strict=True
+    ):
+        question = plan.questions[name]
+        domain = question.domain
+        reports = round(users * chance / ONE)
+        if isinstance(domain, Ratings) or len(domain.labels) > _MOST_VALUES or not reports:
+            continue
+        truth = 1 / len(domain.labels)
+        if isinstance(domain, SetOf):
+            truth = domain.most / (2 * len(domain.labels))
+        elif isinstance(domain, Numeric):
+            truth = 0.0
+        alone = sizes.detectable_change(mechanism, truth, reports, same_people=True)
+        panels = sizes.detectable_change(mechanism, truth, reports, panels=PANELS)
+        memos = _memos(mechanism, truth, reports) if question.memo == 1 else None
+        units = domain.units
+        found.append(Smallest(level.name, name, units * alone, units * panels, memos))
+    return found
+
+
+def _memos(mechanism: Mechanism, truth: float, reports: int) -> float | None:
+    """Return the change that panels show of codes which devices repeat as long as answers stay.
+
+    Of the people who changed some came to the value, as many left it, and the others' two supports
+    of it are independent.
+    """
+    if not isinstance(mechanism, FrequencyOracle):
+        return None
+    p, q = map(float, mechanism.support)
+    moved = 2 * truth * _CHANGED
+    rest = max(0.0, _CHANGED - moved)
+    variance = moved * (p * (1 - q) + q * (1 - p)) + rest * 2 * q * (1 - q)
+    reach = sizes.detection_reach(0.95, 0.8, PANELS - 1)
+    return reach * math.sqrt(variance / reports) / (p - q)
+
+
+def show(found: Sequence[Smallest], users: int, console: Console) -> None:
+    """Print the table."""
+    table = Table(title=f"Smallest change between two periods, {users:,} users at the level")
+    for heading in ("level", "attribute"):
+        table.add_column(heading, overflow="fold")
+    memos = any(each.memos is not None for each in found)
+    headings = ("no panels", f"{PANELS} panels", *(["memos, panels"] if memos else []))
+    for heading in headings:
+        table.add_column(heading, justify="right")
+    for each in found:
+        told = "" if each.memos is None else f"{each.memos:.4f}"
+        cells = f"{each.alone:.4f}", f"{each.by_panels:.4f}", *([told] if memos else [])
+        table.add_row(each.level, each.attribute, *cells)
+    console.print(table)

@@ -1,0 +1,177 @@
+"""Weights for a survey that is to explain one attribute, from public data with its columns."""
+
+import csv
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.markup import escape
+from rich.table import Table
+
+import hearsay.plans.plan
+from hearsay.plans.domains import Categorical, Numeric
+from hearsay.v1 import survey_pb2
+from hearsay_server.surveys import survey as surveys
+from hearsay_server.surveys.survey import SPREAD, Question
+from ldp import InvalidInput
+from ldp.planning.budget import Attribute, split_by_weight
+from ldp.planning.weights import for_target, joint_error, mutual_information
+
+WARNING = (
+    "PUBLIC DATA ONLY: the weights are computed from the file without any noise, and everybody who "
+    "sees the survey sees them. Never give answers of the people who are asked, nor any other "
+    "private data."
+)
+_PARTS = 5
+"""Parts of as many people into which numbers are cut, to see what they tell."""
+
+
+@dataclass(frozen=True)
+class Proposed:
+    """The weight that one attribute has, and the one proposed.
+
+    `importance` is how much it tells of the target, in nats, nan of the target itself.
+    """
+
+    attribute: str
+    importance: float
+    weight: float
+    proposed: float
+
+
+@dataclass(frozen=True)
+class Weights:
+    """The weights for a target, at the level whose epsilon they are computed for.
+
+    `gain` is by how much the error of the joint analysis, squared, is smaller than by the weights
+    of the file.
+    """
+
+    target: str
+    level: str
+    rows: int
+    attributes: Sequence[Proposed]
+    gain: float
+
+
+def propose(survey: survey_pb2.Survey, target: str, file: Path) -> Weights:
+    """Return the weights with which a survey explains `target`, from a CSV file of public data.
+
+    For the default level, or else the strictest. Raises `InvalidInput` where the survey does not
+    split its budget, has views or attributes other than values and numbers, or the file lacks
+    one of them or has values that the survey has not.
+    """
+    plan = hearsay.plans.plan.parse(surveys.resolve(survey))
+    if survey.budget not in ("", "split") or survey.views:
+        raise InvalidInput(
+            'weights for a target are of budget = "split", without views: only records that report '
+            "two attributes tell of both together"
+        )
+    asked = {question.name: question for question in surveys.questions(survey)}
+    if target not in asked:
+        raise InvalidInput(f"the survey has no attribute {target!r}: it has {', '.join(asked)}")
+    columns = _columns(file, asked)
+    own, rows = columns[target], len(columns[target])
+    parts = {
+        name: mutual_information(_counts(column, own))
+        for name, column in columns.items()
+        if name != target
+    }
+    if not any(parts.values()):
+        raise InvalidInput(f"{file}: nothing in its {rows:,} rows tells of {target!r}")
+    most = max(parts.values())
+    level = plan.default_level or next(iter(plan.levels))
+    epsilon = plan.levels[level].epsilon
+    first = _attribute(asked[target], 1.0)
+    others = [_attribute(asked[name], max(part, 1e-9 * most)) for name, part in parts.items()]
+    order = [target, *parts]
+    found = for_target(epsilon, first, others)
+    unit = sum(found) / len(found)
+    weights = [max(0.01, round(each / unit, 2)) for each in found]
+
+    def error(weighted: Sequence[float]) -> float:
+        caps = [asked[name].cap for name in order]
+        return joint_error(first, others, split_by_weight(epsilon, weighted, caps).epsilons)
+
+    gain = error([asked[name].weight for name in order]) / error(weights)
+    proposed = [
+        Proposed(name, parts.get(name, math.nan), asked[name].weight, weight)
+        for name, weight in zip(order, weights, strict=True)
+    ]
+    return Weights(target, level, rows, proposed, gain)
+
+
+def table(found: Weights) -> Table:
+    """Return the weights as a table."""
+    made = Table(title=f"Weights to explain {escape(found.target)}, by {found.rows:,} public rows")
+    made.add_column("attribute", overflow="fold")
+    for heading in ("tells (nats)", "weight now", "proposed"):
+        made.add_column(heading, justify="right")
+    for each in found.attributes:
+        tells = "target" if math.isnan(each.importance) else f"{each.importance:.4f}"
+        made.add_row(each.attribute, tells, f"{each.weight:g}", f"[bold]{each.proposed:g}[/bold]")
+    return made
+
+
+def _attribute(question: Question, importance: float) -> Attribute:
+    """Return an attribute whose variance is that of a report against that of a plain answer."""
+    plain = SPREAD
+    if isinstance(question.domain, Categorical):
+        k = len(question.domain.values)
+        plain = (1 - 1 / k) / k
+
+    @lru_cache
+    def variance(epsilon: float) -> float:
+        return question.variance(epsilon) / plain
+
+    return Attribute(question.name, variance, importance, question.cap)
+
+
+def _columns(file: Path, asked: Mapping[str, Question]) -> dict[str, NDArray[np.intp]]:
+    """Return each attribute's column as categories, numbers in parts of as many people."""
+    try:
+        with file.open(encoding="utf-8", newline="") as opened:
+            reader = csv.DictReader(opened)
+            missing = sorted(set(asked) - set(reader.fieldnames or ()))
+            if missing:
+                raise InvalidInput(f"{file} has no column {', '.join(map(repr, missing))}")
+            rows = [[row[name] for name in asked] for row in reader]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InvalidInput(f"cannot read {file}: {error}") from None
+    if len(rows) < 2:
+        raise InvalidInput(f"{file} needs rows below its heading, got {len(rows)}")
+    columns = zip(*rows, strict=True)
+    return {
+        name: _codes(question, column, file)
+        for (name, question), column in zip(asked.items(), columns, strict=True)
+    }
+
+
+def _codes(question: Question, column: Sequence[str], file: Path) -> NDArray[np.intp]:
+    domain, name = question.domain, question.name
+    if isinstance(domain, Categorical):
+        places = {value: place for place, value in enumerate(domain.values)}
+        unknown = sorted({str(value) for value in column} - set(places))
+        if unknown:
+            raise InvalidInput(f"{file}: {name!r} has no value {unknown[0]!r} in the survey")
+        return np.array([places[value] for value in column], dtype=np.intp)
+    if not isinstance(domain, Numeric):
+        raise InvalidInput(f"weights for a target are of values and numbers: {name!r} is another")
+    try:
+        numbers = np.array(column, dtype=float)
+    except (TypeError, ValueError):
+        raise InvalidInput(f"{file}: {name!r} must have a number in every row") from None
+    if not np.isfinite(numbers).all():
+        raise InvalidInput(f"{file}: {name!r} must have finite numbers")
+    cuts = np.unique(np.quantile(numbers, np.arange(1, _PARTS) / _PARTS))
+    return np.searchsorted(cuts, numbers, side="right")
+
+
+def _counts(one: NDArray[np.intp], other: NDArray[np.intp]) -> NDArray[np.float64]:
+    found = np.zeros((one.max() + 1, other.max() + 1))
+    np.add.at(found, (one, other), 1)
+    return found
