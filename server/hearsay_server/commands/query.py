@@ -201,6 +201,9 @@ def query(
             sizes=sizes,
             pairs=pairs,
             distribution=distribution,
+            change=change,
+            trend=trend,
+            breaks=breaks,
             watch=watch is not None,
         )
     two = TwoAttributes(joint, independent, given, nonnegative, reference)
