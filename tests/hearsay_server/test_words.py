@@ -273,3 +273,14 @@ def test_only_the_reports_of_the_groups_and_levels_that_are_selected_are_read() 
     everything = resolve(plan, analyst_pb2.Selection(), "word")
     found = answers.collected(plan, "word", everything, [batches])
     assert {name: len(codes) for name, codes in found.items()} == {"strict": 60, "open": 180}
+
+
+def test_rows_have_the_reports_of_words_as_bytes(collected: Collected, tmp_path: Path) -> None:
+    rows = collected.analyst.rows("terms", levels=["open"], periods=[DAYS[0]])
+    assert len(rows) == ROWS
+    plan = parse(rows.attrs["plan"])
+    mechanism = plan.levels["open"].mechanisms["word"]
+    codes = mechanism.decode(b"".join(map(bytes, rows["word"])), ROWS)
+    assert 0.1 < np.mean(mechanism.evidence(codes, 25 | 15 << 5 | 21 << 10)) < 0.5  # "you"
+    command = ["export", "terms", "--to", tmp_path / "rows", "--target", collected.address]
+    assert hearsay(*command).returncode == 0
