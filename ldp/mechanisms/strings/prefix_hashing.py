@@ -31,7 +31,7 @@ words of so many letters can be looked for at once."""
 _GAMMA, _MIX = 0x9E3779B97F4A7C15, (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 _SHIFTS = (30, 27, 31)
 
-_BLOCK = 1 << 13
+_BLOCK = 1 << 14
 """Reports per block: as many as fit a core's cache."""
 
 
@@ -185,7 +185,7 @@ class PrefixHashing(Mechanism):
         """Yield r_1, ..., r_t of the seeds, each of shape (n,)."""
         state = seeds.astype(np.uint64)
         for _ in range(self.rows):
-            state = state + np.uint64(_GAMMA)
+            state += np.uint64(_GAMMA)
             yield _mixed(state)
 
     # --- the wire --------------------------------------------------------------------------
@@ -300,8 +300,9 @@ def _row(seed: int, index: int) -> int:
 
 def _mixed(state: Numbers) -> Numbers:
     """Return splitmix64's outputs for states that are already stepped, shape (n,)."""
-    z = state
+    z = state.copy()
     for shift, factor in zip(_SHIFTS, _MIX, strict=False):
-        z = (z ^ z >> np.uint64(shift)) * np.uint64(factor)
-    mixed: Numbers = z ^ z >> np.uint64(_SHIFTS[-1])
-    return mixed
+        z ^= z >> np.uint64(shift)
+        z *= np.uint64(factor)
+    z ^= z >> np.uint64(_SHIFTS[-1])
+    return z

@@ -19,6 +19,9 @@ MOST_LETTERS = (1 << BITS) - 1
 LONGEST = 12
 """The letters of the longest word: an integer of 64 bits holds so many."""
 
+_BLOCK = 1 << 13
+"""Integers that are checked together: as many as fit a core's cache."""
+
 _SURROGATES = range(0xD800, 0xE000)
 _CODE_POINTS = 0x110000
 
@@ -119,9 +122,10 @@ class Spelling:
                 f"got {array.dtype} of shape {array.shape}"
             )
         found = array.astype(np.uint64, copy=False)  # a negative one becomes too large
-        wrong = self.mistaken(found)
-        if wrong.any():
-            raise self._no_word(int(array[wrong][0]))
+        for start in range(0, found.size, _BLOCK):
+            wrong = self.mistaken(found[start : start + _BLOCK])
+            if wrong.any():
+                raise self._no_word(int(array[start : start + _BLOCK][wrong][0]))
         return found
 
     def mistaken(self, numbers: Numbers) -> NDArray[np.bool_]:
