@@ -47,6 +47,7 @@ FLOORS = {
         {"choices"},
         {"recording"},
         {"sending"},
+        {"margins"},
         {"asking", "lifetimes", "person"},
         {"distributions", "sets", "words", "together"},
         {"changes", "comparing"},

@@ -89,6 +89,11 @@ def random_survey(rng: random.Random) -> survey_pb2.Survey:
                 )
     if rng.random() < 0.4:
         _add_views(survey, rng)
+    if rng.random() < 0.3:
+        survey.panels = rng.choice((0, 1, 2, 16, 64, 65))
+        for position in range(rng.randint(0, 3)):
+            name = rng.choice((f"p{position}", f"p{position}", "level", "Wer"))
+            survey.properties.add(name=name, title="Ort", values=["a", "b", "é"][position:])
     return survey
 
 

@@ -165,7 +165,7 @@ numeric = st.fixed_dictionaries(
 def survey(attributes: Sequence[dict[str, Any]], period: str = "", budget: str = "") -> str:
     """Return a survey of these attributes, as TOML."""
     lines = ['name = "coupled"', f'budget = "{budget}"', "levels = { one = 2.0, two = 4.0 }"]
-    lines += [f'period = "{period}"'] if period else []
+    lines += [f'period = "{period}"', "panels = 8"] if period else []
     for position, each in enumerate(attributes):
         lines += ["[[attributes]]", f'name = "a{position}"']
         if each["kind"] == "numeric":
@@ -181,6 +181,7 @@ def survey(attributes: Sequence[dict[str, Any]], period: str = "", budget: str =
         values = [f"v{number}" for number in range(each["k"])]
         lines += ["[attributes.categorical]", f"values = {values}"]
         lines += [f"sensitive = {values[:1]}"] if each["sensitive"] else []
+    lines += ["[[properties]]", 'name = "platform"', 'values = ["ios", "android"]']
     return "\n".join(lines)
 
 
@@ -383,11 +384,16 @@ def story(
                 consent=True,
                 coins=coins,
                 clock=moments.clock,
+                panels=8,
+                properties={"platform": "ios"},
                 **choices,
             )
             clients.append(client)
             moments.settle()
-        people = [(client, client.person("ann", level="one")) for client in clients]
+        android = {"platform": "android"}
+        people = [
+            (client, client.person("ann", level="one", properties=android)) for client in clients
+        ]
         for _, ann in people:
             ann.grant()
             moments.settle()
@@ -674,7 +680,7 @@ def test_one_bad_answer_changes_nothing_else_in_the_record() -> None:
     )
     transport = RecordingTransport(surveys.resolve(surveys.from_toml(toml, "coupled")))
     with Client(
-        transport, "coupled", epsilon=2.0, level="one", ledger=MEMORY, consent=True
+        transport, "coupled", epsilon=2.0, level="one", ledger=MEMORY, consent=True, panels=8
     ) as client:
         client.wait_ready()
         recorded = client.record(a0="v1", a1=math.nan)

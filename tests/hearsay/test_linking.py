@@ -185,6 +185,27 @@ def test_a_panel_is_drawn_anew_only_for_another_number_of_panels() -> None:
     assert account.panel in (1, 2)
 
 
+def test_a_server_in_a_test_counts_panels_and_groups() -> None:
+    transport = Liar(public(2))
+    for seed in range(12):
+        properties = {"platform": ("ios", "android")[seed % 2]}
+        with device(transport, panels=2, properties=properties, coins=SeededCoins(seed)) as client:
+            assert client.wait_ready()
+            assert client.record(answer="yes")
+            assert client.flush()
+    ios, android = (
+        transport.tally("answer", "standard", properties={"platform": name})
+        for name in ("ios", "android")
+    )
+    panels = [transport.tally("answer", "standard", panel=panel) for panel in (1, 2)]
+    whole = transport.tally("answer", "standard")
+    assert (ios.n, android.n, whole.n) == (6, 6, 12)
+    assert min(each.n for each in panels) > 0
+    assert ios + android == panels[0] + panels[1] == whole
+    with pytest.raises(InvalidInput, match="no property 'colour'"):
+        transport.tally("answer", "standard", properties={"colour": "red"})
+
+
 # --- what shares a batch ----------------------------------------------------------------------
 
 

@@ -1,5 +1,6 @@
 """Panels and properties: from the survey's file over batches to tallies."""
 
+import json
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from io import StringIO
@@ -7,9 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from command import hearsay as run_command
 from rich.console import Console
 
 import hearsay.plans.plan
+from hearsay import Agreement, Client, create_ledger
+from hearsay.testing import RecordingTransport
 from hearsay.v1 import analyst_pb2, collector_pb2
 from hearsay_server.answers import rows
 from hearsay_server.ingest.intake import Cohort, Limits, Reason, Refused, tallies_of
@@ -123,6 +127,15 @@ def test_a_survey_that_declares_them_wrongly_is_refused(
     text = APPS if given != "[[properties]]" else APPS.rsplit("[[properties]]", 1)[0]
     with pytest.raises(InvalidInput, match=message):
         surveys.resolve(surveys.from_toml(text.replace(given, instead), "apps.toml"))
+
+
+def test_a_survey_whose_groups_would_fill_the_store_is_refused() -> None:
+    text = APPS.replace("krr", "cms").replace("panels = 4", "panels = 64")
+    listed = str([str(value) for value in range(63)]).replace("'", '"')
+    text = text.replace('["ios", "android"]', listed).rsplit("[[properties]]", 1)[0]
+    with pytest.raises(InvalidInput, match="4,096 combinations, and each has tallies of"):
+        surveys.resolve(surveys.from_toml(text, "apps.toml"))
+    surveys.resolve(surveys.from_toml(text.replace("cms", "krr"), "apps.toml"))
 
 
 @pytest.mark.parametrize(
@@ -254,3 +267,27 @@ def test_explain_tells_what_is_in_the_clear() -> None:
     assert "panel: 1 of 4, which a person's device draws once and sends with every report" in text
     assert "platform (Platform): ios or android, or none, as the app says" in text
     assert "1 of 36 combinations, 5.2 bits by which a person's reports may be linked" in text
+
+
+def test_a_ledger_shows_the_panel_and_what_each_batch_tells(tmp_path: Path) -> None:
+    file = tmp_path / "ledger.db"
+    create_ledger(file)
+    agreement, properties = Agreement.on(FROZEN), {"platform": "ios"}
+    with Client(
+        RecordingTransport(FROZEN),
+        agreement,
+        ledger=file,
+        level="open",
+        consent=True,
+        properties=properties,
+    ) as client:
+        assert client.record(mood="good")
+        assert client.flush()
+        panel = client.outbox().sent[0].batch.panel
+    (survey,) = json.loads(run_command("device", "show", file, "--json").stdout)["surveys"]
+    assert survey["panel"] == panel
+    (sent,) = survey["sent"]
+    assert (sent["panel"], sent["properties"]) == (panel, {"platform": "ios", "version": ""})
+    text = run_command("device", "show", file, COLUMNS="160").stdout
+    assert f"panel {panel}, which every report is sent with, for ever" in text
+    assert f"panel {panel}, platform ios, version not given" in text

@@ -8,8 +8,8 @@ import pytest
 from numpy.typing import NDArray
 
 from ldp import InvalidInput, Waves
+from ldp.estimating.ranges import Range, fitted, growing_edges, propose
 from ldp.planning.mean_design import plain
-from ldp.planning.ranges import Range, fitted, growing_edges, propose
 from ldp.testing import SeededCoins
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data" / "wages"
@@ -99,6 +99,7 @@ def test_a_sign_that_is_not_seen_is_left_out() -> None:
     assert not model.shares[: BINS // 2].any()
 
 
+@pytest.mark.slow
 def test_more_reports_allow_a_wider_range() -> None:
     numbers = np.exp(np.random.default_rng(1).normal(5.0, 1.0, 10_000))
     few, many = (pilot(numbers, 5000, 2.0, 1, n) for n in (1000, 1_000_000))

@@ -53,7 +53,8 @@ afterEach(() => {
 test("bins between edges begin with their left ends, and the last has its right end", async () => {
   const plan = await parsePlan(planOf(one(edged([-10, -1, 0, 2.5, 100]), waves())));
   const domain = plan.attributes.get("income")!.domain;
-  const agreed = { survey: "daily", period: "P1D", levels: { only: 1 }, revision: plan.revision };
+  const { revision, defaultLevel } = plan;
+  const agreed = { survey: "daily", period: "P1D", levels: { only: 1 }, revision, defaultLevel };
   checkAgreement({ ...agreed, domains: { income: [-10, -1, 0, 2.5, 100] } }, plan);
   expect(() => checkAgreement({ ...agreed, domains: { income: [-10, 100] } }, plan)).toThrow(
     "domains",

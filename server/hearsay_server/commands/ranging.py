@@ -19,7 +19,7 @@ from hearsay_server.commands.shown import document
 from hearsay_server.surveys import catalogue
 from hearsay_server.surveys import survey as surveys
 from ldp import InvalidInput, Waves
-from ldp.planning import ranges
+from ldp.estimating import ranges
 
 _WIDE = 0.01
 """The share of numbers in the outermost bins from which the pilot was too narrow."""

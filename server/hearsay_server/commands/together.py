@@ -17,7 +17,15 @@ from hearsay.together import fit_request, groups_request
 from hearsay.v1 import analyst_pb2
 from hearsay_server.commands import connect, plotting
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Target, Token
-from hearsay_server.commands.selecting import First, Last, Level, Period, message, selected
+from hearsay_server.commands.selecting import (
+    First,
+    Last,
+    Level,
+    Period,
+    Where,
+    message,
+    selected,
+)
 from hearsay_server.commands.shown import Shown, interval_heading, plain, repeats_text, warn
 from ldp.errors import InvalidInput
 
@@ -276,6 +284,7 @@ def fit(
     period: Period = None,
     first: First = "",
     last: Last = "",
+    where: Where = None,
     confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
     simultaneous: Annotated[
         bool, typer.Option(help="Intervals that cover all coefficients at once.")
@@ -291,7 +300,7 @@ def fit(
         raise InvalidInput("choose one of --json and --csv")
     if method and not logit:
         raise InvalidInput("--method is of --logit")
-    selection = selected(level, period, first, last)
+    selection = selected(level, period, first, last, where=where)
     with Analyst(target, tls=connect.tls(context), token=token, insecure=insecure) as analyst:
         model = analyst.model(survey, formula, logistic=logit, success=success)
         answer = analyst.query_fit(

@@ -5,7 +5,7 @@ import os
 import signal
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from multiprocessing.pool import Pool
@@ -26,13 +26,15 @@ Answers = Mapping[str, Answer]
 @dataclass(frozen=True)
 class Respondent:
     """One person: a number, a privacy level, the true answers by attribute name, and the maps
-    that they chose, by attribute name; and when they answer, None for now."""
+    that they chose, by attribute name; when they answer, None for now; and the public properties
+    of their device."""
 
     number: int
     level: str
     answers: Answers
     maps: Mapping[str, str]
     moment: datetime | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,7 @@ def _live(
         agreement,
         level=respondent.level,
         maps=respondent.maps,
+        properties=respondent.properties,
         ledger=MEMORY,
         consent=True,
         strict=True,

@@ -54,6 +54,8 @@ class Source:
     """The number of answers outside the survey's domains; they are withheld."""
     moments: Sequence[datetime] = ()
     """When each respondent answers; empty: now."""
+    properties: Sequence[Mapping[str, str]] = ()
+    """The public properties of each respondent's device; empty: none are given."""
 
 
 def redbook() -> Source:
@@ -77,11 +79,11 @@ def from_csv(
 ) -> Source:
     """Load a table of one's own: comma-separated, the first line naming the columns.
 
-    A column called "Hours per week" is the attribute hours_per_week. The column `periods` says when
-    a respondent answers: its values, in order, stand for the last periods of the survey that are
-    over `now`, by default by the system's clock. Raises `InvalidInput` where the file cannot be
-    read, lacks a column of the survey, or holds no answer to it, and where there are more periods
-    than a server still takes reports of.
+    A column called "Hours per week" is the attribute hours_per_week, or the property of that name,
+    which need not be there. The column `periods` says when a respondent answers: its values, in
+    order, stand for the last periods of the survey that are over `now`, by default by the system's
+    clock. Raises `InvalidInput` where the file cannot be read, lacks a column of the survey, or
+    holds no answer to it, and where there are more periods than a server still takes reports of.
     """
     try:
         # Everything as text: whether "1" is a category or a number is for the survey to say.
@@ -144,8 +146,27 @@ def _source(
     if not any(respondents):
         raise InvalidInput("the table holds no answer that has a place in the survey")
     kept = [number for number, answers in enumerate(respondents) if answers]
-    when = [moments[number] for number in kept] if moments else []
-    return Source(title, survey, [respondents[number] for number in kept], left_out, when)
+    return Source(
+        title,
+        survey,
+        [respondents[number] for number in kept],
+        left_out,
+        [moments[number] for number in kept] if moments else [],
+        [_properties(plan, table, number) for number in kept] if plan.properties else [],
+    )
+
+
+def _properties(
+    plan: hearsay.plans.plan.Plan, table: pd.DataFrame, number: int
+) -> Mapping[str, str]:
+    """Return the declared values of public properties in a row of the table."""
+    found = {}
+    for each in plan.properties.declared:
+        if each.name in table.columns:
+            value = str(table[each.name].iloc[number]).strip()
+            if value in each.values:
+                found[each.name] = value
+    return found
 
 
 def _answer(domain: Domain, cell: object) -> Answer:
@@ -250,6 +271,7 @@ def _collect(
             answers,
             {name: chooser.choice(maps) for name, maps in choices.items()},
             source.moments[number] if source.moments else None,
+            source.properties[number] if source.properties else {},
         )
         for number, answers in enumerate(source.respondents)
     ]
