@@ -35,4 +35,5 @@ def draw_many(limits: NDArray[np.uint64], n: int, coins: Coins) -> NDArray[np.in
     drawn = np.zeros(n, dtype=np.uint8)
     for limit in limits:
         drawn += (words >= limit).view(np.uint8)
-    return drawn.astype(np.intp)
+    found: NDArray[np.intp] = drawn.astype(np.intp)
+    return found
