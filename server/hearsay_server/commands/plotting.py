@@ -1,10 +1,14 @@
-"""`hearsay query --plot`: answers drawn into a file."""
+"""`--plot` of `hearsay query` and `hearsay survey range`: answers drawn into a file."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from hearsay.v1 import analyst_pb2
 from ldp.errors import InvalidInput, needs
+from ldp.estimating.ranges import Range
 
 _ENDINGS = (".png", ".svg", ".pdf")
 
@@ -90,3 +94,46 @@ def groups(answer: analyst_pb2.CompareGroupsResponse, file: Path) -> None:
     from hearsay import frames, plots
 
     plots.figure(frames.within(answer), frames.group_differences(answer)).savefig(file)
+
+
+def pilot(
+    attribute: str,
+    edges: Sequence[float],
+    estimate: NDArray[np.float64],
+    errors: NDArray[np.float64],
+    fitted: NDArray[np.float64],
+    found: Range,
+    file: Path,
+) -> None:
+    """Draw a pilot's bins with the distribution that is fitted to them, and the proposed range.
+
+    `estimate`, its standard errors `errors` and the `fitted` shares have shape (bins,). All bins
+    are drawn as wide as each other, because they grow.
+    """
+    from matplotlib.figure import Figure
+
+    drawn = Figure(figsize=(7.0, 3.6), dpi=110, layout="constrained")
+    axis = drawn.subplots()
+    places = np.arange(len(edges))
+    axis.axhline(0, color="black", linewidth=0.8)
+    axis.errorbar(
+        places[:-1] + 0.5,
+        estimate,
+        yerr=1.96 * errors,
+        fmt="o",
+        markersize=4,
+        color="#08519c",
+        capsize=2.5,
+        label="reports, with 95% intervals",
+    )
+    axis.stairs(fitted, places, fill=True, color="#9ecae1", label="fitted", zorder=0)
+    for end, at in (("low", found.low), ("high", found.high)):
+        (place,) = np.interp([at], edges, places)
+        axis.axvline(place, color="#d94801", linestyle="--", label=f"{end} {at:.10g}")
+    shown = places[:: -(-len(edges) // 12)]
+    axis.set_xticks(shown, [f"{edges[place]:g}" for place in shown], rotation=30)
+    axis.set_xlabel(attribute.replace("$", r"\$"))
+    axis.set_ylabel("share of a bin")
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.legend(frameon=False, fontsize="small")
+    drawn.savefig(file)

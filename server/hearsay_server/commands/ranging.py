@@ -13,7 +13,7 @@ import hearsay.plans.plan
 from hearsay import Analyst
 from hearsay.plans.domains import Binned
 from hearsay.plans.plan import Plan
-from hearsay_server.commands import connect
+from hearsay_server.commands import connect, plotting
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Target, Token
 from hearsay_server.commands.shown import document
 from hearsay_server.surveys import catalogue
@@ -46,6 +46,9 @@ def survey_range(
         typer.Option(help="What `hearsay query PILOT ATTRIBUTE --json` printed; not the server."),
     ] = None,
     n: Annotated[int | None, typer.Option(help="Reports that the survey is to have.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw the pilot and the range: a .png, .svg or .pdf file.")
+    ] = None,
     target: Target = DEFAULT_ADDRESS,
     insecure: Insecure = False,
     token: Token = None,
@@ -61,7 +64,7 @@ def survey_range(
       hearsay survey range wage --pilot pilot.toml --n 20000 --epsilon 1
     """
     if pilot is None:
-        if out is None or n is not None or answers is not None:
+        if out is None or n is not None or answers is not None or plot is not None:
             raise InvalidInput(
                 "give --out to write a pilot, or --pilot and --n to learn a range from its answers"
             )
@@ -81,6 +84,8 @@ def survey_range(
         raise InvalidInput(
             "a range is proposed for so many reports: give --n with --pilot, and no --out"
         )
+    if plot is not None:
+        plotting.check(plot)
     plan = hearsay.plans.plan.parse(surveys.resolve(surveys.from_file(pilot)))
     edges, mechanism = _asked(plan, attribute, pilot)
     if answers is None:
@@ -93,6 +98,10 @@ def survey_range(
     variance = catalogue.numeric("auto", epsilon).largest_report_variance
     spread = mechanism.covariance(np.full(mechanism.k, 1 / mechanism.k), reports)
     found = ranges.propose(edges, estimate, spread, pilot=reports, n=n, variance=variance)
+    if plot is not None:
+        shares = ranges.fitted(edges, estimate, spread).shares
+        errors = np.sqrt(np.diag(spread))
+        plotting.pilot(attribute, edges, np.array(estimate), errors, shares, found, plot)
     block = _block(attribute, found)
     if as_json:
         told = {"attribute": attribute, "pilot": reports, "n": n, "epsilon": epsilon}
