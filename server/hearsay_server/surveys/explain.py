@@ -292,7 +292,7 @@ def _in_the_clear(plan: Plan) -> list[str]:
     if plan.panels:
         lines.append(
             f"panel: 1 of {plan.panels}, which a person's device draws once and sends with every "
-            "report; people of two panels are never the same"
+            "report as long as the person has one ledger"
         )
     for each in plan.properties.declared:
         title = f" ({each.title})" if each.title else ""

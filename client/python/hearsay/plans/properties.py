@@ -90,13 +90,23 @@ class Properties:
         return math.prod(len(each.values) + 1 for each in self.declared)
 
     def checked(self, given: Mapping[str, str]) -> tuple[str, ...]:
-        """Return the value of each property, "" for one that is not given.
+        """Return the value of each property, "" for one that is not given or not declared.
 
-        Raises `InvalidInput`, naming those declared, for another property or another value.
+        Raises `InvalidInput`, naming those declared, for another property.
         """
-        for name, value in given.items():
-            self._check(name, value)
-        return tuple(given.get(each.name, "") for each in self.declared)
+        for name in given:
+            self.named(name)
+        values = [(each, given.get(each.name, "")) for each in self.declared]
+        return tuple(value if value in each.values else "" for each, value in values)
+
+    def undeclared(self, given: Mapping[str, str]) -> list[str]:
+        """Return what is wrong with each of the given values that the survey does not declare."""
+        return [
+            f"the property {name!r} has no value {value!r}; the survey declares "
+            f"{', '.join(self.named(name).values)}"
+            for name, value in given.items()
+            if value and value not in self.named(name).values
+        ]
 
     def named(self, name: str) -> Property:
         """Return a property; raise `InvalidInput`, naming those declared, where there is none."""
@@ -107,18 +117,14 @@ class Properties:
         return found
 
     def _check(self, name: str, value: str) -> None:
-        found = self.named(name)
-        if value and value not in found.values:
-            raise InvalidInput(
-                f"the property {name!r} has no value {value!r}; the survey declares "
-                f"{', '.join(found.values)}"
-            )
+        for wrong in self.undeclared({name: value}):
+            raise InvalidInput(wrong)
 
     def group(self, values: Sequence[str]) -> str:
         """Return the name of the group of one value, or "", of each property, as tallies have it.
 
         It is "" where nothing is declared. Raises `InvalidInput` for another number of values, and
-        as `checked`.
+        for another value.
         """
         if len(values) != len(self.declared):
             raise InvalidInput(
@@ -132,7 +138,8 @@ class Properties:
     def groups(self, where: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
         """Return the names of the groups in which each named property has one of the given values.
 
-        An empty value stands for devices whose app gave none. Raises `InvalidInput` as `checked`.
+        An empty value stands for devices whose app gave none. Raises `InvalidInput`, naming those
+        declared, for another property or another value.
         """
         for name, values in where.items():
             for value in values:
