@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 from hostile import Liar, device, one_question, plan_of
 
-from hearsay import MEMORY, Agreement, Client, InvalidInput, Reason
+from hearsay import MEMORY, Agreement, Client, Delivery, InvalidInput, Reason
 from hearsay.plans.plan import parse
 from hearsay.recording.account import Account
 from hearsay.recording.batches import kind, only, together
 from hearsay.recording.ledger_file import read
+from hearsay.sending import sealing
 from hearsay.v1 import collector_pb2
 from ldp.testing import SeededCoins
 from support import Calendar
@@ -251,6 +252,29 @@ def test_rows_of_two_panels_or_properties_share_no_batch(file: Path) -> None:
         (panel, (platform, ""), rows) for (panel, platform), rows in wanted.items()
     )
     assert [each.batch for each in sent] == transport.batches
+
+
+def test_batches_have_all_waiting_reports_of_a_kind_and_leave_in_a_random_order() -> None:
+    kinds = [(a, b) for a in ("", "ios", "android") for b in ("", "1", "2")]
+    orders = set()
+    for seed in range(3):
+        coins = SeededCoins(seed)
+        with device(Liar(public()), delivery=Delivery(batch_age=3600.0), coins=coins) as client:
+            assert client.wait_ready()
+            for number in range(18):
+                platform, version = kinds[number % 9]
+                own = {"platform": platform, "version": version}
+                person = client.person(str(number), properties=own)
+                person.grant()
+                assert person.record(answer="yes")
+            client._device.sender.pause(client, 5.0)
+            sealing.seal(client._device.store, "survey", coins, rows=2, size=1 << 20)
+            batches = client.outbox().batches
+            assert [batch.rows for batch in batches] == [2] * 8  # the ninth waits for an answer
+            orders.add(tuple(tuple(batch.properties) for batch in batches))
+            client._device.sender.resume(client)
+    assert len(orders) == 3
+    assert tuple(kinds[:8]) not in orders
 
 
 def test_another_value_of_a_property_goes_into_another_batch(file: Path) -> None:

@@ -3,7 +3,11 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { type Agreement, Client, type ClientOptions, MemoryStore } from "../src/index.js";
 import { Account } from "../src/recording/account.js";
+import { add } from "../src/recording/outbox.js";
+import { type BatchRow, EMPTY, Places } from "../src/recording/places.js";
 import { termsOf } from "../src/recording/terms.js";
+import { seal } from "../src/sending/sealing.js";
+import { list, transact } from "../src/storage/store.js";
 import { parsePlan } from "../src/plans/plan.js";
 import { SystemCoins } from "../src/coins.js";
 import { categorical, clientOf, Collector, krr, planOf, readyOf, revisionOf } from "./kit.js";
@@ -116,6 +120,28 @@ test("rows of two panels or properties share no batch, and the outbox shows both
   const sent = new Map(server.batches.map(({ batch }) => [kind(batch), batch.rows]));
   expect(sent).toEqual(wanted);
   expect(server.batches.length).toBe(wanted.size);
+});
+
+test("batches have all waiting reports of a kind, and leave in a random order", async () => {
+  const places = new Places("daily");
+  const kinds = Array.from({ length: 8 }, (_, i) => [`${i}`]);
+  const row = { person: "", period: "once", revision: "00", size: 1, codes: [], memos: [] };
+  const orders = new Set<string>();
+  for (let run = 0; run < 3; run++) {
+    const store = new MemoryStore();
+    await transact(store, "strict", function* () {
+      let queue = EMPTY;
+      for (let i = 0; i < 16; i++) {
+        const report = { ...row, at: i, properties: kinds[i % 8]! };
+        ({ queue } = yield* add(places, queue, report, [99, 99]));
+      }
+      yield* seal(places, 2, 1 << 20, false, new SystemCoins());
+    });
+    const batches = await transact(store, "read", () => list<BatchRow>(places.batches));
+    expect(batches.map(([, { rows }]) => rows.length)).toEqual(Array(8).fill(2));
+    orders.add(JSON.stringify(batches.map(([, { properties }]) => properties)));
+  }
+  expect(orders.size).toBe(3); // two of 8! orders are the same once in ten thousand runs
 });
 
 test("panels are drawn uniformly, and once", async () => {
