@@ -471,11 +471,13 @@ def breaks(of: Series) -> Changes:
     """Return for each parameter the break that its periods show most clearly.
 
     For each period in the middle 80% the mean from it on is compared with the mean before it,
-    periods weighed by their precision; the greatest |change| / standard error, Z, tells the break
-    (CUSUM). `p_value` is of the test that there is none, which allows for the search: the
-    probability that the process of Z exceeds the greatest, if periods are independent and nothing
-    changes (`search_p_value`). Source: Csorgo and Horvath, "Limit Theorems in Change-Point
-    Analysis", 1997, section 1.1. Raises `InvalidInput` for fewer than five periods.
+    periods weighed by their precision. The break is where |change| sqrt(s (1 - s)) is greatest, s
+    being the share of the information before it (CUSUM): errors by panels, which differ by chance
+    from place to place, do not move it. `p_value` is of the test that there is none, which allows
+    for the search: the probability that the process of change / standard error exceeds its value
+    there anywhere, if periods are independent and nothing changes (`search_p_value`). Source:
+    Csorgo and Horvath, "Limit Theorems in Change-Point Analysis", 1997, section 1.1. Raises
+    `InvalidInput` for fewer than five periods.
     """
     if len(of) < 5:
         raise InvalidInput(f"a break is looked for in five periods at least, got {len(of)}")
@@ -487,7 +489,7 @@ def breaks(of: Series) -> Changes:
     w -= w.sum(axis=1, keepdims=True) * weight
     found = contrasts(of, w)
     z = np.abs(_statistic(found))
-    best = z.argmax(axis=0)
+    best = (np.abs(found.value) * np.sqrt(share * (1 - share))).argmax(axis=0)
     each = np.arange(best.size)
     if not math.isinf(found.degrees):  # the normal statistic of the same probability
         z = -ndtri(np.maximum(found.p_value / 2, 1e-300))

@@ -73,3 +73,18 @@ def test_a_period_ends_where_the_next_begins(unit: str, moment: datetime) -> Non
 )
 def test_the_last_period_does_not_end(unit: str, name: str) -> None:
     assert period.end(unit, name) == datetime.max.replace(tzinfo=UTC)
+
+
+@given(
+    st.sampled_from(UNITS[1:]),
+    st.datetimes(datetime(1000, 1, 1), datetime(9900, 1, 1), timezones=st.just(UTC)),
+)
+def test_numbers_of_successive_periods_differ_by_one(unit: str, moment: datetime) -> None:
+    name = period.label(unit, moment)
+    following = period.label(unit, period.end(unit, name))
+    assert period.number(unit, following) == period.number(unit, name) + 1
+
+
+def test_the_one_period_has_no_number() -> None:
+    with pytest.raises(InvalidInput, match="is not numbered"):
+        period.number("", period.ONCE)

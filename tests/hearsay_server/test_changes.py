@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import product
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
@@ -18,11 +19,16 @@ from serving import submit
 
 from hearsay import Analyst
 from hearsay.analyst import Selection, change_request
-from hearsay.plans.plan import Plan
+from hearsay.plans.plan import Plan, parse
 from hearsay.v1 import collector_pb2
+from hearsay_server.answers import changes
+from hearsay_server.ingest.intake import Cohort
+from hearsay_server.surveys.survey import from_toml, resolve
 from ldp import InvalidInput
+from ldp.core.tally import add_up
 from ldp.errors import NotReady
 from ldp.estimating.differences import holm
+from ldp.testing import SeededCoins
 
 VALUES = ["bus", "train", "bike, or foot", "<i>car</i>"]
 DAYS = [(datetime.now(UTC) - timedelta(days=back)).strftime("%Y-%m-%d") for back in range(8, 0, -1)]
@@ -259,6 +265,65 @@ def test_panels_tell_the_error_of_people_who_keep_their_answers(
         assert analyst.estimate(plan.survey, "how").attrs["reports"] == 24_000
     shown = hearsay("query", plan.survey, "how", "--trend", "--target", address).stdout
     assert "errors from the spread of 16 panels" in shown
+
+
+VIEWS = """
+name = "kinds"
+period = "P1D"
+budget = "sample"
+panels = 16
+views = [["sex", "sleep"], ["sex", "smokes"]]
+[levels]
+strict = 1.0
+open = 3.0
+[[attributes]]
+name = "sex"
+[attributes.categorical]
+values = ["female", "male"]
+[[attributes]]
+name = "sleep"
+[attributes.categorical]
+values = ["<7", "7", ">7"]
+[[attributes]]
+name = "smokes"
+[attributes.categorical]
+values = ["no", "yes"]
+[[attributes]]
+name = "stars"
+[attributes.ratings]
+keys = ["food", "staff"]
+low = 1
+high = 5
+at_most = 2
+"""
+
+
+@pytest.mark.parametrize("panels", [True, False])
+@pytest.mark.parametrize("attribute", ["sex", "sex+sleep", "stars"])
+def test_views_and_ratings_change_too(attribute: str, panels: bool) -> None:
+    """Food is rated by 20% and then by 70%; what views ask is evenly spread and stays."""
+    plan = parse(resolve(from_toml(VIEWS, "t")))
+    rng, coins = np.random.default_rng(1), SeededCoins(2)
+    tallies = {}
+    for question in plan.questions_of(plan.parts(attribute)):
+        for level, day, panel in product(plan.levels, (0, 1), range(1, 17)):
+            mechanism = plan.levels[level].mechanisms[question]
+            values = rng.integers(6 if question == "sex+sleep" else 4, size=60)
+            if question == "stars":
+                values = np.where(rng.random((60, 1)) < [0.2, 0.7][day], 0, -1)
+            tally = mechanism.tally(mechanism.randomize_many(values, coins))
+            cohort = Cohort(
+                plan.survey, plan.revision, question, level, DAYS[day], "", panel * panels
+            )
+            add_up(tallies, [(cohort, tally)])
+    request = change_request(plan.survey, attribute, "DIFFERENCE", {"periods": DAYS[:2]})
+    answer = changes.change(plan, request, tallies)
+    assert answer.panels == 16 * panels
+    z = {row.label: row.difference / row.standard_error for row in answer.rows}
+    if attribute == "stars":
+        assert answer.statistic == "share who rated"
+        assert z.pop("food") > 3
+    assert all(abs(value) < 3.5 for value in z.values())
 
 
 # --- the command line --------------------------------------------------------------------------

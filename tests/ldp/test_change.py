@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -224,7 +225,7 @@ def test_sums_have_the_errors_of_their_covariance() -> None:
 @pytest.mark.parametrize("memo", [False, True], ids=["fresh", "memo"])
 def test_all_values_are_tested_at_once_over_panels(memo: bool) -> None:
     """Five values, 16 panels: nothing changed is rejected in 5% of cases, and a change is found."""
-    mechanism, n, runs = KRR(5, 1.5), 1600, 120
+    mechanism, n, runs = KRR(5, 1.5), 1600, 100
     matrix = mechanism.matrix()
     assert matrix is not None
     rng = np.random.default_rng(8)
@@ -322,7 +323,7 @@ CASES = {
 def test_intervals_cover_whatever_people_do(stay: float, memo: bool, same: bool) -> None:
     """n = 5000, epsilon 1, .20 to .25 over 8 periods: without panels .945 to 1, with panels .93 to
     .97, for differences and slopes."""
-    n, runs = 5000, 300
+    n, runs = 5000, 200
     shares = np.linspace(0.2, 0.25, 8)
     rng = np.random.default_rng(1)
     covered: dict[str, list[bool]] = {}
@@ -357,7 +358,7 @@ def test_intervals_cover_whatever_people_do(stay: float, memo: bool, same: bool)
 @pytest.mark.parametrize("stay", [0.0, 0.9])
 @pytest.mark.parametrize("memo", [False, True], ids=["fresh", "memo"])
 def test_breaks_are_rarely_found_where_nothing_changes(memo: bool, stay: float) -> None:
-    runs, rng = 200, np.random.default_rng(4)
+    runs, rng = 120, np.random.default_rng(4)
     found: list[tuple[bool, bool]] = []
     for _ in range(runs):
         told = lives(rng, 2000, np.full(10, 0.3), stay)
@@ -402,7 +403,7 @@ def test_what_cannot_be_told_is_refused() -> None:
 def test_the_power_is_the_planned_one(epsilon: float, panels: int) -> None:
     """`plan --change` says how many reports show a change with probability .8: so many do, and more
     where the same people keep their answers."""
-    change, runs = 0.1, 400
+    change, runs = 0.1, 250
     mechanism = KRR(2, epsilon)
     options: Any = {"panels": panels} if panels else {"same_people": True}
     n = two_wave_sample_size(mechanism, 0.3, change, **options)
@@ -428,3 +429,46 @@ def test_the_power_is_the_planned_one(epsilon: float, panels: int) -> None:
     slack = 3 * math.sqrt(0.16 / runs)
     assert seen[False] == pytest.approx(0.8, abs=slack + 0.02)  # planned at the share before
     assert seen[True] >= 0.8 - slack
+
+
+# --- real people -------------------------------------------------------------------------------
+
+WAGES = Path(__file__).resolve().parents[3] / "shared" / "data" / "wages" / "gss_wages.csv.gz"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not WAGES.exists(), reason=f"{WAGES} is not there")
+def test_slopes_of_the_general_social_survey_are_covered() -> None:
+    """What 34,579 women did in 30 years; the slopes of their answers are the truth."""
+    import pandas as pd
+
+    people = pd.read_csv(WAGES)
+    women = people[people["gender"] == "Female"].dropna(subset=["wrkstat"])
+    values = ["Full-Time", "Part-Time", "Housekeeper", "Retired"]
+    work = women["wrkstat"].map({name: code for code, name in enumerate(values)}).fillna(4)
+    years = [own.to_numpy(dtype=int) for _, own in work.groupby(women["year"])]
+    mechanism = KRR(5, 2.0)
+    matrix = mechanism.matrix()
+    assert matrix is not None
+    truth = series(
+        [{"all": (KRR(5, 30.0), Tally(own.size, np.bincount(own, minlength=5)))} for own in years]
+    )
+    expected = trend(truth, range(30)).value
+    rng = np.random.default_rng(5)
+    covered: list[list[bool]] = []
+    for _ in range(15):
+        panels: list[list[Any]] = [[] for _ in range(PANELS)]
+        whole = []
+        for own in years:
+            code = (rng.random((own.size, 1)) > matrix.cumsum(axis=1)[own]).sum(axis=1)
+            panel = rng.integers(PANELS, size=own.size)
+            counts = np.bincount(5 * panel + code, minlength=5 * PANELS).reshape(PANELS, 5)
+            whole.append({"all": (mechanism, Tally(own.size, counts.sum(axis=0)))})
+            for number, count in enumerate(counts):
+                panels[number].append({"all": (mechanism, Tally(int(count.sum()), count))})
+        for parts in ((), panels):
+            low, high = trend(series(whole, parts), range(30)).interval()
+            covered.append([bool(x) for x in (low <= expected) & (expected <= high)])
+    assert np.mean(covered[::2]) >= 0.95  # the largest errors, and then those by panels
+    assert np.mean(covered[1::2]) == pytest.approx(0.95, abs=0.08)
+    assert expected[2] == pytest.approx(-0.012, abs=0.0005)

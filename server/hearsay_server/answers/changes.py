@@ -63,6 +63,7 @@ def change(
     named has none, or too few have any, and `InvalidInput` for what cannot be asked.
     """
     check(plan, question)
+    tallies = {cohort: tally for cohort, tally in tallies.items() if tally.n}  # unpacked once
     names = _periods(plan, question, tallies)
     sets = _sets(plan, question)
     found = _series(plan, question.attribute, tallies, names, sets)
@@ -103,7 +104,7 @@ def change(
 
 def _periods(plan: Plan, question: Request, tallies: Tallies) -> list[str]:
     """Return the periods of the answer."""
-    seen = sorted({cohort.period for cohort, tally in tallies.items() if tally.n})
+    seen = sorted({cohort.period for cohort in tallies})
     named = list(dict.fromkeys(question.selection.periods))
     for name in named:
         if name not in seen:
@@ -129,10 +130,9 @@ def _series(
     by_period: dict[str, dict[Cohort, Tally]] = {name: {} for name in names}
     by_panel: dict[tuple[int, str], dict[Cohort, Tally]] = {}
     for cohort, tally in tallies.items():
-        if tally.n:
-            by_period[cohort.period][cohort] = tally
-            if cohort.panel:
-                by_panel.setdefault((cohort.panel, cohort.period), {})[cohort] = tally
+        by_period[cohort.period][cohort] = tally
+        if cohort.panel:
+            by_panel.setdefault((cohort.panel, cohort.period), {})[cohort] = tally
     parts = [_parts(plan, attribute, by_period[name], sets) for name in names]
     panels = [
         [_parts(plan, attribute, by_panel.get((panel, name), {}), sets) for name in names]

@@ -23,7 +23,7 @@ from ldp.errors import InvalidInput
 _ROWS = 40
 """Rows of a table: those of the smallest p-values."""
 
-_DRAWN = 6
+_DRAWN = 4
 """Values that are drawn over time, those of the smallest p-values."""
 
 
