@@ -116,7 +116,8 @@ class Properties:
             raise InvalidInput(f"the survey has no property {name!r}; it declares {known}")
         return found
 
-    def _check(self, name: str, value: str) -> None:
+    def check(self, name: str, value: str) -> None:
+        """Raise `InvalidInput`, naming those declared, for another property or another value."""
         for wrong in self.undeclared({name: value}):
             raise InvalidInput(wrong)
 
@@ -132,7 +133,7 @@ class Properties:
                 f"({', '.join(self.by_name) or 'none are declared'}), got {len(values)}"
             )
         for each, value in zip(self.declared, values, strict=True):
-            self._check(each.name, value)
+            self.check(each.name, value)
         return group_of(values)
 
     def groups(self, where: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
@@ -143,7 +144,7 @@ class Properties:
         """
         for name, values in where.items():
             for value in values:
-                self._check(name, value)
+                self.check(name, value)
         chosen = (where.get(each.name, ("", *each.values)) for each in self.declared)
         return tuple(map(group_of, product(*map(dict.fromkeys, chosen))))
 
