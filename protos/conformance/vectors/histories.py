@@ -1225,9 +1225,7 @@ def _of_what_is_public() -> list[Case]:
             *_revised("public in other panels", 1),
             _record(x="a"),
             _send(
-                _batch(
-                    "public in other panels", "2026-07-05", 1, {"x/strict": 1}, **_told("", "")
-                )
+                _batch("public in other panels", "2026-07-05", 1, {"x/strict": 1}, **_told("", ""))
             ),
             *_revised("public", 2),
             _record(x="a"),

@@ -8,11 +8,11 @@ from ldp import Tally
 from ldp.estimating.raking import Weights
 
 LEAST = 20
-"""The fewest reports of a level (and map) and period that answers about some panels or values of
-properties are from. The estimates from one report tell that report, which other answers of the same
-group then link over questions and periods. From 20 on an estimate tells how often each code
-came, and not which of them came together. It is no bound: it holds for each answer by itself, and the
-difference of two answers may be of fewer."""
+"""The fewest reports of a level, map and period that an answer about some panels or values of
+properties is from. The estimates from one report tell that report, and other answers about the same
+group then tell its reports to other questions and in other periods. Estimates from 20 tell how
+often each code came, and not which codes are of one person. This holds for each answer by itself:
+the difference of two answers may be of fewer reports."""
 
 
 def check(counts: Iterable[tuple[str, int]]) -> None:

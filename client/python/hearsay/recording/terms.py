@@ -45,9 +45,10 @@ class Terms:
     def of(cls, plan: Plan, choices: Choices, agreed: Agreed, withheld: frozenset[str]) -> "Terms":
         """Return the terms of one person under a plan that was agreed to.
 
-        Raises `InvalidInput` where the plan lacks a level, map, attribute or property, a map could reveal more than the app agreed to, or a record at these levels spends
-        more than the loosest of them, than the app agreed to, or on an attribute than the plan's
-        cap of it. A view is reported at the strictest of its attributes' levels.
+        Raises `InvalidInput` where the plan lacks a level, map, attribute or property, a
+        map could reveal more than the app agreed to, or a record at these levels spends more than
+        the loosest of them, than the app agreed to, or on an attribute than the plan's cap of it.
+        A view is reported at the strictest of its attributes' levels.
         """
         if choices.level is None and not plan.default_level:
             raise InvalidInput(

@@ -56,9 +56,7 @@ def _seal_some(store: Store, survey: str, coins: Coins, rows: int, size: int) ->
     # Batches are built outside of the transaction, so that no answer waits for it.
     if grouped:
         found = [found[i] for i in coins.permutation(len(found))]
-    sealed = [
-        (group, _sealed(survey, group, coins)) for group in _groups(found, rows, size)[:free]
-    ]
+    sealed = [(group, _sealed(survey, group, coins)) for group in _groups(found, rows, size)[:free]]
 
     def work(connection: sqlite3.Connection) -> None:
         keep_totals(connection, survey)
