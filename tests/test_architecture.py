@@ -47,6 +47,7 @@ FLOORS = {
         {"choices"},
         {"recording"},
         {"sending"},
+        {"margins"},
         {"asking", "lifetimes", "person"},
         {"distributions", "sets", "together"},
         {"changes", "comparing"},

@@ -80,6 +80,11 @@ class Marginal(Frequencies):
         self._weights = self._weighted_at((first + 1 / k) / (first.sum() + 1))
 
     @property
+    def parts(self) -> Sequence[Part]:
+        """The questions that have reports."""
+        return self._parts
+
+    @property
     def tally_size(self) -> int:
         return self.tally.counts.size
 

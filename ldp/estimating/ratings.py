@@ -119,7 +119,7 @@ def mean_ratings(cohorts: Cohorts, *, alike: bool = False) -> MeanRatings:
         each.append((mechanism.debias(tally), mechanism.balance(tally)))
     shares, balances = (np.array(x) for x in zip(*each, strict=True))
     w = (cohorts.counts / cohorts.n)[:, np.newaxis]
-    share, balance = _at((w * shares).sum(axis=0), (w * balances).sum(axis=0))
+    share, balance = possible((w * shares).sum(axis=0), (w * balances).sum(axis=0))
     parts = []
     for (mechanism, tally), own in zip(cohorts, cohorts.repeats, strict=True):
         assert isinstance(mechanism, RatedShares)
@@ -140,19 +140,24 @@ def mean_ratings(cohorts: Cohorts, *, alike: bool = False) -> MeanRatings:
         variance = variance + factor * (w * away**2).sum(axis=0)
         squares = squares + factor * (w * apart**2).sum(axis=0)
         covariance = covariance + factor * (w * away * apart).sum(axis=0)
-    known = f > SURE * np.sqrt(variance)
-    ratio = np.divide(d, f, out=np.full_like(f, math.nan), where=known)
-    noise = squares - 2 * ratio * covariance + ratio**2 * variance
+    return ratio(d, f, squares, variance, covariance)
+
+
+def ratio(d: Floats, f: Floats, v_d: Floats, v_f: Floats, covariance: Floats) -> MeanRatings:
+    """Return the mean ratings D / F of estimates with these variances and covariance."""
+    known = f > SURE * np.sqrt(v_f)
+    value = np.divide(d, f, out=np.full_like(f, math.nan), where=known)
+    noise = v_d - 2 * value * covariance + value**2 * v_f
     error = np.divide(np.sqrt(noise), f, out=np.full_like(f, math.nan), where=known)
 
     def ends(z: float) -> Interval:
-        low, high = fieller(d, f, squares, variance, covariance, z)
+        low, high = fieller(d, f, v_d, v_f, covariance, z)
         return np.clip(low, -1, 1), np.clip(high, -1, 1)
 
-    return MeanRatings(ratio, error, known, ends)
+    return MeanRatings(value, error, known, ends)
 
 
-def _at(share: Floats, balance: Floats) -> tuple[Floats, Floats]:
+def possible(share: Floats, balance: Floats) -> tuple[Floats, Floats]:
     """Return a share and a balance that a population can have, near the given ones."""
     f = np.clip(share, 0, 1)
     return f, np.clip(balance, -f, f)

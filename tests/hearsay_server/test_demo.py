@@ -134,6 +134,19 @@ def test_a_table_that_is_not_there_is_refused(tmp_path: Path) -> None:
         demo.from_csv(tmp_path / "none.csv", surveys.from_toml(ADULT, "adult.toml"))
 
 
+def test_a_column_called_as_a_property_is_what_devices_tell(tmp_path: Path) -> None:
+    table = tmp_path / "people.csv"
+    table.write_text(
+        "sex,Work class\nFemale, private\nMale,none of them\nNeither,public\nMale,public\n"
+    )
+    toml = ADULT.split('[[attributes]]\nname = "hours')[0]
+    toml += '[[properties]]\nname = "work_class"\nvalues = ["private", "public"]\n'
+    toml += '[[properties]]\nname = "country"\nvalues = ["de"]\n'
+    source = demo.from_csv(table, surveys.from_toml(toml, "test.toml"))
+    assert [answers["sex"] for answers in source.respondents] == ["Female", "Male", "Male"]
+    assert source.properties == [{"work_class": "private"}, {}, {"work_class": "public"}]
+
+
 @pytest.mark.slow
 def test_respondents_draw_their_maps(tmp_path: Path) -> None:
     table = tmp_path / "people.csv"

@@ -129,6 +129,15 @@ def test_a_survey_that_declares_them_wrongly_is_refused(
         surveys.resolve(surveys.from_toml(text.replace(given, instead), "apps.toml"))
 
 
+def test_a_survey_whose_groups_would_fill_the_store_is_refused() -> None:
+    text = APPS.replace("krr", "cms").replace("panels = 4", "panels = 64")
+    listed = str([str(value) for value in range(63)]).replace("'", '"')
+    text = text.replace('["ios", "android"]', listed).rsplit("[[properties]]", 1)[0]
+    with pytest.raises(InvalidInput, match="4,096 combinations, and each has tallies of"):
+        surveys.resolve(surveys.from_toml(text, "apps.toml"))
+    surveys.resolve(surveys.from_toml(text.replace("cms", "krr"), "apps.toml"))
+
+
 @pytest.mark.parametrize(
     ("panel", "properties", "message"),
     [

@@ -94,7 +94,7 @@ def test_a_group_of_many_periods_is_stored_in_parts_with_the_same_outcomes(
     broken = daily(30, 5)
     broken.columns[0].codes = b"\x09"
     begun: list[sa.Connection] = []
-    monkeypatch.setattr(stores, "_MOST_COUNTS", 2 * stores._counts(PLANS["daily"]))
+    monkeypatch.setattr(stores, "_MOST_COUNTS", 2 * PLANS["daily"].counts)
     sa.event.listen(store.engine, "begin", begun.append)
     outcomes = add(store, [*sent, broken])
     assert outcomes[:-1] == [True] * 6 + [False] * 2 + [True]

@@ -1,5 +1,6 @@
 """Joint tables and regressions of real people, against what their true answers say."""
 
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -7,12 +8,15 @@ import pandas as pd
 import pytest
 
 from ldp import KRR, PiecewiseMechanism, SubsetSelection
+from ldp.core.estimation import Cohorts
 from ldp.core.mechanism import Mechanism
 from ldp.estimating.independence import independence
 from ldp.estimating.joint import differences_between, joint, means_within, within
 from ldp.estimating.logistic import logistic
 from ldp.estimating.pairs import count_pairs
+from ldp.estimating.raking import Margin, rake
 from ldp.estimating.regression import Indicator, Number, Records, linear
+from ldp.estimating.weighting import weighted
 from ldp.testing import SeededCoins
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
@@ -126,3 +130,39 @@ def test_affairs_by_the_rating_of_the_marriage() -> None:
         away.append(np.where(known, groups.value[:, 1] - shares, 0.0)[1:])
         errors.append(groups.standard_error[1:, 1])
     checked(away, errors)
+
+
+def test_students_of_whom_the_youngest_hardly_answer_are_weighted_to_the_school() -> None:
+    table = pd.read_csv(DATA / "yrbss" / "yrbss.csv.gz", dtype=str)
+    table = table[["grade", "gender", "text_while_driving_30d"]].dropna()
+    table = table[table["grade"] != "other"]
+    grade, grades = codes(table["grade"])
+    gender, genders = codes(table["gender"])
+    texting, answers = codes(table["text_while_driving_30d"])
+    truth = np.bincount(texting) / len(table)
+    groups = list(itertools.product(grades, genders))
+    margins = [
+        Margin((name,), [(value,) for value in values], np.bincount(own) / len(table))
+        for name, own, values in (("grade", grade, grades), ("gender", gender, genders))
+    ]
+    willing = np.array([0.3, 0.5, 0.9, 0.15])[grade] * np.array([1.0, 0.6])[gender]
+    assert (grades[3], genders[1]) == ("9", "male")
+    mechanism = KRR(len(answers), 2.0)
+    rng = np.random.default_rng(2)
+    covered, raw, away = [], [], []
+    for seed in range(RUNS):
+        some = rng.choice(len(table), len(table))  # of a population that has these shares
+        some = some[rng.random(some.size) < willing[some]]
+        reports = mechanism.randomize_many(texting[some], SeededCoins(seed))
+        place = grade[some] * len(genders) + gender[some]
+        tallies = [mechanism.tally(reports[place == at]) for at in range(len(groups))]
+        weights = rake(("grade", "gender"), groups, [tally.n for tally in tallies], margins)
+        found = weighted([Cohorts([(mechanism, tally)]) for tally in tallies], weights).estimate
+        low, high = found.interval()
+        covered.append((low <= truth) & (truth <= high))
+        away.append((found.value - truth) / found.standard_error)
+        low, high = mechanism.estimate(mechanism.tally(reports)).interval()
+        raw.append((low <= truth) & (truth <= high))
+    assert np.mean(covered) > 0.9
+    assert np.abs(np.mean(away, axis=0)).max() < 4.5 / RUNS**0.5
+    assert np.mean(raw, axis=0)[answers.index("did not drive")] < 0.1

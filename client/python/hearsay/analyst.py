@@ -18,6 +18,7 @@ from hearsay.comparing import Comparisons
 from hearsay.comparing import compare_request as compare_request
 from hearsay.distributions import Distributions
 from hearsay.distributions import range_of as range_of
+from hearsay.margins import read_margins as read_margins
 from hearsay.plans import plan as plans
 from hearsay.plans.domains import Binned, Categorical, Ratings, SetOf
 from hearsay.sending.transport import Tls, Token, open_calls
@@ -149,6 +150,11 @@ class Analyst(Changes, Comparisons, Distributions, Sets):
         `frame.attrs["detectable_difference"]` the smallest difference between two levels that
         this test would have found in 80% of cases. A `method` of pooling gives the pooled
         estimate alone, with a warning where the levels differ.
+
+        With `margins` the estimate is of the population, by weights of public groups; unweighted
+        and unweighted_standard_error are those of the respondents as they are.
+        `frame.attrs["design_effect"]` is by what factor unequal weights alone raise the variance
+        (Kish), and `frame.attrs["weights"]` the smallest and the largest of them.
 
         Needs pandas (`pip install 'hearsay-ldp[analyst]'`), as all that return DataFrames.
         """

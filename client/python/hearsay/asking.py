@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypedDict, TypeVar
 
+from hearsay.margins import Margins, messages
 from hearsay.sending.transport import Unreachable
 from hearsay.v1 import analyst_pb2
 
@@ -41,8 +42,21 @@ class Selection(TypedDict, total=False):
     panels: Sequence[int]
 
 
-class Options(Selection, total=False):
-    """What an estimate can be asked with, besides a `Selection`.
+class Weighting(Selection, total=False):
+    """Known shares of the population, besides a `Selection`.
+
+    `margins` weights the respondents of public groups so that these are as frequent as in the
+    population: `{"platform": {"ios": 0.3, "android": 0.7}, "country": {...}}`, or for combinations
+    `{("platform", "country"): {("ios", "de"): 0.1, ...}}` (`hearsay.margins`). A value with fewer
+    than `least` respondents, 10 by default, is joined with another one, as the warning says.
+    """
+
+    margins: Margins
+    least: int
+
+
+class Options(Weighting, total=False):
+    """What an estimate can be asked with, besides a `Selection` and a `Weighting`.
 
     `confidence` is the intervals', for each row by itself, or with `simultaneous` for all rows
     at once. `method` pools levels: "mle", "gls", "inverse_variance" or "scalar", by default the
@@ -98,6 +112,8 @@ def fields(given: Selection, known: type[Selection]) -> dict[str, Any]:
         analyst_pb2.Where(property=name, values=[values] if isinstance(values, str) else values)
         for name, values in chosen.pop("where", {}).items()
     ]
+    if "margins" in found:
+        found["margins"] = messages(found["margins"])
     return {**found, "selection": analyst_pb2.Selection(**chosen, where=where)}
 
 

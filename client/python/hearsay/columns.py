@@ -24,6 +24,8 @@ _MORE_COLUMNS = (
     "share_standard_error",
     "share_low",
     "share_high",
+    "unweighted",
+    "unweighted_standard_error",
 )
 DIFFERENCE_COLUMNS = (
     "first",

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
-from hearsay.asking import Selection, fields, warn_of
+from hearsay.asking import Selection, Weighting, fields, warn_of
 from hearsay.sending.transport import Calls
 from hearsay.v1 import analyst_pb2
 from ldp.errors import InvalidInput, needs
@@ -28,7 +28,7 @@ class Distributions:
         step: float | None = None,
         quantiles: Sequence[float] = (0.25, 0.5, 0.75),
         confidence: float = 0.95,
-        **selection: Unpack[Selection],
+        **selection: Unpack[Weighting],
     ) -> tuple["pd.DataFrame", "pd.DataFrame"]:
         """Return how a number is distributed: a histogram, and quantiles.
 
@@ -46,7 +46,8 @@ class Distributions:
 
         Without a step the answer is a curve (`method` is "ems"), without errors and intervals
         (nan), and a warning says so. `frame.attrs` of both holds the survey, attribute,
-        confidence, method, step (None for a curve), warning, the number of reports, and repeats.
+        confidence, method, step (None for a curve), warning, the number of reports, and repeats;
+        with `margins`, which no curve has, also the design_effect and the weights, as `estimate`.
         """
         with needs("a DataFrame", "analyst"):
             from hearsay import frames
@@ -71,7 +72,7 @@ class Distributions:
         *,
         step: float | None = None,
         confidence: float = 0.95,
-        **selection: Unpack[Selection],
+        **selection: Unpack[Weighting],
     ) -> "pd.Series":
         """Return the share of the numbers from `low` to `high`.
 
@@ -129,7 +130,7 @@ class Distributions:
         *,
         step: float | None = None,
         confidence: float = 0.95,
-        **selection: Unpack[Selection],
+        **selection: Unpack[Weighting],
     ) -> "pd.DataFrame":
         """Return quantiles of a number, one row for each of `q`, as `distribution` does.
 
@@ -151,7 +152,7 @@ class Distributions:
         *,
         step: float | None = None,
         confidence: float = 0.95,
-        **selection: Unpack[Selection],
+        **selection: Unpack[Weighting],
     ) -> "pd.DataFrame":
         """Return the share at or below each point, or below the end of each bin, but the last.
 
@@ -171,7 +172,7 @@ class Distributions:
     ) -> analyst_pb2.DistributionResponse:
         answer = self.query_distribution(
             analyst_pb2.DistributionRequest(
-                survey=survey, attribute=attribute, **asked, **fields(selection, Selection)
+                survey=survey, attribute=attribute, **asked, **fields(selection, Weighting)
             )
         )
         warn_of(answer.warning, above=1)

@@ -288,7 +288,18 @@ def _estimates(
         ),
         "warning": answer.warning,
     }
+    table.attrs |= _weights(answer)
     return table
+
+
+def _weights(
+    answer: analyst_pb2.EstimateResponse | analyst_pb2.DistributionResponse,
+) -> dict[Hashable, Any]:
+    """Return what there is to know of the weights of an answer with margins."""
+    if not answer.HasField("design_effect"):
+        return {}
+    weights = answer.smallest_weight, answer.largest_weight
+    return {"design_effect": answer.design_effect, "weights": weights}
 
 
 def _distribution(answer: analyst_pb2.DistributionResponse, table: AnswerFrame) -> AnswerFrame:
@@ -298,6 +309,7 @@ def _distribution(answer: analyst_pb2.DistributionResponse, table: AnswerFrame) 
         "step": answer.step if answer.HasField("step") else None,
         "warning": answer.warning,
     }
+    table.attrs |= _weights(answer)
     return table
 
 
@@ -323,6 +335,8 @@ def _notes(attrs: Any) -> list[str]:
     if attrs.get("method"):
         lines[0] += f", {attrs['method']}"
     lines.append(f"low and high: {kind}{100 * attrs['confidence']:g}% intervals")
+    if "design_effect" in attrs:
+        lines.append(f"design effect of the weights: {attrs['design_effect']:.3g}")
     if "panels" in attrs:
         lines.append(errors_text(attrs["panels"]))
     if attrs.get("repeats", 0) > 1:

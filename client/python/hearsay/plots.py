@@ -29,7 +29,7 @@ _TITLE = 70
 _MOST_GROUPS = 6
 """Groups beside each other; of more, such as the periods of a month, each value is a line."""
 
-_BAR, _ERROR = "#9ecae1", "#08519c"
+_BAR, _ERROR, _OTHER = "#9ecae1", "#08519c", "#d94801"
 
 
 def figure(*tables: pd.DataFrame) -> Figure:
@@ -144,6 +144,9 @@ class _Panel:
             middle, reach = _ends(table)
             line = _ERROR if group is None else "black"
             axis.errorbar(middle, places, xerr=reach, fmt="none", ecolor=line, capsize=2.5)
+            if "unweighted" in table.columns:
+                label = "without weights" if number == 0 else ""
+                axis.plot(table["unweighted"], places, "D", color=_OTHER, markersize=4, label=label)
         axis.set_yticks(np.arange(len(labels)), labels)
         axis.set_ylim(len(labels) - 0.4, -0.6)
         if not rated:
@@ -156,6 +159,8 @@ class _Panel:
         axis.set_xlabel(f"{kind}, with {interval}")
         if self._grouped:
             axis.legend(frameon=False, fontsize="small", title=self._table.index.names[0])
+        elif "unweighted" in self._table.columns:
+            axis.legend(frameon=False, fontsize="small")
 
     def _draw_lines(self, axis: Axes, interval: str) -> None:
         names = list(dict.fromkeys(self._table.index.get_level_values(0)))

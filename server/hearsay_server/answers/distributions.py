@@ -10,6 +10,7 @@ from hearsay.plans.domains import Binned, Categorical, Grid, Numeric, Ratings, S
 from hearsay.plans.plan import Plan
 from hearsay.plans.points import Points, check_range
 from hearsay.v1 import analyst_pb2
+from hearsay_server.answers import weighted
 from hearsay_server.answers.queries import CONFIDENCE, NoReports, Tallies, by_level
 from ldp import InvalidInput, Mechanism
 from ldp.core.estimation import Cohorts
@@ -18,6 +19,8 @@ from ldp.estimating import distribution as curves
 from ldp.estimating import points as scoring
 from ldp.estimating import strata
 from ldp.estimating.points import AIM, PointDistribution, Precision, Shares
+from ldp.estimating.raking import Weights
+from ldp.estimating.weighting import weighted_points
 from ldp.mechanisms.numbers.mean import MeanMechanism
 
 _CURVE_BINS = 10
@@ -55,6 +58,10 @@ def distribution(
         raise InvalidInput(f"there may be {_MOST_BINS} bins, got {asked}")
     if len(question.ranges) > _MOST_BINS:
         raise InvalidInput(f"there may be {_MOST_BINS} ranges, got {len(question.ranges)}")
+    weights: Weights | None = None
+    if question.margins:
+        weights, groups = weighted.weights_of(plan, question, tallies)
+        tallies = weighted.ungrouped(tallies)
     cohorts = by_level(plan, question.attribute, tallies)
     for mechanism, _ in cohorts:
         _check_tells_more_than_the_mean(mechanism)
@@ -69,10 +76,19 @@ def distribution(
     points = _points(question, domain)
     if points is None:
         assert isinstance(domain, Numeric)
+        if weights:
+            raise InvalidInput(
+                f"{question.attribute!r} has no step, and its curve cannot be weighted: ask for "
+                "the mean, or with a step"
+            )
         _draw_curve(answer, question, domain, cohorts)
     else:
         alike = plan.levels_differ_at_most == 0
-        _estimate_points(answer, question, points, cohorts, alike=alike)
+        found = None if weights is None else weighted_points(groups, weights, len(points))
+        _estimate_points(answer, question, points, cohorts, alike=alike, found=found)
+    if weights:
+        answer.method = weighted.method(question)
+        weighted.tell(answer, weights)
     return answer
 
 
@@ -112,8 +128,10 @@ def _estimate_points(
     cohorts: Cohorts,
     *,
     alike: bool,
+    found: PointDistribution | None,
 ) -> None:
-    """Fill in shares and quantiles with their intervals; stratified, unless levels are `alike`."""
+    """Fill in shares and quantiles with their intervals: of what was `found`, else stratified,
+    unless levels are `alike`."""
     answer.method = _method("scoring", cohorts, "pooled" if alike else "stratified")
     if isinstance(points, Points):
         answer.step = points.step
@@ -121,10 +139,10 @@ def _estimate_points(
     reports = [(mechanism, tally.n, own) for (mechanism, tally), own in each]
     if alike:
         planned = scoring.precision(reports, len(points))
-        found = scoring.estimate_points(cohorts, len(points))
+        found = found or scoring.estimate_points(cohorts, len(points))
     else:
         planned = strata.stratified_precision(reports, len(points))
-        found = strata.stratified_points(cohorts, len(points))
+        found = found or strata.stratified_points(cohorts, len(points))
     if planned.hopeless:
         answer.warning = _hopeless(planned, cohorts)
     cuts = _cuts(question, points, planned)

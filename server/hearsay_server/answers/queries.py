@@ -31,6 +31,7 @@ from ldp.estimating.consistency import make_consistent
 from ldp.estimating.differences import differences
 from ldp.estimating.marginals import Marginal, Part
 from ldp.estimating.pooling import Method
+from ldp.estimating.ratings import mean_ratings
 from ldp.estimating.recovery import ldp_recover
 from ldp.estimating.strata import Answer
 from ldp.mechanisms.ranges.waves import Waves
@@ -185,7 +186,7 @@ def estimate(
     forged = question.forged if question.HasField("forged") else None
     domain = plan.asked(question.attribute).domain
     sets_of.check(domain, question.attribute, question)
-    sets = _sets(plan, question)
+    sets = sets_to_sum(plan, question)
     cohorts = by_level(plan, question.attribute, tallies)
     if question.sizes:
         return _sizes(plan, question, cohorts, tallies, group)
@@ -213,9 +214,8 @@ def estimate(
     if isinstance(domain, Ratings):
         columns, few = sets_of.rating_columns(
             domain,
-            cohorts,
+            mean_ratings(cohorts, alike=answer.alike is None and len(cohorts) > 1),
             raw,
-            alike=answer.alike is None and len(cohorts) > 1,
             confidence=confidence,
             simultaneous=question.simultaneous,
         )
@@ -229,11 +229,11 @@ def estimate(
         )
     if shift:
         columns |= {"shift_down": domain.units * shift.down, "shift_up": domain.units * shift.up}
-    shown = _shown(question, domain, value)
-    table = np.stack([column[shown] for column in columns.values()], axis=1)
+    places = shown(question, domain, value)
+    table = np.stack([column[places] for column in columns.values()], axis=1)
     rows = [
         _row(domain.labels[code], dict(zip(columns, numbers, strict=True)))
-        for code, numbers in zip(shown.tolist(), table.tolist(), strict=True)
+        for code, numbers in zip(places.tolist(), table.tolist(), strict=True)
     ]
     sums = []
     if sets is not None:
@@ -321,7 +321,7 @@ def _sizes(
     )
 
 
-def _sets(plan: Plan, question: analyst_pb2.EstimateRequest) -> Floats | None:
+def sets_to_sum(plan: Plan, question: analyst_pb2.EstimateRequest) -> Floats | None:
     """Return the sets of values to sum, shape (sets, k), as ones among zeros; None without any."""
     if not question.sums:
         return None
@@ -434,7 +434,7 @@ def _moved(kind: str, first: Tallies, second: Tallies, name: Callable[[Cohort], 
     )
 
 
-def _shown(
+def shown(
     question: analyst_pb2.EstimateRequest, domain: Domain | Grid, estimates: Floats
 ) -> NDArray[np.intp]:
     """Return the positions of the rows to answer with: of `values`, of `top`, or of all."""

@@ -23,6 +23,7 @@ from hearsay_server.answers import (
     records,
     rectangles,
     rows,
+    weighted,
 )
 from hearsay_server.answers import pairs as paired
 from hearsay_server.answers.queries import Tallies
@@ -66,10 +67,11 @@ def estimates(
 ) -> list[bytes]:
     """Answer a question from the tallies of each group by itself; raise as `queries.estimate`."""
     plan = _parsed(frozen)
+    work = weighted.estimate if question.margins else queries.estimate
     return [
         data
         for group, part in groups.items()
-        for data in _messages(queries.estimate(plan, question, part, group))
+        for data in _messages(work(plan, question, part, group))
     ]
 
 

@@ -9,6 +9,9 @@ from hearsay_server.ingest.intake import Cohort
 from ldp import Tally
 from ldp.core.repeated import Repeats, factors
 
+_ENTRIES = 1 << 22
+"""Pairs of periods, for each level of each group, that are compared at once."""
+
 
 def of_levels(
     plan: Plan,
@@ -40,3 +43,45 @@ def of_levels(
         reports[len(rows), periods.index(occasion(cohort))] += tally.n
     memo = any(plan.questions[cohort.attribute].memo for cohort in tallies)
     return [Repeats(factor, memo) for factor in factors(reports).tolist()[: len(rows)]]
+
+
+def of_groups(plan: Plan, groups: Mapping[str, Mapping[Cohort, Tally]]) -> dict[str, list[Repeats]]:
+    """Return for each group what `of_levels` returns where all the other groups are `others`.
+
+    A person's group may change between periods, as the version of an app does.
+    """
+    views = any(level.budget.reported > 1 for level in plan.levels.values())
+
+    def occasion(cohort: Cohort) -> tuple[str, str]:
+        return cohort.period, cohort.attribute if views else ""
+
+    each = {
+        name: list(dict.fromkeys((cohort.level, cohort.map) for cohort in tallies))
+        for name, tallies in groups.items()
+    }
+    rows = {
+        (name, *row): place
+        for place, (name, row) in enumerate(
+            (name, row) for name, own in each.items() for row in own
+        )
+    }
+    periods = {
+        when: place
+        for place, when in enumerate(
+            dict.fromkeys(occasion(cohort) for tallies in groups.values() for cohort in tallies)
+        )
+    }
+    reports = np.zeros((len(rows), len(periods)))
+    memo = False
+    for name, tallies in groups.items():
+        for cohort, tally in tallies.items():
+            reports[rows[name, cohort.level, cohort.map], periods[occasion(cohort)]] += tally.n
+            memo = memo or bool(plan.questions[cohort.attribute].memo)
+    whole, found = reports.sum(axis=0), []
+    step = max(1, _ENTRIES // len(periods) ** 2)
+    for begin in range(0, len(rows), step):
+        part = reports[begin : begin + step]
+        found += factors(np.vstack([part, whole - part.sum(axis=0)]))[: len(part)].tolist()
+    return {
+        name: [Repeats(found[rows[name, *row]], memo) for row in own] for name, own in each.items()
+    }

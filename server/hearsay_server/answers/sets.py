@@ -12,7 +12,7 @@ from hearsay.v1 import analyst_pb2
 from ldp import InvalidInput, SetBits
 from ldp.core.estimation import Cohorts, Estimate
 from ldp.core.estimator import Estimator
-from ldp.estimating.ratings import RatedShares, mean_ratings
+from ldp.estimating.ratings import MeanRatings, RatedShares
 from ldp.estimating.sets import MeanSize, SetSizes
 from ldp.estimating.strata import Answer
 from ldp.mechanisms import SetMechanism
@@ -123,16 +123,14 @@ def _rows(
 
 def rating_columns(
     domain: Ratings,
-    cohorts: Cohorts,
+    means: MeanRatings,
     shares: Estimate,
     *,
-    alike: bool,
     confidence: float,
     simultaneous: bool,
 ) -> tuple[dict[str, Floats], str]:
     """Return the columns of ratings: the mean ratings on their scale, nan where they are unknown,
     and the shares who rated; and a warning."""
-    means = mean_ratings(cohorts, alike=alike)
     scale = (domain.high - domain.low) / 2
     miss = (1 - confidence) / (len(domain.keys) if simultaneous else 1)
     low, high = means.ends(-NormalDist().inv_cdf(miss / 2))

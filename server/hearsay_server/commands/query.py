@@ -11,9 +11,17 @@ from rich.markup import escape
 
 import hearsay.plans.plan
 from hearsay import Analyst
-from hearsay.analyst import By, Options, Selection, compare_request, range_of
+from hearsay.analyst import (
+    By,
+    Options,
+    Selection,
+    compare_request,
+    range_of,
+    read_margins,
+)
 from hearsay.changes import ChangeOptions
 from hearsay.columns import NO_MAP, NOT_GIVEN
+from hearsay.margins import messages
 from hearsay.v1 import analyst_pb2
 from hearsay_server.commands import connect, plotting
 from hearsay_server.commands.changing import OverTime
@@ -146,6 +154,16 @@ def query(
     nonnegative: Annotated[
         bool, typer.Option(help="Of --joint: the most likely table, without negative shares.")
     ] = False,
+    margins: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Weight public groups to known shares, a CSV of properties and share; repeatable."
+        ),
+    ] = None,
+    least: Annotated[
+        int | None,
+        typer.Option(help="Of --margins: join values with fewer respondents; by default 10."),
+    ] = None,
     watch: Annotated[
         float | None, typer.Option(help="Ask again every so many seconds if reports came in.")
     ] = None,
@@ -196,6 +214,12 @@ def query(
             consistent=consistent,
             forged=forged is not None,
             recover=recover is not None,
+        )
+    apart = suspicions or pairs or compare or over_time.asked or other_between is not None
+    if margins and (two.asked or apart):
+        raise InvalidInput(
+            "--margins weights the estimates of one attribute: leave out --compare, --change, "
+            "--trend, --breaks, --suspicions, --pairs, and questions about two attributes"
         )
     limited = top is not None or bool(values)
     if pairs and values:
@@ -251,6 +275,12 @@ def query(
         options["top"] = top
     if sizes:
         options["sizes"] = True
+    if margins:
+        options["margins"] = read_margins(margins)
+    if least is not None:
+        if least < 1 or not margins:
+            raise InvalidInput(f"--least is a number >= 1, with --margins, got {least}")
+        options["least"] = least
     if values:
         options["values"] = next(csv.reader([values]))
     with Analyst(target, tls=connect.tls(context), token=token, insecure=insecure) as analyst:
@@ -307,6 +337,8 @@ def query(
                 cumulative=cdf,
                 confidence=confidence,
                 selection=selection,
+                margins=messages(options.get("margins", {})),
+                least=least,
             )
             found = analyst.query_distribution(question)
             if asked_alone and not bins:

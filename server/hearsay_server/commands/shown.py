@@ -27,6 +27,7 @@ _HEADINGS = {
     "shift_up": "forged up",
     "share": "who rated",
     "share_standard_error": "std. error",
+    "unweighted": "unweighted",
 }
 
 
@@ -62,6 +63,8 @@ class Shown:
             if answer.group:
                 Console().print(f"[bold]{escape(answer.group)}[/bold]")
             shown = [column for column in columns[4:] if column in _HEADINGS]
+            if "unweighted" in shown:  # what fits into 80 columns
+                shown = [column for column in shown if column != "effective_sample_size"]
             more = [_HEADINGS[column] for column in shown]
             table = _table(
                 answer.attribute, answer.statistic, answer.confidence, answer.simultaneous, more
@@ -84,6 +87,7 @@ class Shown:
             many = len(answer.cohorts)
             cohorts = f"{_reports(answer.reports)} in {many} cohort{'s' if many > 1 else ''}"
             Console().print(f"{cohorts}, {answer.method}{repeats_text(answer.repeats)}")
+            _tell_weights(answer)
             if "alike" in columns:
                 Console().print(_if_alike(answer))
 
@@ -193,6 +197,7 @@ class Shown:
             Console().print(table)
         repeats = repeats_text(answer.repeats)
         Console().print(f"{_reports(answer.reports)}, {answer.method}{repeats}")
+        _tell_weights(answer)
 
     def pairs(self, answer: analyst_pb2.PairsResponse) -> None:
         """Print the shares of people who have both of two items."""
@@ -320,6 +325,17 @@ def _if_alike(answer: analyst_pb2.EstimateResponse) -> str:
     )
 
 
+def _tell_weights(
+    answer: analyst_pb2.EstimateResponse | analyst_pb2.DistributionResponse,
+) -> None:
+    """Print how unequal the weights of an answer with margins are."""
+    if answer.HasField("design_effect"):
+        Console().print(
+            f"design effect of the weights (Kish) {answer.design_effect:.3g}; weights "
+            f"{answer.smallest_weight:.3g} to {answer.largest_weight:.3g}"
+        )
+
+
 def _reports(count: int) -> str:
     return f"{count:,} report{'s' if count != 1 else ''}"
 
@@ -347,6 +363,8 @@ def document(answer: analyst_pb2.EstimateResponse) -> dict[str, Any]:
     for entry, row in zip(found["rows"], answer.rows, strict=True):
         if math.isnan(row.estimate):
             entry["estimate"] = None
+        if math.isnan(row.unweighted):
+            entry["unweighted"] = None
     for cohort, message in zip(found["cohorts"], answer.cohorts, strict=True):
         cohort |= {"revision": message.revision.hex(), "reports": message.reports}
     return found

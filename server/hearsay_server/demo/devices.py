@@ -25,16 +25,16 @@ Answers = Mapping[str, Answer]
 
 @dataclass(frozen=True)
 class Respondent:
-    """One person: a number, a privacy level, the true answers by attribute name, the maps that
-    they chose, by attribute name, the public properties of the device, and when they answer,
-    None for now."""
+    """One person: a number, a privacy level, the true answers by attribute name, and the maps
+    that they chose, by attribute name; when they answer, None for now; and the public properties
+    of their device."""
 
     number: int
     level: str
     answers: Answers
     maps: Mapping[str, str]
-    properties: Mapping[str, str] = field(default_factory=dict)
     moment: datetime | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -52,10 +52,10 @@ class Source:
     respondents: Sequence[Answers]
     left_out: int = 0
     """The number of answers outside the survey's domains; they are withheld."""
-    properties: Sequence[Mapping[str, str]] = ()
-    """The public properties of each respondent's device; none where it is empty."""
     moments: Sequence[datetime] = ()
     """When each respondent answers; empty: now."""
+    properties: Sequence[Mapping[str, str]] = ()
+    """The public properties of each respondent's device; empty: none are given."""
 
 
 def redbook() -> Source:
@@ -145,21 +145,28 @@ def _source(
                 answers[name] = answer
     if not any(respondents):
         raise InvalidInput("the table holds no answer that has a place in the survey")
-    told: list[dict[str, str]] = [{} for _ in respondents]
-    for each in plan.properties.declared:
-        if each.name in table.columns:
-            for properties, cell in zip(told, table[each.name], strict=True):
-                if (value := str(cell).strip()) in each.values:
-                    properties[each.name] = value
     kept = [number for number, answers in enumerate(respondents) if answers]
     return Source(
         title,
         survey,
         [respondents[number] for number in kept],
         left_out,
-        [told[number] for number in kept],
-        [moments[number] for number in kept] if moments else (),
+        [moments[number] for number in kept] if moments else [],
+        [_properties(plan, table, number) for number in kept] if plan.properties else [],
     )
+
+
+def _properties(
+    plan: hearsay.plans.plan.Plan, table: pd.DataFrame, number: int
+) -> Mapping[str, str]:
+    """Return the declared values of public properties in a row of the table."""
+    found = {}
+    for each in plan.properties.declared:
+        if each.name in table.columns:
+            value = str(table[each.name].iloc[number]).strip()
+            if value in each.values:
+                found[each.name] = value
+    return found
 
 
 def _answer(domain: Domain, cell: object) -> Answer:
@@ -261,8 +268,8 @@ def _collect(
             chooser.choice(levels),
             answers,
             {name: chooser.choice(maps) for name, maps in choices.items()},
-            source.properties[number] if source.properties else {},
             source.moments[number] if source.moments else None,
+            source.properties[number] if source.properties else {},
         )
         for number, answers in enumerate(source.respondents)
     ]

@@ -201,6 +201,8 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         with _telling():
             frozen, plan = await self._plan(request)
             if request.other:
+                if request.margins:
+                    raise InvalidInput("margins weight one number: leave out the other one")
                 tallies = await self._of_both(plan, request)
             else:
                 tallies = await self._tallies(plan, request)
@@ -372,8 +374,11 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
     ) -> PackedTallies:
         """Return the tallies asked for; raise `NoReports` where there are none, unless `none`.
 
-        `apart` is as of `resolve`.
+        `apart` is as of `resolve`; groups are apart where margins weight them.
         """
+        could = analyst_pb2.EstimateRequest | analyst_pb2.DistributionRequest
+        if isinstance(question, could) and question.margins:
+            apart = (*apart, "group")
         tallies = await self._selected(plan, question.attribute, question.selection, apart)
         if not tallies and not none:
             raise NoReports(f"there are no such reports of {question.attribute!r} yet")
@@ -389,12 +394,17 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
             raise InvalidInput(
                 f"answers are by level, period, map or a property, and {error}"
             ) from None
+        if any(name in margin.properties for margin in question.margins):
+            raise InvalidInput(
+                f"answers are by {name!r}, which a margin is of: give margins of other properties"
+            )
         apart = await self._selected(plan, question.attribute, question.selection, ("group",))
         if not apart:
             raise NoReports(f"there are no such reports of {question.attribute!r} yet")
         groups = apart.grouped(lambda cohort: plan.properties.values_of(cohort.group)[name])
+        summed = not question.margins  # which weight the groups of each value
         return {
-            value or NOT_GIVEN: groups[value].summed(panels=True, groups=True)
+            value or NOT_GIVEN: groups[value].summed(panels=True, groups=summed)
             for value in (*values, "")
             if value in groups
         }

@@ -5,7 +5,6 @@ could fill the memory of whoever holds them all unpacked.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from hearsay_server.ingest.intake import Cohort
 from ldp import Tally
@@ -42,14 +41,12 @@ class PackedTallies(Mapping[Cohort, Tally]):
 
         Their cohorts have the panel 0 or the group "".
         """
-        summed: dict[Cohort, list[bytes]] = {}
-        for cohort, parts in self.packed.items():
-            panel = 0 if panels else cohort.panel
-            group = "" if groups else cohort.group
-            if (panel, group) != (cohort.panel, cohort.group):
-                cohort = replace(cohort, panel=panel, group=group)
-            summed.setdefault(cohort, []).extend(parts)
-        return PackedTallies(summed)
+        summed: dict[tuple[str, bytes, str, str, str, str, int, str], list[bytes]] = {}
+        for c, parts in self.packed.items():
+            panel, group = 0 if panels else c.panel, "" if groups else c.group
+            of = c.survey, c.revision, c.attribute, c.level, c.period, c.map, panel, group
+            summed.setdefault(of, []).extend(parts)
+        return PackedTallies({Cohort(*of): parts for of, parts in summed.items()})
 
     def grouped(self, name: Callable[[Cohort], str]) -> "dict[str, PackedTallies]":
         """Return the tallies of the cohorts that have each name, in the order of the cohorts."""

@@ -185,7 +185,7 @@ class Store:
         if len({(b.survey, b.period, b.panel, *b.properties) for _, b in sent}) == 1:
             yield sent
             return
-        sizes = {name: _counts(plan) for name, plan in plans.items() if isinstance(plan, Plan)}
+        sizes = {name: plan.counts for name, plan in plans.items() if isinstance(plan, Plan)}
         begin, size = 0, 0
         seen: set[tuple[object, ...]] = set()
         for number, (_, batch) in enumerate(sent):
@@ -428,16 +428,6 @@ def _held(survey: str, period: str) -> sa.ColumnElement[bool]:
     """Return the condition that a batch is of the period, and stored still."""
     table = schema.batches
     return (table.c.survey == survey) & (table.c.period == period) & table.c.batch.is_not(None)
-
-
-def _counts(plan: Plan) -> int:
-    """Return how many counts the tallies of one period, panel and group have."""
-    return sum(
-        mechanism.tally_size
-        for level in plan.levels.values()
-        for by_map in level.by_map.values()
-        for mechanism in by_map.values()
-    )
 
 
 def _row(new: New, ends: int, day: int) -> tuple[object, ...]:

@@ -298,10 +298,9 @@ def _in_the_clear(plan: Plan) -> list[str]:
         title = f" ({each.title})" if each.title else ""
         lines.append(f"{each.name}{title}: {_some(each.values)}, or none, as the app says")
     if lines:
-        told = max(1, plan.panels) * plan.properties.combinations
         lines.append(
-            f"all together: 1 of {told:,} combinations, {math.log2(told):.1f} bits by which a "
-            "person's reports may be linked over periods"
+            f"all together: 1 of {plan.told:,} combinations, {math.log2(plan.told):.1f} bits by "
+            "which a person's reports may be linked over periods"
         )
     return lines
 

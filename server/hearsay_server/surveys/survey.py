@@ -36,6 +36,9 @@ from ldp.planning.design import design
 _MAX_RECORD = 1 << 20
 """Bytes of a record's codes: batches stay well below gRPC's default limit of 4 MiB a message."""
 
+_MOST_COUNTS = 1 << 26
+"""Counts of the tallies of a period in all panels and groups: devices choose which they fill."""
+
 _NOISE_ANCHORS = tuple(math.log(2.0) * step for step in (-7, -5, -3, -2, -1, 0, 1, 2, 3, 4, 5))
 
 SPREAD = 1 / 3
@@ -142,7 +145,13 @@ def resolve(survey: survey_pb2.Survey) -> bytes:
                 "mechanisms of smaller reports"
             )
     data: bytes = plan.SerializeToString(deterministic=True)
-    hearsay.plans.plan.parse(data)  # a client's checks, made before anything is frozen
+    parsed = hearsay.plans.plan.parse(data)  # a client's checks, made before anything is frozen
+    if parsed.told > 1 and parsed.told * parsed.counts > _MOST_COUNTS:
+        raise InvalidInput(
+            f"panels and properties have {parsed.told:,} combinations, and each has tallies of "
+            f"{parsed.counts:,} counts in a period: together at most {_MOST_COUNTS:,}; declare "
+            "fewer panels or values, or mechanisms of smaller tallies"
+        )
     return data
 
 

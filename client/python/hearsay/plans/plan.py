@@ -80,6 +80,21 @@ class Plan:
     panels: int = 0
     properties: Properties = NO_PROPERTIES
 
+    @property
+    def told(self) -> int:
+        """The number of combinations of a panel and a group: what is in the clear of a device."""
+        return max(1, self.panels) * self.properties.combinations
+
+    @property
+    def counts(self) -> int:
+        """How many counts the tallies of one period, panel and group have."""
+        return sum(
+            mechanism.tally_size
+            for level in self.levels.values()
+            for by_map in level.by_map.values()
+            for mechanism in by_map.values()
+        )
+
     def parts(self, question: str) -> tuple[str, ...]:
         """Return the attributes that a question asks; of an attribute in no view itself."""
         asked = self.views.get(question)

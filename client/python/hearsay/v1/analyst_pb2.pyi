@@ -35,7 +35,7 @@ class Where(_message.Message):
     def __init__(self, property: _Optional[str] = ..., values: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class EstimateRequest(_message.Message):
-    __slots__ = ("survey", "attribute", "selection", "confidence", "simultaneous", "method", "consistency", "forged", "recover", "top", "values", "sums", "sizes")
+    __slots__ = ("survey", "attribute", "selection", "confidence", "simultaneous", "method", "consistency", "forged", "recover", "top", "values", "sums", "sizes", "margins", "least")
     SURVEY_FIELD_NUMBER: _ClassVar[int]
     ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
     SELECTION_FIELD_NUMBER: _ClassVar[int]
@@ -49,6 +49,8 @@ class EstimateRequest(_message.Message):
     VALUES_FIELD_NUMBER: _ClassVar[int]
     SUMS_FIELD_NUMBER: _ClassVar[int]
     SIZES_FIELD_NUMBER: _ClassVar[int]
+    MARGINS_FIELD_NUMBER: _ClassVar[int]
+    LEAST_FIELD_NUMBER: _ClassVar[int]
     survey: str
     attribute: str
     selection: Selection
@@ -62,7 +64,25 @@ class EstimateRequest(_message.Message):
     values: _containers.RepeatedScalarFieldContainer[str]
     sums: _containers.RepeatedCompositeFieldContainer[ValueSet]
     sizes: bool
-    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., selection: _Optional[_Union[Selection, _Mapping]] = ..., confidence: _Optional[float] = ..., simultaneous: bool = ..., method: _Optional[str] = ..., consistency: _Optional[str] = ..., forged: _Optional[int] = ..., recover: _Optional[float] = ..., top: _Optional[int] = ..., values: _Optional[_Iterable[str]] = ..., sums: _Optional[_Iterable[_Union[ValueSet, _Mapping]]] = ..., sizes: bool = ...) -> None: ...
+    margins: _containers.RepeatedCompositeFieldContainer[Margin]
+    least: int
+    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., selection: _Optional[_Union[Selection, _Mapping]] = ..., confidence: _Optional[float] = ..., simultaneous: bool = ..., method: _Optional[str] = ..., consistency: _Optional[str] = ..., forged: _Optional[int] = ..., recover: _Optional[float] = ..., top: _Optional[int] = ..., values: _Optional[_Iterable[str]] = ..., sums: _Optional[_Iterable[_Union[ValueSet, _Mapping]]] = ..., sizes: bool = ..., margins: _Optional[_Iterable[_Union[Margin, _Mapping]]] = ..., least: _Optional[int] = ...) -> None: ...
+
+class Margin(_message.Message):
+    __slots__ = ("properties", "rows")
+    PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    properties: _containers.RepeatedScalarFieldContainer[str]
+    rows: _containers.RepeatedCompositeFieldContainer[MarginRow]
+    def __init__(self, properties: _Optional[_Iterable[str]] = ..., rows: _Optional[_Iterable[_Union[MarginRow, _Mapping]]] = ...) -> None: ...
+
+class MarginRow(_message.Message):
+    __slots__ = ("values", "share")
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    SHARE_FIELD_NUMBER: _ClassVar[int]
+    values: _containers.RepeatedScalarFieldContainer[str]
+    share: float
+    def __init__(self, values: _Optional[_Iterable[str]] = ..., share: _Optional[float] = ...) -> None: ...
 
 class ValueSet(_message.Message):
     __slots__ = ("values",)
@@ -101,7 +121,7 @@ class WatchRequest(_message.Message):
     def __init__(self, question: _Optional[_Union[EstimateRequest, _Mapping]] = ..., interval: _Optional[float] = ...) -> None: ...
 
 class EstimateResponse(_message.Message):
-    __slots__ = ("survey", "attribute", "statistic", "confidence", "simultaneous", "reports", "rows", "cohorts", "method", "homogeneity", "warning", "group", "repeats", "detectable_difference", "rows_left_out", "more", "sums", "title")
+    __slots__ = ("survey", "attribute", "statistic", "confidence", "simultaneous", "reports", "rows", "cohorts", "method", "homogeneity", "warning", "group", "repeats", "detectable_difference", "rows_left_out", "more", "sums", "title", "design_effect", "smallest_weight", "largest_weight")
     SURVEY_FIELD_NUMBER: _ClassVar[int]
     ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
     STATISTIC_FIELD_NUMBER: _ClassVar[int]
@@ -120,6 +140,9 @@ class EstimateResponse(_message.Message):
     MORE_FIELD_NUMBER: _ClassVar[int]
     SUMS_FIELD_NUMBER: _ClassVar[int]
     TITLE_FIELD_NUMBER: _ClassVar[int]
+    DESIGN_EFFECT_FIELD_NUMBER: _ClassVar[int]
+    SMALLEST_WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    LARGEST_WEIGHT_FIELD_NUMBER: _ClassVar[int]
     survey: str
     attribute: str
     statistic: str
@@ -138,10 +161,13 @@ class EstimateResponse(_message.Message):
     more: bool
     sums: _containers.RepeatedCompositeFieldContainer[Row]
     title: str
-    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., statistic: _Optional[str] = ..., confidence: _Optional[float] = ..., simultaneous: bool = ..., reports: _Optional[int] = ..., rows: _Optional[_Iterable[_Union[Row, _Mapping]]] = ..., cohorts: _Optional[_Iterable[_Union[Cohort, _Mapping]]] = ..., method: _Optional[str] = ..., homogeneity: _Optional[float] = ..., warning: _Optional[str] = ..., group: _Optional[str] = ..., repeats: _Optional[float] = ..., detectable_difference: _Optional[float] = ..., rows_left_out: _Optional[int] = ..., more: bool = ..., sums: _Optional[_Iterable[_Union[Row, _Mapping]]] = ..., title: _Optional[str] = ...) -> None: ...
+    design_effect: float
+    smallest_weight: float
+    largest_weight: float
+    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., statistic: _Optional[str] = ..., confidence: _Optional[float] = ..., simultaneous: bool = ..., reports: _Optional[int] = ..., rows: _Optional[_Iterable[_Union[Row, _Mapping]]] = ..., cohorts: _Optional[_Iterable[_Union[Cohort, _Mapping]]] = ..., method: _Optional[str] = ..., homogeneity: _Optional[float] = ..., warning: _Optional[str] = ..., group: _Optional[str] = ..., repeats: _Optional[float] = ..., detectable_difference: _Optional[float] = ..., rows_left_out: _Optional[int] = ..., more: bool = ..., sums: _Optional[_Iterable[_Union[Row, _Mapping]]] = ..., title: _Optional[str] = ..., design_effect: _Optional[float] = ..., smallest_weight: _Optional[float] = ..., largest_weight: _Optional[float] = ...) -> None: ...
 
 class Row(_message.Message):
-    __slots__ = ("label", "estimate", "standard_error", "low", "high", "raw", "effective_sample_size", "shift_down", "shift_up", "alike", "alike_low", "alike_high", "share", "share_standard_error", "share_low", "share_high")
+    __slots__ = ("label", "estimate", "standard_error", "low", "high", "raw", "effective_sample_size", "shift_down", "shift_up", "alike", "alike_low", "alike_high", "share", "share_standard_error", "share_low", "share_high", "unweighted", "unweighted_standard_error")
     LABEL_FIELD_NUMBER: _ClassVar[int]
     ESTIMATE_FIELD_NUMBER: _ClassVar[int]
     STANDARD_ERROR_FIELD_NUMBER: _ClassVar[int]
@@ -158,6 +184,8 @@ class Row(_message.Message):
     SHARE_STANDARD_ERROR_FIELD_NUMBER: _ClassVar[int]
     SHARE_LOW_FIELD_NUMBER: _ClassVar[int]
     SHARE_HIGH_FIELD_NUMBER: _ClassVar[int]
+    UNWEIGHTED_FIELD_NUMBER: _ClassVar[int]
+    UNWEIGHTED_STANDARD_ERROR_FIELD_NUMBER: _ClassVar[int]
     label: str
     estimate: float
     standard_error: float
@@ -174,7 +202,9 @@ class Row(_message.Message):
     share_standard_error: float
     share_low: float
     share_high: float
-    def __init__(self, label: _Optional[str] = ..., estimate: _Optional[float] = ..., standard_error: _Optional[float] = ..., low: _Optional[float] = ..., high: _Optional[float] = ..., raw: _Optional[float] = ..., effective_sample_size: _Optional[float] = ..., shift_down: _Optional[float] = ..., shift_up: _Optional[float] = ..., alike: _Optional[float] = ..., alike_low: _Optional[float] = ..., alike_high: _Optional[float] = ..., share: _Optional[float] = ..., share_standard_error: _Optional[float] = ..., share_low: _Optional[float] = ..., share_high: _Optional[float] = ...) -> None: ...
+    unweighted: float
+    unweighted_standard_error: float
+    def __init__(self, label: _Optional[str] = ..., estimate: _Optional[float] = ..., standard_error: _Optional[float] = ..., low: _Optional[float] = ..., high: _Optional[float] = ..., raw: _Optional[float] = ..., effective_sample_size: _Optional[float] = ..., shift_down: _Optional[float] = ..., shift_up: _Optional[float] = ..., alike: _Optional[float] = ..., alike_low: _Optional[float] = ..., alike_high: _Optional[float] = ..., share: _Optional[float] = ..., share_standard_error: _Optional[float] = ..., share_low: _Optional[float] = ..., share_high: _Optional[float] = ..., unweighted: _Optional[float] = ..., unweighted_standard_error: _Optional[float] = ...) -> None: ...
 
 class Cohort(_message.Message):
     __slots__ = ("revision", "level", "period", "epsilon", "mechanism", "reports", "map")
@@ -327,7 +357,7 @@ class ChangeResponse(_message.Message):
     def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., title: _Optional[str] = ..., statistic: _Optional[str] = ..., kind: _Optional[_Union[ChangeRequest.Kind, str]] = ..., confidence: _Optional[float] = ..., simultaneous: bool = ..., periods: _Optional[_Iterable[str]] = ..., period_reports: _Optional[_Iterable[int]] = ..., rows: _Optional[_Iterable[_Union[Difference, _Mapping]]] = ..., panels: _Optional[int] = ..., warning: _Optional[str] = ..., more: bool = ..., any_p_value: _Optional[float] = ...) -> None: ...
 
 class DistributionRequest(_message.Message):
-    __slots__ = ("survey", "attribute", "selection", "confidence", "edges", "bins", "quantiles", "step", "ranges", "cumulative", "other", "other_ranges")
+    __slots__ = ("survey", "attribute", "selection", "confidence", "edges", "bins", "quantiles", "step", "ranges", "cumulative", "other", "other_ranges", "margins", "least")
     SURVEY_FIELD_NUMBER: _ClassVar[int]
     ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
     SELECTION_FIELD_NUMBER: _ClassVar[int]
@@ -340,6 +370,8 @@ class DistributionRequest(_message.Message):
     CUMULATIVE_FIELD_NUMBER: _ClassVar[int]
     OTHER_FIELD_NUMBER: _ClassVar[int]
     OTHER_RANGES_FIELD_NUMBER: _ClassVar[int]
+    MARGINS_FIELD_NUMBER: _ClassVar[int]
+    LEAST_FIELD_NUMBER: _ClassVar[int]
     survey: str
     attribute: str
     selection: Selection
@@ -352,7 +384,9 @@ class DistributionRequest(_message.Message):
     cumulative: bool
     other: str
     other_ranges: _containers.RepeatedCompositeFieldContainer[Range]
-    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., selection: _Optional[_Union[Selection, _Mapping]] = ..., confidence: _Optional[float] = ..., edges: _Optional[_Iterable[float]] = ..., bins: _Optional[int] = ..., quantiles: _Optional[_Iterable[float]] = ..., step: _Optional[float] = ..., ranges: _Optional[_Iterable[_Union[Range, _Mapping]]] = ..., cumulative: bool = ..., other: _Optional[str] = ..., other_ranges: _Optional[_Iterable[_Union[Range, _Mapping]]] = ...) -> None: ...
+    margins: _containers.RepeatedCompositeFieldContainer[Margin]
+    least: int
+    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., selection: _Optional[_Union[Selection, _Mapping]] = ..., confidence: _Optional[float] = ..., edges: _Optional[_Iterable[float]] = ..., bins: _Optional[int] = ..., quantiles: _Optional[_Iterable[float]] = ..., step: _Optional[float] = ..., ranges: _Optional[_Iterable[_Union[Range, _Mapping]]] = ..., cumulative: bool = ..., other: _Optional[str] = ..., other_ranges: _Optional[_Iterable[_Union[Range, _Mapping]]] = ..., margins: _Optional[_Iterable[_Union[Margin, _Mapping]]] = ..., least: _Optional[int] = ...) -> None: ...
 
 class Range(_message.Message):
     __slots__ = ("low", "high")
@@ -363,7 +397,7 @@ class Range(_message.Message):
     def __init__(self, low: _Optional[float] = ..., high: _Optional[float] = ...) -> None: ...
 
 class DistributionResponse(_message.Message):
-    __slots__ = ("survey", "attribute", "confidence", "reports", "method", "bins", "quantiles", "repeats", "warning", "step", "title", "ranges", "cumulative")
+    __slots__ = ("survey", "attribute", "confidence", "reports", "method", "bins", "quantiles", "repeats", "warning", "step", "title", "ranges", "cumulative", "design_effect", "smallest_weight", "largest_weight")
     SURVEY_FIELD_NUMBER: _ClassVar[int]
     ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
     CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
@@ -377,6 +411,9 @@ class DistributionResponse(_message.Message):
     TITLE_FIELD_NUMBER: _ClassVar[int]
     RANGES_FIELD_NUMBER: _ClassVar[int]
     CUMULATIVE_FIELD_NUMBER: _ClassVar[int]
+    DESIGN_EFFECT_FIELD_NUMBER: _ClassVar[int]
+    SMALLEST_WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    LARGEST_WEIGHT_FIELD_NUMBER: _ClassVar[int]
     survey: str
     attribute: str
     confidence: float
@@ -390,7 +427,10 @@ class DistributionResponse(_message.Message):
     title: str
     ranges: _containers.RepeatedCompositeFieldContainer[Row]
     cumulative: _containers.RepeatedCompositeFieldContainer[Row]
-    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., confidence: _Optional[float] = ..., reports: _Optional[int] = ..., method: _Optional[str] = ..., bins: _Optional[_Iterable[_Union[Bin, _Mapping]]] = ..., quantiles: _Optional[_Iterable[_Union[Row, _Mapping]]] = ..., repeats: _Optional[float] = ..., warning: _Optional[str] = ..., step: _Optional[float] = ..., title: _Optional[str] = ..., ranges: _Optional[_Iterable[_Union[Row, _Mapping]]] = ..., cumulative: _Optional[_Iterable[_Union[Row, _Mapping]]] = ...) -> None: ...
+    design_effect: float
+    smallest_weight: float
+    largest_weight: float
+    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., confidence: _Optional[float] = ..., reports: _Optional[int] = ..., method: _Optional[str] = ..., bins: _Optional[_Iterable[_Union[Bin, _Mapping]]] = ..., quantiles: _Optional[_Iterable[_Union[Row, _Mapping]]] = ..., repeats: _Optional[float] = ..., warning: _Optional[str] = ..., step: _Optional[float] = ..., title: _Optional[str] = ..., ranges: _Optional[_Iterable[_Union[Row, _Mapping]]] = ..., cumulative: _Optional[_Iterable[_Union[Row, _Mapping]]] = ..., design_effect: _Optional[float] = ..., smallest_weight: _Optional[float] = ..., largest_weight: _Optional[float] = ...) -> None: ...
 
 class Bin(_message.Message):
     __slots__ = ("left", "right", "share")

@@ -1,0 +1,91 @@
+"""Known shares of the population, by public properties, which answers are weighted to."""
+
+import csv
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from hearsay.v1 import analyst_pb2
+from ldp.errors import InvalidInput
+
+Names = str | tuple[str, ...]
+"""One name or value, or a tuple of several."""
+
+Margins = Mapping[Names, Mapping[Names, float]]
+"""Margins by the property that they are of, or by a tuple of several; each has the share of the
+population by value, or by a tuple of values: {"platform": {"ios": 0.3, "android": 0.7}}. A series
+of
+pandas is such a mapping."""
+
+_SHARE, _COUNT = "share", "count"
+
+
+def messages(margins: Margins) -> list[analyst_pb2.Margin]:
+    """Return margins as a request has them; raise `InvalidInput` for what is not one."""
+    if not isinstance(margins, Mapping):
+        raise InvalidInput(
+            "margins are a mapping of a property, or a tuple of several, to the share of each "
+            f"value, got {margins!r}"
+        )
+    found = []
+    for names, shares in margins.items():
+        if not hasattr(shares, "items"):
+            raise InvalidInput(
+                f"the margin of {names!r} must have a share by value, got {shares!r}"
+            )
+        margin = analyst_pb2.Margin(properties=_several(names))
+        for values, share in shares.items():
+            margin.rows.add(values=_several(values), share=share)
+        found.append(margin)
+    return found
+
+
+def read_margins(files: Sequence[Path | str]) -> Margins:
+    """Read margins from CSV files, one from each.
+
+    The columns are one property or several, whose combinations the rows are, and last "share", of
+    the population, or "count", of its people, which is divided by the sum. An empty value stands
+    for respondents whose app gave none. Raises `InvalidInput` for a file that cannot be read,
+    another heading, a row of another length, what is no number, and a margin that two files have.
+    """
+    found: dict[Names, Mapping[Names, float]] = {}
+    for file in files:
+        names, shares = _read(Path(file))
+        if names in found:
+            raise InvalidInput(f"{file}: another file has the margin of {', '.join(names)} already")
+        found[names] = shares
+    return found
+
+
+def _read(file: Path) -> tuple[tuple[str, ...], Mapping[Names, float]]:
+    try:
+        with file.open(encoding="utf-8-sig", newline="") as opened:
+            heading, *lines = [line for line in csv.reader(opened) if line] or [[]]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InvalidInput(f"{file} cannot be read as CSV: {error}") from None
+    names, kind = tuple(heading[:-1]), heading[-1] if heading else ""
+    if not names or kind not in (_SHARE, _COUNT):
+        raise InvalidInput(
+            f'{file}: the heading must be properties and then "{_SHARE}" or "{_COUNT}", such as '
+            f"platform,{_SHARE}; got {','.join(heading) or 'nothing'}"
+        )
+    shares: dict[Names, float] = {}
+    for number, line in enumerate(lines, 2):
+        values = tuple(line[:-1])
+        if len(line) != len(heading):
+            raise InvalidInput(f"{file}, row {number}: expected {len(heading)} fields, got {line}")
+        if values in shares:
+            raise InvalidInput(f"{file}, row {number}: {', '.join(values)} is there twice")
+        try:
+            shares[values] = float(line[-1])
+        except ValueError:
+            raise InvalidInput(f"{file}, row {number}: {line[-1]!r} is no {kind}") from None
+    if kind == _COUNT:
+        total = sum(shares.values())
+        if not 0 < total < float("inf"):
+            raise InvalidInput(f"{file}: the counts must have a positive sum, got {total:g}")
+        shares = {values: number / total for values, number in shares.items()}
+    return names, shares
+
+
+def _several(names: Names) -> Sequence[str]:
+    return (names,) if isinstance(names, str) else tuple(names)

@@ -1,0 +1,238 @@
+"""Answers for the population, from respondents whose public groups have known shares in it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from hearsay.plans.domains import Ratings, SetOf
+from hearsay.plans.plan import Plan
+from hearsay.v1 import analyst_pb2
+from hearsay_server.answers import queries
+from hearsay_server.answers import sets as sets_of
+from hearsay_server.answers.queries import CONFIDENCE, Floats, Tallies
+from hearsay_server.answers.repeats import of_groups
+from hearsay_server.ingest.intake import Cohort
+from ldp import Estimate, InvalidInput, SetBits, Tally
+from ldp.core.estimation import Cohorts
+from ldp.core.estimator import Estimator
+from ldp.core.tally import add_up
+from ldp.estimating.raking import LEAST, Margin, Weights, rake
+from ldp.estimating.sets import MeanSize, SetSizes
+from ldp.estimating.weighting import weighted, weighted_ratings
+from ldp.mechanisms import SetMechanism
+
+_ALIKE = ("alike", "alike_low", "alike_high", "effective_sample_size")
+"""What a row says of the estimate without weights alone."""
+
+
+def estimate(
+    plan: Plan, question: analyst_pb2.EstimateRequest, tallies: Tallies, group: str = ""
+) -> analyst_pb2.EstimateResponse:
+    """Answer an `EstimateRequest` with margins, from tallies whose cohorts have their own groups.
+
+    The answer is that without margins, whose estimates stand beside the weighted ones. Raises as
+    `queries.estimate`, and `InvalidInput` for margins that the survey or its respondents do not
+    fit.
+    """
+    _check(question)
+    plain = analyst_pb2.EstimateRequest()
+    plain.CopyFrom(question)
+    for name in ("margins", "least", "top", "values"):
+        plain.ClearField(name)
+    answer = queries.estimate(plan, plain, ungrouped(tallies), group)
+    weights, groups = weights_of(plan, question, tallies)
+    _weigh(plan, question, answer, groups, weights)
+    answer.method = method(question)
+    tell(answer, weights)
+    for name in ("homogeneity", "detectable_difference"):
+        answer.ClearField(name)
+    return answer
+
+
+def ungrouped(tallies: Tallies) -> Tallies:
+    """Return the sums over the groups of tallies whose cohorts have their own groups."""
+    sums: dict[Cohort, Tally] = {}
+    for cohort, tally in tallies.items():
+        add_up(sums, [(replace(cohort, group=""), tally)])
+    return sums
+
+
+def weights_of(
+    plan: Plan,
+    question: analyst_pb2.EstimateRequest | analyst_pb2.DistributionRequest,
+    tallies: Tallies,
+) -> tuple[Weights, list[Cohorts]]:
+    """Return the weights that a question's margins give the groups, and the groups' cohorts."""
+    margins = _margins(plan, question)
+    each = _by_group(plan, question.attribute, tallies)
+    weights = rake(
+        tuple(plan.properties.by_name),
+        [tuple(plan.properties.values_of(name).values()) for name in each],
+        [cohorts.n for cohorts in each.values()],
+        margins,
+        least=question.least if question.HasField("least") else LEAST,
+    )
+    return weights, list(each.values())
+
+
+def method(question: analyst_pb2.EstimateRequest | analyst_pb2.DistributionRequest) -> str:
+    """Return the method's name of an answer with margins."""
+    return f"weighted to {', '.join(' and '.join(m.properties) for m in question.margins)}"
+
+
+def tell(
+    answer: analyst_pb2.EstimateResponse | analyst_pb2.DistributionResponse, weights: Weights
+) -> None:
+    """Put into an answer what there is to know of its weights."""
+    answer.reports = weights.n
+    answer.design_effect = weights.design_effect
+    answer.smallest_weight, answer.largest_weight = weights.range
+    left = int(weights.counts.sum()) - weights.n
+    told = [answer.warning] if answer.warning else []
+    if left:
+        told.append(f"{left:,} respondents of groups with a share of 0 are left out")
+    if weights.joined:
+        told.append(f"small groups are taken together: {'; '.join(weights.joined)}")
+    answer.warning = "; ".join(told)
+
+
+def _check(question: analyst_pb2.EstimateRequest) -> None:
+    """Raise `InvalidInput` for what a weighted estimate does not have."""
+    for name in ("consistency", "forged", "recover"):
+        if question.HasField(name) if name != "consistency" else question.consistency:
+            raise InvalidInput(f"weighted estimates have no {name}: leave it out, or the margins")
+    if question.method not in ("", queries.STRATIFIED):
+        raise InvalidInput(
+            f"weighted estimates are stratified by level, got the method {question.method!r}"
+        )
+
+
+def _margins(
+    plan: Plan, question: analyst_pb2.EstimateRequest | analyst_pb2.DistributionRequest
+) -> list[Margin]:
+    """Return a question's margins; raise `InvalidInput` where they do not fit the survey."""
+    if not plan.properties:
+        raise InvalidInput(
+            f"{plan.survey!r} declares no properties, which margins are shares by: declare them "
+            "before people answer"
+        )
+    selected = {each.property for each in question.selection.where}
+    found = []
+    for given in question.margins:
+        names = tuple(given.properties)
+        if both := selected.intersection(names):
+            raise InvalidInput(
+                f"reports are selected by {', '.join(sorted(both))}, which a margin is of: select "
+                "by a share of 0, or leave the margin out"
+            )
+        rows = [tuple(row.values) for row in given.rows]
+        margin = Margin(names, rows, np.array([row.share for row in given.rows]))
+        for row in rows:
+            plan.properties.checked(dict(zip(names, row, strict=True)))
+        found.append(margin)
+    return found
+
+
+def _by_group(plan: Plan, attribute: str, tallies: Tallies) -> dict[str, Cohorts]:
+    """Return the cohorts of each group that has reports: one for each level and map."""
+    groups: dict[str, dict[Cohort, Tally]] = {}
+    for cohort, tally in tallies.items():
+        groups.setdefault(cohort.group, {})[cohort] = tally
+    repeats = of_groups(plan, groups)
+    return {
+        name: Cohorts(
+            list(queries.of_strata(plan, plan.parts(attribute), some).values()), repeats[name]
+        )
+        for name, some in groups.items()
+    }
+
+
+def _weigh(
+    plan: Plan,
+    question: analyst_pb2.EstimateRequest,
+    answer: analyst_pb2.EstimateResponse,
+    groups: Sequence[Cohorts],
+    weights: Weights,
+) -> None:
+    """Put the weighted estimates into an answer without weights."""
+    domain = plan.asked(question.attribute).domain
+    confidence = question.confidence if question.HasField("confidence") else CONFIDENCE
+    if question.sizes:
+        assert isinstance(domain, SetOf)  # as the answer without margins was given
+        _put_sizes(question, answer, groups, weights, domain, confidence)
+        return
+    found = domain.in_units(weighted(groups, weights).estimate)
+    if isinstance(domain, Ratings):
+        means = weighted_ratings(groups, weights)
+        columns, few = sets_of.rating_columns(
+            domain, means, found, confidence=confidence, simultaneous=question.simultaneous
+        )
+        answer.warning = few
+        order = np.nan_to_num(columns["estimate"], nan=-np.inf)
+    else:
+        columns, order = _columns(found, confidence, question.simultaneous), found.value
+        if domain.statistic == "frequency":
+            columns["effective_sample_size"] = queries.effective_sample_size(found)
+    _put(answer.rows, columns)
+    if question.sums:
+        sets = queries.sets_to_sum(plan, question)
+        summed = weighted(groups, weights, sets).estimate
+        columns = _columns(summed, confidence, question.simultaneous)
+        columns["effective_sample_size"] = queries.effective_sample_size(summed)
+        _put(answer.sums, columns)
+    shown = queries.shown(question, domain, order).tolist()
+    rows = [answer.rows[place] for place in shown]
+    answer.rows_left_out = len(answer.rows) - len(rows)
+    del answer.rows[:]
+    answer.rows.extend(rows)
+
+
+def _put_sizes(
+    question: analyst_pb2.EstimateRequest,
+    answer: analyst_pb2.EstimateResponse,
+    groups: Sequence[Cohorts],
+    weights: Weights,
+    domain: SetOf,
+    confidence: float,
+) -> None:
+    if question.top or question.values:
+        raise InvalidInput("sizes are answered with all their rows: leave out top and values")
+    mechanisms = [mechanism for cohorts in groups for mechanism, _ in cohorts]
+    bits = [isinstance(mechanism, SetBits) for mechanism in mechanisms]
+    if any(bits) and not all(bits):
+        raise InvalidInput(
+            "some levels' reports are set_bits, which tell the mean size alone: ask for one level"
+        )
+
+    def made(make: Callable[[SetMechanism], Estimator]) -> list[Cohorts]:
+        return [
+            Cohorts([(make(m), t) for m, t in cohorts], cohorts.repeats)  # type: ignore[arg-type]
+            for cohorts in groups
+        ]
+
+    if not any(bits):
+        shares = weighted(made(SetSizes.of), weights).estimate
+        _put(answer.rows[:-1], _columns(shares, confidence, question.simultaneous))
+    mean = weighted(made(lambda m: MeanSize(m, domain.most)), weights).estimate
+    _put(answer.rows[-1:], _columns(mean, confidence, False))
+
+
+def _columns(found: Estimate, confidence: float, simultaneous: bool) -> dict[str, Floats]:
+    low, high = found.interval(confidence, simultaneous=simultaneous)
+    names = ("estimate", "standard_error", "low", "high")
+    return dict(zip(names, (found.value, found.standard_error, low, high), strict=True))
+
+
+def _put(rows: Sequence[analyst_pb2.Row], columns: dict[str, Floats]) -> None:
+    """Put numbers into rows, whose estimates without weights stay beside them; nan is unset."""
+    for place, row in enumerate(rows):
+        row.unweighted = row.estimate
+        if row.HasField("standard_error"):
+            row.unweighted_standard_error = row.standard_error
+        for name in (*_ALIKE, "standard_error", "low", "high"):
+            row.ClearField(name)
+        for name, numbers in columns.items():
+            number = float(numbers[place])
+            if name == "estimate" or not np.isnan(number):
+                setattr(row, name, number)

@@ -1,0 +1,320 @@
+"""Estimates weighted to known margins, from batches with properties to tables and plots."""
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from collected import DAYS, batch, register
+from command import hearsay
+from serving import submit
+
+from hearsay import Analyst, InvalidInput
+from hearsay.margins import messages, read_margins
+from hearsay.plans.plan import parse
+from hearsay_server.answers.repeats import of_groups, of_levels
+from hearsay_server.demo.play import from_csv
+from hearsay_server.ingest.intake import Cohort
+from hearsay_server.surveys.survey import from_toml, resolve
+from ldp import Tally
+from ldp.core.repeated import factors
+
+TOML = """
+name = "weather"
+period = "P1D"
+[levels]
+strict = 8.0
+open = 16.0
+[[properties]]
+name = "platform"
+values = ["ios", "android", "web"]
+[[properties]]
+name = "country"
+values = ["de", "fr"]
+[[attributes]]
+name = "sky"
+title = "How is the sky?"
+mechanism = "krr"
+categorical.values = ["blue", "grey"]
+[[attributes]]
+name = "degrees"
+mechanism = "piecewise"
+[attributes.numeric]
+low = 0
+high = 40
+[[attributes]]
+name = "hours"
+mechanism = "square_wave"
+[attributes.numeric]
+low = 0
+high = 4
+step = 1
+[[attributes]]
+name = "clothes"
+[attributes.set]
+values = ["hat", "coat", "scarf", "boots", "gloves", "mittens"]
+at_most = 2
+[[attributes]]
+name = "stars"
+[attributes.ratings]
+keys = ["wind", "rain"]
+low = 1
+high = 5
+at_most = 2
+"""
+ROWS = {
+    ("ios", "de"): 1200,
+    ("ios", "fr"): 300,
+    ("android", "de"): 300,
+    ("android", "fr"): 200,
+    ("web", "de"): 40,
+    ("", "fr"): 90,
+}
+BLUE = {"ios": 0.9, "android": 0.3, "web": 0.3, "": 0.5}
+MARGINS: Any = {
+    "platform": {"ios": 0.2, "android": 0.7, "web": 0.1, "": 0.0},
+    "country": {"de": 0.5, "fr": 0.5},
+}
+
+
+@pytest.fixture(scope="module")
+def weather(address: str) -> Iterator[tuple[str, Analyst]]:
+    with Analyst(address) as analyst:
+        _, plan = register(address, TOML)
+        for number, level in enumerate(plan.levels):
+            for (platform, country), rows in ROWS.items():
+                blue = np.arange(rows) < BLUE[platform] * rows
+                answers: dict[str, Any] = {
+                    "sky": np.where(blue, 0, 1),
+                    "clothes": np.where(blue, 0, 1)[:, np.newaxis],
+                    "degrees": np.where(blue, 0.5, -0.5),
+                    "hours": np.where(blue, 0.5, -0.5),
+                    "stars": np.stack([np.where(blue, 0, 1), np.full(rows, 2)], axis=1),
+                }
+                sent = batch(plan, level, DAYS[0], answers, 10_000 * number + 10 * rows)
+                sent.properties.extend([platform, country])
+                submit(address, sent)
+        yield address, analyst
+
+
+def asked(weather: tuple[str, Analyst], *arguments: object) -> str:
+    done = hearsay("query", "weather", *arguments, "--target", weather[0])
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[str]:
+    """The margins as files: shares of platforms, and numbers of people by country."""
+    (tmp_path / "platform.csv").write_text("platform,share\nios,0.2\nandroid,0.7\nweb,0.1\n,0\n")
+    (tmp_path / "country.csv").write_text("country,count\nde,41000\nfr,41000\n")
+    return ["--margins", f"{tmp_path}/platform.csv", "--margins", f"{tmp_path}/country.csv"]
+
+
+TRUTH = 0.2 * 0.9 + 0.8 * 0.3
+
+
+@pytest.mark.filterwarnings("ignore:small groups|.*are left out")
+@pytest.mark.parametrize("attribute", ["sky", "clothes"])
+def test_weighted_shares_are_of_the_population_and_stand_beside_the_unweighted(
+    weather: tuple[str, Analyst], attribute: str
+) -> None:
+    plain = weather[1].estimate("weather", attribute)
+    found = weather[1].estimate("weather", attribute, margins=MARGINS, least=2)
+    assert found["low"].iloc[0] < TRUTH < found["high"].iloc[0]
+    assert not plain["low"].iloc[0] < TRUTH < plain["high"].iloc[0]
+    assert found["unweighted"].tolist() == pytest.approx(plain["estimate"].tolist())
+    assert found["unweighted_standard_error"].tolist() == pytest.approx(
+        plain["standard_error"].tolist()
+    )
+    assert found.attrs["reports"] <= 2 * (sum(ROWS.values()) - 90)
+    assert 1.5 < found.attrs["design_effect"] < 10
+    assert found.attrs["weights"][0] < 1 < found.attrs["weights"][1]
+    assert found.attrs["method"] == "weighted to platform, country"
+
+
+@pytest.mark.filterwarnings("ignore:small groups|.*are left out")
+def test_means_ratings_sizes_and_sums_are_weighted_too(weather: tuple[str, Analyst]) -> None:
+    analyst = weather[1]
+    mean = analyst.estimate("weather", "degrees", margins=MARGINS)
+    assert mean["low"].iloc[0] < 10 + 20 * TRUTH < mean["high"].iloc[0]
+    ratings = analyst.estimate("weather", "stars", margins=MARGINS)
+    assert ratings.loc["wind", "low"] < 1 + 4 * TRUTH < ratings.loc["wind", "high"]
+    assert ratings.loc["rain", "share_low"] <= 1 <= ratings.loc["rain", "share_high"] + 1e-9
+    sizes = analyst.set_sizes("weather", "clothes", margins=MARGINS)
+    assert sizes["estimate"].loc["1"] == pytest.approx(1, abs=0.1)
+    sums = analyst.sums("weather", "sky", [["blue", "grey"], ["blue"]], margins=MARGINS)
+    assert sums["estimate"].tolist() == pytest.approx([1, TRUTH], abs=0.1)
+
+
+@pytest.mark.filterwarnings("ignore:small groups|.*are left out")
+def test_ranges_quantiles_and_histograms_are_weighted(
+    weather: tuple[str, Analyst], files: list[str]
+) -> None:
+    analyst = weather[1]
+    found = analyst.between("weather", "hours", 3, 4, margins=MARGINS)
+    assert found["low"] < TRUTH < found["high"]
+    plain = analyst.between("weather", "hours", 3, 4)
+    assert plain["low"] > TRUTH
+    assert found["standard_error"] > plain["standard_error"]
+    assert found.attrs["design_effect"] > 1.5
+    middle = analyst.quantile("weather", "hours", margins=MARGINS)
+    assert (middle["estimate"].iloc[0], analyst.quantile("weather", "hours").iloc[0, 0]) == (1, 3)
+    shares, _ = analyst.distribution("weather", "hours", edges=[0, 1.5, 4], margins=MARGINS)
+    assert shares["estimate"].sum() == pytest.approx(1)
+    printed = asked(weather, "hours", "--between", 3, 4, *files)
+    assert "weighted to platform, country" in printed and "design effect" in printed
+    with pytest.raises(InvalidInput, match="its curve cannot be weighted"):
+        analyst.distribution("weather", "degrees", margins=MARGINS)
+
+
+def test_rows_are_chosen_by_the_weighted_estimates(weather: tuple[str, Analyst]) -> None:
+    with pytest.warns(UserWarning, match="180 respondents of groups with a share of 0"):
+        found = weather[1].estimate("weather", "sky", margins=MARGINS, top=1)
+    assert found.index.tolist() == ["grey"]  # without weights it is blue
+    assert found.attrs["rows_left_out"] == 1
+
+
+@pytest.mark.filterwarnings("ignore:small groups|.*are left out")
+def test_each_level_is_weighted_by_itself(weather: tuple[str, Analyst]) -> None:
+    with pytest.warns(UserWarning, match="left out"):
+        found = weather[1].by_level("weather", "sky", margins=MARGINS)
+    alone = weather[1].estimate("weather", "sky", margins=MARGINS, levels=["open"])
+    assert found.loc["open", "estimate"].tolist() == pytest.approx(alone["estimate"].tolist())
+
+
+@pytest.mark.filterwarnings("ignore:.*left out|.*small groups")
+def test_each_value_of_a_property_is_weighted_to_margins_of_the_others(
+    weather: tuple[str, Analyst],
+) -> None:
+    analyst, country = weather[1], {"country": {"de": 0.5, "fr": 0.5}}
+    found = analyst.by_property("weather", "sky", "platform", margins=country)
+    alone = analyst.estimate("weather", "sky", margins=country, where={"platform": ["ios"]})
+    assert found.loc["ios", "estimate"].tolist() == pytest.approx(alone["estimate"].tolist())
+    with pytest.raises(InvalidInput, match="answers are by 'platform', which a margin is of"):
+        analyst.by_property("weather", "sky", "platform", margins=MARGINS)
+    with pytest.raises(InvalidInput, match="reports are selected by platform, which a margin"):
+        analyst.estimate("weather", "sky", margins=MARGINS, where={"platform": ["ios"]})
+
+
+def test_the_table_fits_into_80_columns_and_has_before_and_after(
+    weather: tuple[str, Analyst], files: list[str], tmp_path: Path
+) -> None:
+    printed = asked(weather, "sky", *files, "--plot", tmp_path / "sky.svg")
+    assert max(map(len, printed.splitlines())) <= 80
+    assert "unweighted" in printed
+    assert "weighted to platform, country" in printed
+    assert "design effect of the weights (Kish)" in printed
+    assert (tmp_path / "sky.svg").stat().st_size > 1000
+    (row, *_) = csv.DictReader(io.StringIO(asked(weather, "sky", *files, "--csv")))
+    assert {"unweighted", "unweighted_standard_error"} <= row.keys()
+    document = json.loads(asked(weather, "sky", *files, "--json"))
+    assert document["design_effect"] > 1.5
+    assert document["largest_weight"] > document["smallest_weight"] > 0
+
+
+def test_small_values_are_joined_and_the_warning_names_them(
+    weather: tuple[str, Analyst], files: list[str]
+) -> None:
+    done = hearsay("query", "weather", "sky", *files, "--target", weather[0], "--least", 150)
+    assert "small groups are taken together: platform" in done.stderr
+    assert "web" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("margins", "options", "message"),
+    [
+        ({"size": {"s": 1.0}}, {}, "the survey has no property 'size'; it declares platform"),
+        ({"country": {"de": 0.5, "uk": 0.5}}, {}, "the property 'country' has no value 'uk'"),
+        ({"country": {"de": 1.0}}, {}, "respondents have country 'fr', for which the margin"),
+        ({"country": {"de": 1.0, "fr": 1.0}}, {}, "must have shares that sum to 1, got 2"),
+        (
+            {"country": {"de": 0.5, "fr": 0.5}, ("country",): {"de": 0.3, "fr": 0.7}},
+            {},
+            "the margins contradict each other: the share of country 'de' is 0.5 in one and 0.3",
+        ),
+        ({"country": 0.5}, {}, "must have a share by value, got 0.5"),
+        ("country", {}, "margins are a mapping of a property"),
+        (MARGINS, {"method": "mle"}, "are stratified by level, got the method 'mle'"),
+        (MARGINS, {"consistency": "norm-sub"}, "have no consistency: leave it out"),
+        (MARGINS, {"forged": 3}, "have no forged"),
+    ],
+    ids=range(10),
+)
+def test_margins_that_do_not_fit_are_refused(
+    weather: tuple[str, Analyst], margins: Any, options: Any, message: str
+) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        weather[1].estimate("weather", "sky", margins=margins, **options)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("platform,part\nios,1\n", "heading must be properties and then"),
+        ("", "got nothing"),
+        ("share\n1\n", "heading must be properties"),
+        ("platform,share\nios,most\n", "row 2: 'most' is no share"),
+        ("platform,share\nios,0.5\nios,0.5\n", "row 3: ios is there twice"),
+        ("platform,share\nios\n", "row 2: expected 2 fields"),
+        ("platform,count\nios,0\n", "must have a positive sum"),
+    ],
+    ids=range(7),
+)
+def test_a_file_that_has_no_margin_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "margin.csv"
+    file.write_text(text)
+    with pytest.raises(InvalidInput, match=message):
+        read_margins([file])
+
+
+def test_a_file_may_have_combinations_and_counts(tmp_path: Path) -> None:
+    file = tmp_path / "margin.csv"
+    file.write_text("platform,country,count\nios,de,3\nios,,1\n")
+    found = read_margins([file])
+    assert found == {("platform", "country"): {("ios", "de"): 0.75, ("ios", ""): 0.25}}
+    (message,) = messages(found)
+    assert [list(row.values) for row in message.rows] == [["ios", "de"], ["ios", ""]]
+    with pytest.raises(InvalidInput, match="another file has the margin of platform, country"):
+        read_margins([file, file])
+    with pytest.raises(InvalidInput, match="cannot be read"):
+        read_margins([tmp_path / "none.csv"])
+
+
+def test_groups_share_people_with_the_other_groups_of_other_periods() -> None:
+    plan = parse(resolve(from_toml(TOML, "weather.toml")))
+    size = plan.levels["open"].mechanisms["sky"].tally_size
+
+    def cohort(group: str, day: str, n: int) -> tuple[Cohort, Tally]:
+        found = Cohort("weather", plan.revision, "sky", "open", day, "", 0, group)
+        return found, Tally(n, np.zeros(size, dtype=np.int64))
+
+    first = dict([cohort("a", DAYS[0], 100), cohort("a", DAYS[1], 50)])
+    second = dict([cohort("b", DAYS[0], 30), cohort("b", DAYS[1], 70)])
+    found = of_groups(plan, {"a": first, "b": second})
+    assert found["a"] == of_levels(plan, first, second)
+    assert found["b"] == of_levels(plan, second, first)
+    assert found["a"][0].factor == pytest.approx(factors([[100, 50], [30, 70]])[0])
+
+
+def test_surveys_without_properties_have_no_margins(address: str) -> None:
+    text = TOML.replace('"weather"', '"plain"')
+    begin, end = text.index("[[properties]]"), text.index("[[attributes]]")
+    _, plan = register(address, text[:begin] + text[end:])
+    submit(address, batch(plan, "open", DAYS[0], {"sky": np.zeros(50, dtype=int)}, 1))
+    with Analyst(address) as analyst, pytest.raises(InvalidInput, match="declares no properties"):
+        analyst.estimate("plain", "sky", margins=MARGINS)
+
+
+def test_the_demo_takes_properties_from_columns(tmp_path: Path) -> None:
+    file = tmp_path / "people.csv"
+    file.write_text(
+        "Platform,sky,degrees,hours,clothes,stars\nios,blue,20,,,\nbeos,grey,10,,,\nweb,,,,,\n"
+    )
+    source = from_csv(file, from_toml(TOML, "weather.toml"))
+    assert source.properties == [{"platform": "ios"}, {}, {"platform": "web"}]
+    assert len(source.respondents) == 3
