@@ -49,7 +49,7 @@ FLOORS = {
         {"sending"},
         {"margins"},
         {"asking", "lifetimes", "person"},
-        {"distributions", "sets", "together"},
+        {"distributions", "sets", "words", "together"},
         {"changes", "comparing"},
         {"client", "analyst", "testing"},
         {"aio"},

@@ -14,6 +14,7 @@ from command import hearsay
 from typer.core import TyperGroup
 
 from hearsay import Client, Delivery, Person, create_ledger
+from hearsay.plans.domains import Strings
 from hearsay.recording import outbox
 from hearsay_server import cli
 from hearsay_server.commands import codegen
@@ -66,6 +67,11 @@ def test_every_name_of_a_survey_is_there_with_its_mechanism() -> None:
     made |= {name: make(1.0).name for name, make in catalogue.NUMERIC.items()}
     made |= {name: make(8, 2, 1.0).name for name, make in catalogue.SETS.items()}
     made |= {name: make((8,), 1.0).name for name, make in catalogue.BINNED.items()}
+    words = Strings("ab", 3, ("a", "b"))
+    made |= {
+        n: make(words, 1.0, 2.0 * (n == "rappor")).name for n, make in catalogue.STRINGS.items()
+    }
+    made["policy_unary"] = "policy_unary"
     del made["auto"]
     documented = {
         name: plan_name

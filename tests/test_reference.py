@@ -59,6 +59,7 @@ SECTIONS = {
     "Maps": survey_pb2.Map.DESCRIPTOR,
     "Set": survey_pb2.Set.DESCRIPTOR,
     "Ratings": survey_pb2.Ratings.DESCRIPTOR,
+    "Strings": survey_pb2.Strings.DESCRIPTOR,
     "Numeric": survey_pb2.Numeric.DESCRIPTOR,
     "Sensitive regions": survey_pb2.Region.DESCRIPTOR,
     "Resolution": survey_pb2.Resolution.DESCRIPTOR,

@@ -5,6 +5,8 @@ way, such as one attribute of those that were asked together (`ldp.estimating.ma
 """
 
 from abc import ABC, abstractmethod
+from fractions import Fraction
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -82,6 +84,50 @@ class Estimator(ABC):
     def estimate(self, tally: Tally) -> Estimate:
         """Return the debiased estimate of one cohort with its population standard error."""
         return estimate(Cohorts([(self, tally)]))
+
+
+class Supports(Estimator):
+    """An estimator of shares of the people, from how many reports support each.
+
+    A report supports the parameter of a person who has it with probability `p`, and of another one
+    with `q`; counting supports is enough (Wang et al., USENIX Security 2017, section 3).
+    """
+
+    @property
+    @abstractmethod
+    def support(self) -> tuple[Fraction, Fraction]:
+        """Return (p, q), exactly."""
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        return 0.0, 1.0
+
+    @cached_property
+    def _rounded_support(self) -> tuple[float, float]:
+        """q and p - q in floating point, kept because fractions are slow."""
+        p, q = self.support
+        return float(q), float(p - q)
+
+    def supports(self, tally: Tally) -> NDArray[np.int64]:
+        """Return how many reports support each parameter, shape (parameters,)."""
+        return tally.counts
+
+    def debias(self, tally: Tally) -> NDArray[np.float64]:
+        q, gain = self._rounded_support
+        return (self.supports(tally) / tally.n - q) / gain
+
+    def variance(self, truth: ArrayLike, n: int) -> NDArray[np.float64]:
+        q, gain = self._rounded_support
+        supported = np.asarray(truth, dtype=float) * gain + q
+        return supported * (1 - supported) / (n * gain**2)
+
+    def moments(
+        self, truth: NDArray[np.float64], n: int
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+        q, gain = self._rounded_support
+        s = truth * gain + q
+        variance = s * (1 - s) / (n * gain**2)
+        return variance, variance * (1 - 2 * s) / (n * gain)
 
 
 class Frequencies(Estimator):

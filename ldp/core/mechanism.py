@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import Field, fields
 from fractions import Fraction
-from functools import cache, cached_property
+from functools import cache
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ldp.core.channel import Channel
 from ldp.core.coins import Coins
-from ldp.core.estimator import Estimator, Frequencies
+from ldp.core.estimator import Estimator, Frequencies, Supports
 from ldp.core.exact import ONE, certainly_at_most, check_epsilon, log_upper
 from ldp.core.tally import Tally
 from ldp.errors import InvalidInput
@@ -315,48 +315,8 @@ class Categorical(Mechanism, Frequencies):
             raise InvalidInput(f"{self.name}: k must lie in 2..{largest}, got {self.k}")
 
 
-class Supporting(Mechanism):
-    """A mechanism whose reports support each parameter, a share of the people, or do not.
-
-    A report supports the parameter of a person who has it with probability `p`, and of another one
-    with `q`; counting supports is enough (Wang et al., USENIX Security 2017, section 3).
-    """
-
-    @property
-    @abstractmethod
-    def support(self) -> tuple[Fraction, Fraction]:
-        """Return (p, q), exactly."""
-
-    @property
-    def bounds(self) -> tuple[float, float]:
-        return 0.0, 1.0
-
-    @cached_property
-    def _rounded_support(self) -> tuple[float, float]:
-        """q and p - q in floating point, kept because fractions are slow."""
-        p, q = self.support
-        return float(q), float(p - q)
-
-    def supports(self, tally: Tally) -> NDArray[np.int64]:
-        """Return how many reports support each parameter, shape (parameters,)."""
-        return tally.counts
-
-    def debias(self, tally: Tally) -> NDArray[np.float64]:
-        q, gain = self._rounded_support
-        return (self.supports(tally) / tally.n - q) / gain
-
-    def variance(self, truth: ArrayLike, n: int) -> NDArray[np.float64]:
-        q, gain = self._rounded_support
-        supported = np.asarray(truth, dtype=float) * gain + q
-        return supported * (1 - supported) / (n * gain**2)
-
-    def moments(
-        self, truth: NDArray[np.float64], n: int
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
-        q, gain = self._rounded_support
-        s = truth * gain + q
-        variance = s * (1 - s) / (n * gain**2)
-        return variance, variance * (1 - 2 * s) / (n * gain)
+class Supporting(Mechanism, Supports):
+    """A mechanism whose reports support each parameter, or do not; counting supports is enough."""
 
 
 class FrequencyOracle(Supporting, Categorical):

@@ -11,7 +11,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-from vectors import answers, histories, mechanisms, plans, sets  # noqa: E402
+from vectors import answers, histories, mechanisms, plans, sets, words  # noqa: E402
 from vectors.notation import written  # noqa: E402
 
 FILES: Mapping[str, Callable[[], Mapping[str, Any]]] = {
@@ -22,6 +22,7 @@ FILES: Mapping[str, Callable[[], Mapping[str, Any]]] = {
     "checks.json": mechanisms.checks,
     "numbers.json": answers.numbers,
     "sets.json": sets.sets,
+    "words.json": words.words,
     "arcs.json": answers.arcs,
     "views.json": answers.views,
     "periods.json": answers.periods,

@@ -98,7 +98,13 @@ def random_survey(rng: random.Random) -> survey_pb2.Survey:
 
 
 def _ask_several(attribute: survey_pb2.Attribute, rng: random.Random) -> None:
-    """Make an attribute's domain a set of items, or ratings."""
+    """Make an attribute's domain a set of items, ratings, or strings."""
+    if rng.random() < 0.3:
+        letters = rng.sample("abcdefghijklmnopqrstuvwxyzßé'", rng.randint(2, 29))
+        attribute.strings.alphabet, attribute.strings.longest = "".join(letters), rng.randint(1, 12)
+        if rng.random() < 0.5:
+            attribute.strings.candidates.extend(letters)
+        return
     k = rng.randint(1, 9)
     names, most = [f"v{i}" for i in range(k)], rng.choice((0, 1, k))
     if rng.random() < 0.5:
@@ -284,6 +290,9 @@ def spoil(data: bytes, rng: random.Random) -> bytes:
         lambda: attribute.set.values.append(rng.choice(("v0", "v9", "", odd))),
         lambda: setattr(attribute.set, "at_most", rng.choice((0, 1, 2, 9, 10, 2**32 - 1))),
         lambda: setattr(attribute.set, "clamp", True),
+        lambda: setattr(attribute.strings, "alphabet", rng.choice(("ab", "a", "aa", "ab ", odd))),
+        lambda: setattr(attribute.strings, "longest", rng.choice((0, 1, 2, 12, 13))),
+        lambda: attribute.strings.candidates.append(rng.choice(("a", "ab", "z", "", odd))),
         lambda: attribute.ratings.keys.append(rng.choice(("v0", "v9", "", odd))),
         lambda: setattr(attribute.ratings, "at_most", rng.choice((0, 1, 2, 9, 10))),
         lambda: setattr(attribute.ratings, "low", rng.choice((1.0, 5.0, -math.inf, math.nan))),

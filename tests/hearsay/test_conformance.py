@@ -13,12 +13,12 @@ from typing import Any
 import generate
 import pytest
 import wire_reference as reference
-from vectors.mechanisms import _picked, _point
+from vectors.mechanisms import _picked, _point, taken
 from vectors.notation import Script, written
 
 from hearsay import InvalidInput
 from hearsay.plans import domains, period
-from hearsay.plans.domains import Binned, Numeric, Ratings, SetOf
+from hearsay.plans.domains import Binned, Numeric, Ratings, SetOf, Strings
 from hearsay.plans.memo import Memoizer
 from hearsay.plans.plan import parse
 from hearsay.plans.views import View
@@ -92,7 +92,7 @@ def test_no_other_file_is_there_and_all_are_small() -> None:
 
 
 def test_every_mechanism_of_a_survey_has_codes_and_checks() -> None:
-    wanted = set(IN_PLANS) - {"prefix_hashing", "rappor"}  # which no plan has: values are a list
+    wanted = set(IN_PLANS) - {"rappor"}  # of strings, which the TypeScript SDK has not
     assert {case["name"] for case in cases("codes.json", "mechanisms")} == wanted
     for answer in (True, False):
         decided = {c["name"] for c in cases("checks.json", "checks") if c["accepted"] is answer}
@@ -168,7 +168,7 @@ def test_codes_are_drawn_as_the_vectors_say(case: Case) -> None:
     assert mechanism.code_bytes == case["width"]
     for shown, seed, code, used in case["codes"]:
         coins = Script(bytes.fromhex(seed))
-        drawn = mechanism.randomize(value_of(shown), coins)
+        drawn = mechanism.randomize(taken(mechanism, value_of(shown)), coins)
         assert mechanism.encode_one(drawn).hex() == code
         assert coins.used == used
         mechanism.decode(bytes.fromhex(code), 1)
@@ -256,7 +256,8 @@ MESSAGES = {
     "period": "period must be empty or one of",
     "attributes": "needs attributes, each with a name",
     "domain": "bins|edges|values|keys|at_most|class|map|whole steps|step must|points|low and high"
-    "|needs a domain|twice|sensitive|resolution|within|cap must|ratings",
+    "|needs a domain|twice|sensitive|resolution|within|cap must|ratings|alphabet|longest"
+    "|candidates",
     "memo": "memo",
     "views": "^views",
     "panels": "^panels",
@@ -332,6 +333,29 @@ def test_sets_become_items_as_the_vectors_say() -> None:
             assert reference.any_set(count, most, text) == items
             assert list(domain.settled(domain.anything(coins), coins)) == items
             assert coins.used == text.used == used
+
+
+def test_words_are_read_as_the_vectors_say() -> None:
+    for case in cases("words.json", "words"):
+        domain = Strings(case["alphabet"], case["longest"])
+        for points, word, places in case["answers"]:
+            answer = "".join(map(chr, points))
+            assert reference.word(case["alphabet"], case["longest"], answer) == word
+            if word is None:
+                with pytest.raises(InvalidInput):
+                    domain.encode(answer)
+                continue
+            assert domain.encode(answer) == word
+            number = sum(place << 5 * i for i, place in enumerate(places))
+            assert domain.settled(word, Script(b"")) == number
+        for seed, word, used in case["anything"]:
+            text, coins = reference.Stream(bytes.fromhex(seed)), Script(bytes.fromhex(seed))
+            assert reference.any_word(case["alphabet"], case["longest"], text) == word
+            assert domain.anything(coins) == word
+            assert coins.used == text.used == used
+    for case in cases("words.json", "refused"):
+        with pytest.raises(InvalidInput):
+            Strings(case["alphabet"], case["longest"], tuple(case["candidates"]))
 
 
 def test_ratings_become_items_as_the_vectors_say() -> None:

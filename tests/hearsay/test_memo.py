@@ -276,7 +276,7 @@ def test_memos_of_what_has_none_are_refused() -> None:
         message.survey.period = ""
 
     for change, reason in (
-        (of_numbers, "memo is for categorical answers only"),
+        (of_numbers, "memo is for categorical answers and strings only"),
         (of_sensitive_values, "memo is for values that are all protected alike"),
         (without_periods, "memo needs a survey with a period"),
     ):

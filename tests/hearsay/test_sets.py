@@ -279,7 +279,7 @@ def test_reports_have_one_size_and_take_as_many_words_for_every_set() -> None:
 def test_a_memo_of_a_set_is_refused() -> None:
     text = TOML.replace('name = "phones"', 'name = "phones"\nperiod = "P1D"')
     text = text.replace('name = "apps"', 'name = "apps"\nmemo = 1')
-    with pytest.raises(InvalidInput, match="memo is for categorical answers only"):
+    with pytest.raises(InvalidInput, match="memo is for categorical answers and strings only"):
         surveys.resolve(surveys.from_toml(text, "test"))
 
 

@@ -32,6 +32,7 @@ from ldp import (
     OrderedExponential,
     PiecewiseMechanism,
     PolicyUnary,
+    PrefixHashing,
     ProjectiveGeometry,
     SetBits,
     SetSelection,
@@ -139,8 +140,19 @@ def values_of(mechanism: Mechanism, n: int, rng: random.Random) -> list[Any]:
         largest = min(mechanism.largest, 12)
         sizes = [rng.choice((0, largest, rng.randint(0, largest))) for _ in range(n)]
         return [sorted(rng.sample(range(mechanism.items), size)) for size in sizes]
+    if isinstance(mechanism, PrefixHashing):
+        letters, longest = len(mechanism.alphabet), mechanism.lengths[-1]
+        sizes = [rng.choice((1, longest, rng.randint(1, longest))) for _ in range(n)]
+        return [[rng.randint(1, letters) for _ in range(size)] for size in sizes]
     ends = [0, mechanism.k - 1]  # type: ignore[attr-defined]
     return [rng.choice(ends) if rng.random() < 0.2 else rng.randint(*ends) for _ in range(n)]
+
+
+def taken(mechanism: Mechanism, value: Any) -> Any:
+    """Return a value of `values_of` as Python's mechanism takes it: a word as its integer."""
+    if isinstance(mechanism, PrefixHashing):
+        return sum(letter << 5 * place for place, letter in enumerate(value))
+    return value
 
 
 # --- random mechanisms ---------------------------------------------------------------------
@@ -175,6 +187,13 @@ def _set_selection(rng: random.Random) -> SetSelection:
     items = _k(rng, 3000)
     most, size = rng.randint(1, min(items, 40)), rng.randint(1, rng.choice((1, 3, 80)))
     return SetSelection(items, _epsilon(rng), most, size, rng.randint(1, min(most, size)))
+
+
+def _prefix_hashing(rng: random.Random) -> PrefixHashing:
+    alphabet = rng.sample([*range(97, 123), 0x3B1, 0x10FFFF], rng.randint(1, 26))
+    lengths = sorted(rng.randint(1, 12) for _ in range(rng.randint(2, 5)))
+    buckets = 1 << rng.randint(1, 8)
+    return PrefixHashing(tuple(alphabet), tuple(lengths), _epsilon(rng), buckets=buckets)
 
 
 def _waves(rng: random.Random) -> Mechanism:
@@ -284,6 +303,7 @@ MAKERS: dict[str, Callable[[random.Random], Mechanism]] = {
     "set_selection": _set_selection,
     "set_bits": lambda r: SetBits(_k(r, 1 << 15), _epsilon(r)),
     "waves": _waves,
+    "prefix_hashing": _prefix_hashing,
     "mean_table": lambda r: mean_design.plain(min(_epsilon(r), 8.0), r.randint(1, 12)),
     "policy_mean_table": lambda r: mean_design.under(_policy(r, 8)),
 }

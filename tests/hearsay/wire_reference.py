@@ -6,6 +6,7 @@ enough for a client in another language.
 
 import hashlib
 import struct
+import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
@@ -384,6 +385,19 @@ def waves(i: Integers, x: int, s: Stream) -> bytes:
     return little(k * j + columns * row + column, integer_width(k * patterns))
 
 
+def prefix_hashing(i: Integers, word: Sequence[int], s: Stream) -> bytes:
+    group, seed = s.pick(i["chances"]), s.uniform(1 << 32)
+    x = sum(letter * 32**j for j, letter in enumerate(word)) % 32 ** i["lengths"][group]
+    bucket = 0
+    for row in range(1, power_of_two(i["buckets"][0]).bit_length()):
+        z = (seed + row * 0x9E3779B97F4A7C15) % ONE
+        z = (z ^ z // 2**30) * 0xBF58476D1CE4E5B9 % ONE
+        z = (z ^ z // 2**27) * 0x94D049BB133111EB % ONE
+        bucket |= ones((z ^ z // 2**31) & x) % 2 << row - 1
+    y = krr(*_one(i, "buckets", "resample"), bucket, s)
+    return little(group, 1) + little(seed, 4) + little(y, 1)
+
+
 def code(name: str, i: Integers, value: Any, s: Stream) -> bytes:
     """Return one code of a mechanism, by its integers, from a stream."""
     return CODES[name](i, value, s)
@@ -511,6 +525,7 @@ CODES: Mapping[str, Callable[..., bytes]] = {
     "set_selection": set_selection,
     "set_bits": set_bits,
     "waves": waves,
+    "prefix_hashing": prefix_hashing,
 }
 
 
@@ -771,6 +786,23 @@ def set_answer(most: int, clamp: bool, places: Sequence[int], s: Stream) -> list
 
 def any_set(values: int, most: int, s: Stream) -> list[int]:
     return s.distinct(values, s.uniform(most + 1))
+
+
+def word(alphabet: str, longest: int, answer: str) -> str | None:
+    answer = unicodedata.normalize("NFC", answer)
+    while answer.startswith(" ") or answer.endswith(" "):
+        answer = answer.removeprefix(" ").removesuffix(" ")
+    found = ""
+    for c in answer:
+        mapped = [each for each in (c, c.lower(), c.upper()) if len(each) == 1 and each in alphabet]
+        if not mapped:
+            return None
+        found += mapped[0]
+    return found if 1 <= len(found) <= longest else None
+
+
+def any_word(alphabet: str, longest: int, s: Stream) -> str:
+    return "".join(alphabet[s.uniform(len(alphabet))] for _ in range(longest))
 
 
 def shares(

@@ -63,7 +63,7 @@ LINE = SURVEY.replace(
             "clamp = true\nbins = 8",
             "numbers in bins are all protected alike",
         ),
-        ('name = "wage"', 'name = "wage"\nmemo = 1', "memo is for categorical answers only"),
+        ('name = "wage"', 'name = "wage"\nmemo = 1', "memo is for categorical answers"),
     ],
 )
 def test_regions_are_refused_with_the_place(given: str, instead: str, message: str) -> None:

@@ -104,7 +104,7 @@ def test_surveys_that_cannot_be_are_refused(mechanism: str, more: str, message: 
 def test_memos_are_not_for_bins() -> None:
     text = SURVEY.format(levels="only = 1.0", mechanism="auto", more="bins = 16")
     text = text.replace("[attributes.numeric]", "memo = 1.0\n[attributes.numeric]")
-    with pytest.raises(InvalidInput, match="memo is for categorical answers only"):
+    with pytest.raises(InvalidInput, match="memo is for categorical answers and strings only"):
         surveys.resolve(surveys.from_toml(text, "test.toml"))
 
 

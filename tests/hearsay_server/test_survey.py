@@ -87,7 +87,7 @@ REFUSED = {
     "no domain": (
         "[attributes.numeric]\nlow = 20\nhigh = 60\n",
         "",
-        "attributes[1] (age): needs a domain: categorical, numeric, set or ratings",
+        "attributes[1] (age): needs a domain: categorical, numeric, set, ratings or strings",
     ),
     "two domains": (
         "[attributes.numeric]",

@@ -56,7 +56,7 @@ def test_two_prefixes_share_a_bucket_with_one_chance_in_as_many_as_there_are() -
 @pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [1.0, 4.0])
 def test_words_share_buckets_as_often_over_the_seeds(epsilon: float) -> None:
-    mechanism, n = over(epsilon=epsilon), 1 << 21
+    mechanism, n = over(epsilon=epsilon), 1 << 18
     spelled = mechanism.spelling.number
     seeds = np.arange(0, 1 << 32, (1 << 32) // n, dtype=np.uint32)
     (p, q), expected = mechanism.support, n / mechanism.buckets
@@ -131,21 +131,13 @@ def test_the_buckets_are_those_of_least_variance(epsilon: float, buckets: int) -
 
 
 @pytest.mark.parametrize(
-    ("longest", "lengths", "shares"),
-    [
-        (1, (1, 1), (0.5, 0.5)),
-        (4, (4, 4), (0.5, 0.5)),
-        (7, (4, 7), (0.6, 0.4)),
-        (12, (4, 8, 12), (0.5, 0.3, 0.2)),
-    ],
+    ("longest", "lengths"), [(1, (1, 1)), (4, (4, 4)), (7, (4, 7)), (12, (4, 8, 12))]
 )
-def test_groups_see_four_letters_more_each(
-    longest: int, lengths: tuple[int, ...], shares: tuple[float, ...]
-) -> None:
+def test_groups_see_four_letters_more_each(longest: int, lengths: tuple[int, ...]) -> None:
     mechanism = over(longest)
     assert mechanism.lengths == lengths
     assert sum(mechanism.chances) == ONE
-    assert [chance / ONE for chance in mechanism.chances] == pytest.approx(shares)
+    assert max(mechanism.chances) - min(mechanism.chances) <= 2
     assert PrefixHashing.whole(LETTERS, longest, 1.0).lengths == (longest, longest)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from hearsay.plans.domains import Categorical, Numeric
+from hearsay.plans.domains import Categorical, Numeric, Strings
 from hearsay.plans.plan import Plan, parse
 from hearsay.plans.properties import Properties, Property
 from ldp import InvalidInput
@@ -30,7 +30,8 @@ class Agreement:
     period: str
     """The survey's time unit: PT1H, P1D, P1W, P1M or P1Y; "" for one record per person, ever."""
     domains: Mapping[str, tuple[str, ...] | tuple[float, float]]
-    """By attribute: the values in the survey's order, or (low, high) of a number."""
+    """By attribute: the values in the survey's order, (low, high) of a number, or of words the
+    alphabet, the most symbols as "12 at most", and the candidates."""
     levels: Mapping[str, float]
     """The epsilon of one whole record, by level."""
     default_level: str = ""
@@ -110,6 +111,8 @@ def _contents(plan: Plan) -> dict[str, Any]:
             maps[name] = dict(domain.maps)
         if isinstance(domain, Numeric):
             domains[name] = (domain.low, domain.high)
+        elif isinstance(domain, Strings):
+            domains[name] = (domain.alphabet, f"{domain.longest} at most", *domain.candidates)
         else:
             domains[name] = domain.labels
     return {

@@ -20,10 +20,11 @@ from hearsay.distributions import Distributions
 from hearsay.distributions import range_of as range_of
 from hearsay.margins import read_margins as read_margins
 from hearsay.plans import plan as plans
-from hearsay.plans.domains import Binned, Categorical, Ratings, SetOf
+from hearsay.plans.domains import Binned, Categorical, Ratings, SetOf, Strings
 from hearsay.sending.transport import Tls, Token, open_calls
 from hearsay.sets import Sets
 from hearsay.v1 import admin_pb2, analyst_pb2
+from hearsay.words import Words
 from ldp.errors import InvalidInput, NotReady, needs
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ By = Literal["LEVEL", "PERIOD", "MAP", "PROPERTY"]
 """What answers may be given by, each by itself."""
 
 
-class Analyst(Changes, Comparisons, Distributions, Sets):
+class Analyst(Changes, Comparisons, Distributions, Sets, Words):
     """Ask for debiased statistics, each with its error.
 
     Every question takes the keywords of `Selection`: `levels`, `periods`, `first_period`,
@@ -75,9 +76,9 @@ class Analyst(Changes, Comparisons, Distributions, Sets):
     def attributes(self, survey: str) -> "pd.DataFrame":
         """Return what a survey asks, by attribute.
 
-        Columns: title; kind, "categorical", "numeric", "set" or "ratings"; values, a tuple of
-        values or keys (None of a number); low, high and step of a number or rating (nan of values;
-        a step of 0 is none); bins of a number (0: none); reports.
+        Columns: title; kind, "categorical", "numeric", "set", "ratings" or "strings"; values, a
+        tuple of values, keys or listed words (None of a number); low, high and step of a number or
+        rating (nan of values; a step of 0 is none); bins of a number (0: none); reports.
         """
         with needs("a DataFrame", "analyst"):
             import pandas as pd
@@ -91,6 +92,8 @@ class Analyst(Changes, Comparisons, Distributions, Sets):
             if isinstance(domain, Categorical | SetOf):
                 name_of = "categorical" if isinstance(domain, Categorical) else "set"
                 kind = [name_of, domain.values, math.nan, math.nan, math.nan]
+            elif isinstance(domain, Strings):
+                kind = ["strings", domain.candidates, math.nan, math.nan, math.nan]
             elif isinstance(domain, Ratings):
                 kind = ["ratings", domain.keys, domain.low, domain.high, 0.0]
             else:

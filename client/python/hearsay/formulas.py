@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from hearsay.plans.domains import Categorical
+from hearsay.plans.domains import Categorical, Strings
 from hearsay.plans.plan import Attribute
 from hearsay.v1 import analyst_pb2
 from ldp.errors import InvalidInput, needs
@@ -135,6 +135,8 @@ def _factor(expr: str, attributes: Mapping[str, Attribute]) -> _Factor:
     found = _CATEGORICAL.fullmatch(expr)
     name = found["name"] if found else expr
     domain = _attribute(name, attributes).domain
+    if isinstance(domain, Strings):
+        raise InvalidInput(f"{name!r} is answered in words: a regression is on values and numbers")
     if not isinstance(domain, Categorical):
         if found:
             raise InvalidInput(f"{name!r} is a number, which has no values: write {name}")

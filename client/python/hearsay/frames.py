@@ -288,6 +288,8 @@ def _estimates(
         ),
         "warning": answer.warning,
     }
+    if answer.findable:
+        table.attrs["findable"] = list(answer.findable)
     table.attrs |= _weights(answer)
     return table
 

@@ -18,7 +18,8 @@ export interface Agreement {
   readonly revision: string;
   /** The survey's time unit: PT1H, P1D, P1W, P1M or P1Y; "" for one record per person, ever. */
   readonly period: string;
-  /** By attribute: the values in the survey's order, or [low, high] of a number, or the edges of its bins. */
+  /** By attribute: the values in the survey's order, or [low, high] of a number, or the edges of its bins, or of words
+   * the alphabet, the most letters as "12 at most", and the candidates. */
   readonly domains: Readonly<Record<string, readonly string[] | readonly number[]>>;
   /** The epsilon of one whole record, by level. */
   readonly levels: Readonly<Record<string, number>>;

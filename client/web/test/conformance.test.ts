@@ -27,6 +27,7 @@ import { Binned, Categorical, Numeric } from "../src/plans/domains.js";
 import { Memoizer } from "../src/plans/memo.js";
 import { end, label, start } from "../src/plans/period.js";
 import { Ratings, SetOf } from "../src/plans/sets.js";
+import { Strings } from "../src/plans/strings.js";
 import { parsePlan } from "../src/plans/plan.js";
 import { type Batch, decodeBatch, encodeBatch } from "../src/plans/protobuf.js";
 import type { Coins } from "../src/coins.js";
@@ -300,6 +301,29 @@ test("sets and ratings are settled as the vectors say", async () => {
     }
     compareDrawn(domain, given);
   }
+});
+
+test("words are read as the vectors say", async () => {
+  const { words, refused } = vectors("words.json");
+  for (const given of words) {
+    const domain = new Strings(given.alphabet, given.longest, []);
+    for (const [points, word, places] of given.answers) {
+      const answer = String.fromCodePoint(...points);
+      if (word === null) {
+        expect(await refusal(() => domain.encode(answer))).toBeDefined();
+        continue;
+      }
+      expect(domain.encode(answer)).toBe(word);
+      expect(settled(domain, word, scripted(""))).toEqual(places);
+    }
+    for (const [seed, word, used] of given.anything) {
+      const coins = scripted(seed);
+      expect(domain.anything(coins)).toBe(word);
+      expect(coins.used).toBe(used);
+    }
+  }
+  for (const { alphabet, longest, candidates } of refused)
+    expect(await refusal(() => new Strings(alphabet, longest, candidates))).toBeDefined();
 });
 
 test("views take the categories of the vectors", () => {

@@ -30,7 +30,7 @@ const built = ({ name, epsilon, integers }: Case): Promise<Mechanism> =>
 test("every mechanism that the registry names can be built, and the chunk of rare ones has no others", async () => {
   for (const example of examples) expect((await built(example)).name).toBe(example.name);
   expect(NAMES.filter((name) => name in RARE).sort()).toEqual(Object.keys(RARE).sort());
-  expect(NAMES.length).toBe(29);
+  expect(NAMES.length).toBe(30);
 });
 
 test.each(["rappor", "gaussian", "", "toString", "__proto__"])(
@@ -57,6 +57,10 @@ describe.each(examples)("$name", (example) => {
       set: [
         [0, [-1], [k], [0.5], [NaN], [0, 0], [1, 0], Array.from({ length: most + 1 }, (_, i) => i)],
         [[], [0], [k - 1], Array.from({ length: most }, (_, i) => k - most + i)],
+      ],
+      word: [
+        [1, [], [0], [k + 1], [0.5], [NaN], Array.from({ length: most + 1 }, () => 1)],
+        [[1], [k], Array.from({ length: most }, () => k)],
       ],
     };
     const [outside, inside] = values[mechanism.input];

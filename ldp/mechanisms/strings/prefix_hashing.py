@@ -28,14 +28,10 @@ STEP = 4
 """The letters by which the prefixes of one group are longer than those of the group before: all
 words of so many letters can be looked for at once."""
 
-_SHARES = {2: (0.6, 0.4), 3: (0.5, 0.3, 0.2)}
-"""Chances of two and three groups of different lengths: the first ones find the short words,
-and the beginnings without which no long word is found. Other groups have equal chances."""
-
 _GAMMA, _MIX = 0x9E3779B97F4A7C15, (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 _SHIFTS = (30, 27, 31)
 
-_BLOCK = 1 << 13
+_BLOCK = 1 << 14
 """Reports per block: as many as fit a core's cache."""
 
 
@@ -51,8 +47,8 @@ class PrefixHashing(Mechanism):
     bucket. Over random rows two different prefixes share a bucket with probability 2**-t, whether
     the rows are independent or not, so that a report supports its own prefix with p of k-RR and any
     other with exactly q = 2**-t (`support`). Over the seeds that is so but for about 10**-5 of it.
-    Without integers: the groups' chances are (.5, .3, .2) for three different lengths and (.6, .4)
-    for two, and the buckets, at most 256, are those of least variance, next to e**epsilon + 1.
+    Without integers the groups have equal chances, and the buckets, at most 256, are those of least
+    variance, next to e**epsilon + 1.
     The tally counts reports by group, and the parameters are the groups' shares. Words are found
     and estimated from the reports themselves, by `ldp.estimating.discovery`.
     Guarantee: epsilon-LDP for every pair of words: group and seed are drawn without regard to the
@@ -99,7 +95,9 @@ class PrefixHashing(Mechanism):
         Spelling(self.alphabet, lengths[0], self.name)
         _ = self.spelling
         if not self.chances:
-            object.__setattr__(self, "chances", _chances(lengths))
+            others = len(lengths) - 1  # the first chance takes what is left by rounding
+            chances = (ONE - others * (ONE // len(lengths)), *[ONE // len(lengths)] * others)
+            object.__setattr__(self, "chances", chances)
         if len(self.chances) != len(lengths):
             raise InvalidInput(
                 f"{self.name}: each of the {len(lengths)} lengths has one chance, "
@@ -187,7 +185,7 @@ class PrefixHashing(Mechanism):
         """Yield r_1, ..., r_t of the seeds, each of shape (n,)."""
         state = seeds.astype(np.uint64)
         for _ in range(self.rows):
-            state = state + np.uint64(_GAMMA)
+            state += np.uint64(_GAMMA)
             yield _mixed(state)
 
     # --- the wire --------------------------------------------------------------------------
@@ -292,14 +290,6 @@ def _points(alphabet: str) -> tuple[int, ...]:
     return tuple(map(ord, alphabet))
 
 
-def _chances(lengths: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the chances of groups of these lengths; rounding is the first one's."""
-    equal = (1 / len(lengths),) * len(lengths)
-    shares = _SHARES.get(len(lengths), equal) if len(set(lengths)) == len(lengths) else equal
-    rest = [int(Fraction(str(share)) * ONE) for share in shares[1:]]
-    return ONE - sum(rest), *rest
-
-
 def _row(seed: int, index: int) -> int:
     """Return output `index` of splitmix64 from a seed, the first one being 0."""
     z = (seed + (index + 1) * _GAMMA) % ONE
@@ -310,8 +300,9 @@ def _row(seed: int, index: int) -> int:
 
 def _mixed(state: Numbers) -> Numbers:
     """Return splitmix64's outputs for states that are already stepped, shape (n,)."""
-    z = state
+    z = state.copy()
     for shift, factor in zip(_SHIFTS, _MIX, strict=False):
-        z = (z ^ z >> np.uint64(shift)) * np.uint64(factor)
-    mixed: Numbers = z ^ z >> np.uint64(_SHIFTS[-1])
-    return mixed
+        z ^= z >> np.uint64(shift)
+        z *= np.uint64(factor)
+    z ^= z >> np.uint64(_SHIFTS[-1])
+    return z

@@ -19,6 +19,9 @@ MOST_LETTERS = (1 << BITS) - 1
 LONGEST = 12
 """The letters of the longest word: an integer of 64 bits holds so many."""
 
+_BLOCK = 1 << 13
+"""Integers that are checked together: as many as fit a core's cache."""
+
 _SURROGATES = range(0xD800, 0xE000)
 _CODE_POINTS = 0x110000
 
@@ -119,12 +122,13 @@ class Spelling:
                 f"got {array.dtype} of shape {array.shape}"
             )
         found = array.astype(np.uint64, copy=False)  # a negative one becomes too large
-        wrong = self._wrong(found)
-        if wrong.any():
-            raise self._no_word(int(array[wrong][0]))
+        for start in range(0, found.size, _BLOCK):
+            wrong = self.mistaken(found[start : start + _BLOCK])
+            if wrong.any():
+                raise self._no_word(int(array[start : start + _BLOCK][wrong][0]))
         return found
 
-    def _wrong(self, numbers: Numbers) -> NDArray[np.bool_]:
+    def mistaken(self, numbers: Numbers) -> NDArray[np.bool_]:
         """Tell which integers are no words, shape (n,), all symbols of an integer at once.
 
         Every second symbol is taken, so that a sum can carry into the place above its own: it does

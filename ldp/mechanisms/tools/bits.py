@@ -53,12 +53,20 @@ def single_bits(
 
 def parity(words: NDArray[np.uint64]) -> NDArray[np.uint8]:
     """Return 1 where a word has an odd number of bits set, else 0, of the words' shape."""
+    odd = bit_counts(words)
+    odd &= np.uint8(1)
+    return odd
+
+
+def bit_counts(words: NDArray[np.uint64]) -> NDArray[np.uint8]:
+    """Return how many bits of each word are set, of the words' shape."""
     if hasattr(np, "bitwise_count"):
-        return np.bitwise_count(words) & np.uint8(1)
-    folded = words  # numpy 1 does not count bits
-    for shift in (32, 16, 8, 4, 2, 1):
-        folded = folded ^ folded >> np.uint64(shift)
-    return folded.astype(np.uint8) & np.uint8(1)
+        return np.bitwise_count(words)
+    sums = words  # numpy 1 does not count bits: add neighbours of 1, 2, 4, ... bits
+    for width in (1, 2, 4, 8, 16, 32):
+        mask = np.uint64((1 << 64) // ((1 << width) + 1))
+        sums = (sums & mask) + (sums >> np.uint64(width) & mask)
+    return sums.astype(np.uint8)
 
 
 def check_unused_bits(name: str, rows: NDArray[np.uint8], columns: int) -> None:

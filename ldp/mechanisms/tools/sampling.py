@@ -10,6 +10,9 @@ from ldp.core.coins import Coins
 from ldp.core.exact import ONE
 from ldp.errors import InvalidInput
 
+_FEW = 4
+"""Limits up to which comparing words with each is faster than a search."""
+
 
 def thresholds(name: str, weights: Sequence[int]) -> NDArray[np.uint64]:
     """Return the cumulative weights without the last, shape (len(weights) - 1,).
@@ -26,4 +29,11 @@ def thresholds(name: str, weights: Sequence[int]) -> NDArray[np.uint64]:
 
 def draw_many(limits: NDArray[np.uint64], n: int, coins: Coins) -> NDArray[np.intp]:
     """Return `n` indices, shape (n,), each drawn with its weight / 2**64."""
-    return np.searchsorted(limits, coins.words(n), side="right")
+    words = coins.words(n)
+    if not 0 < limits.size <= _FEW:
+        return np.searchsorted(limits, words, side="right")
+    drawn = np.zeros(n, dtype=np.uint8)
+    for limit in limits:
+        drawn += (words >= limit).view(np.uint8)
+    found: NDArray[np.intp] = drawn.astype(np.intp)
+    return found

@@ -176,6 +176,13 @@ def every() -> Iterator[Mechanism]:
         yield m.SetSelection(items, epsilon, most, size, meet)
     for items, epsilon in ((2, 0.5), (9, 1.0), (200, 4.0)):
         yield m.SetBits(items, epsilon)
+    for alphabet, lengths, epsilon in (
+        ("ab", (1, 1), 0.5),
+        ("abcdefghijklmnopqrstuvwxyz'", (4, 8, 12), 1.0),
+        ("0123456789", (4, 7), 4.0),
+        ("".join(map(chr, range(0x3B1, 0x3D0))), (12, 12), 12.0),
+    ):
+        yield m.PrefixHashing(tuple(map(ord, alphabet)), lengths, epsilon)
 
 
 NUMBERS = (-1.0, -math.nextafter(1, 0), -0.7, -5e-324, 0.0, 1e-300, 0.1, 1 / 3, 0.5, 0.999, 1.0)
@@ -191,11 +198,23 @@ def values(made: Mechanism) -> Sequence[Any]:
         some = [[], *sets[-2:], list(range(min(made.items, made.largest, 12)))]
         last = list(range(max(0, made.items - min(made.largest, 12)), made.items))
         return [items for i, items in enumerate([*some, last]) if items not in [*some, last][:i]]
+    if isinstance(made, m.PrefixHashing):
+        letters, longest = len(made.alphabet), made.lengths[-1]
+        ways = {(1,) * longest, (letters,) * longest, (1,), (letters,)}
+        ways |= {tuple(1 + 7 * at % letters for at in range(n)) for n in range(1, longest + 1)}
+        return [list(word) for word in sorted(ways)]
     assert isinstance(made, Categorical)
     if made.k <= _SMALL:
         return range(made.k)
     half = 1 << (made.k - 1).bit_length() - 1
     return sorted({0, 1, half - 1, half, made.k - 2, made.k - 1})
+
+
+def taken(made: Mechanism, value: Any) -> Any:
+    """Return a value as a mechanism takes it: a word's letters, counted from 1, as its integer."""
+    if isinstance(made, m.PrefixHashing):
+        return sum(letter << 5 * place for place, letter in enumerate(value))
+    return value
 
 
 def _repeats(made: Mechanism) -> int:
@@ -213,11 +232,12 @@ def codes() -> dict[str, list[Case]]:
             for _ in range(_repeats(made)):
                 seed = seeds.next()
                 coins = Script(seed)
-                code = made.encode_one(made.randomize(value, coins))
+                code = made.encode_one(made.randomize(taken(made, value), coins))
                 shown = double(value) if isinstance(value, float) else value
                 listed.append([shown, seed.hex(), code.hex(), coins.used])
         kind = "number" if takes_numbers(made) else "category"
         kind = "set" if isinstance(made, m.SetMechanism) else kind
+        kind = "word" if isinstance(made, m.PrefixHashing) else kind
         found.append(mechanism(made) | {"input": kind, "width": made.code_bytes, "codes": listed})
     return {"mechanisms": found}
 
@@ -589,6 +609,29 @@ def _edges() -> Iterator[Case]:
     ):
         good = waves((5,), 1.0, [0b00001, 0b01001]).integers
         yield _outcome("waves", 1.0, good | changed, note)
+    word = m.PrefixHashing((97, 98), (4, 8), 1.0).integers
+    for note, changed in (
+        ("one letter", {"alphabet": (97,)}),
+        ("31 letters", {"alphabet": tuple(range(97, 128))}),
+        ("32 letters", {"alphabet": tuple(range(96, 128))}),
+        ("a letter twice", {"alphabet": (97, 97)}),
+        ("a letter of 0", {"alphabet": (97, 0)}),
+        ("half of a letter", {"alphabet": (97, 0xD800)}),
+        ("no letter of Unicode", {"alphabet": (97, 0x110000)}),
+        ("the last letter of Unicode", {"alphabet": (97, 0x10FFFF)}),
+        ("one length", {"lengths": (4,), "chances": (ONE - 1,)}),
+        ("a length of 0", {"lengths": (0, 8)}),
+        ("a length of 13", {"lengths": (4, 13)}),
+        ("lengths that fall", {"lengths": (8, 4)}),
+        ("a chance too many", {"chances": (ONE // 2, ONE // 4, ONE // 4)}),
+        ("chances below all", {"chances": (ONE // 2, ONE // 2 - 1)}),
+        ("a chance of 0", {"chances": (ONE - 1, 0)}),
+        ("three buckets", {"buckets": (3,)}),
+        ("one bucket", {"buckets": (1,)}),
+        ("512 buckets", {"buckets": (512,)}),
+        ("256 buckets", {"buckets": (256,), "resample": (ONE - 1,)}),
+    ):
+        yield _outcome("prefix_hashing", 1.0, word | changed, note)
     for distance in (UNIT, UNIT + 1, 0, UNLIMITED):
         policy = Policy.uniform(2, 1.0).integers
         given = {

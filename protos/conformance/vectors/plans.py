@@ -16,7 +16,7 @@ from ldp import mechanisms as m
 from ldp.core.exact import ONE, flip_threshold
 from ldp.core.policy import Policy
 from ldp.mechanisms.ranges.waves import Waves
-from vectors import maps, public_plans, set_plans, tables
+from vectors import maps, public_plans, set_plans, string_plans, tables
 from vectors.mechanisms import waves
 from vectors.notation import double
 
@@ -171,7 +171,7 @@ def plans() -> dict[str, list[Case]]:
     found = []
     of_maps = ((note, _changed(maps.mapped, change), why) for note, change, why in maps.listed())
     listed = [*_written(), *_surveys(), *_levels(), *_mechanisms(), *_views(), *_policies()]
-    listed += [*_grids(), *set_plans.listed(), *_work()]
+    listed += [*_grids(), *set_plans.listed(), *string_plans.listed(), *_work()]
     listed += public_plans.listed()
     for note, data, reason in [*listed, *of_maps]:
         case: Case = {"note": note, "plan": data.hex(), "accepted": not reason}

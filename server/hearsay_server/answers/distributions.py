@@ -6,12 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hearsay.plans.bins import Bins
-from hearsay.plans.domains import Binned, Categorical, Grid, Numeric, Ratings, SetOf
+from hearsay.plans.domains import Binned, Categorical, Grid, Numeric, Ratings, SetOf, Strings
 from hearsay.plans.plan import Plan
 from hearsay.plans.points import Points, check_range
 from hearsay.v1 import analyst_pb2
 from hearsay_server.answers import weighted
-from hearsay_server.answers.queries import CONFIDENCE, NoReports, Tallies, by_level
+from hearsay_server.answers.queries import CONFIDENCE, NoReports, Tallies, by_level, of_words
 from ldp import InvalidInput, Mechanism
 from ldp.core.estimation import Cohorts
 from ldp.core.estimator import Estimator, Frequencies
@@ -42,6 +42,8 @@ def distribution(
     if not tallies:
         raise NoReports(f"there are no such reports of {question.attribute!r} yet")
     domain = plan.asked(question.attribute).domain
+    if isinstance(domain, Strings):
+        raise of_words(question.attribute)
     if isinstance(domain, SetOf):
         raise InvalidInput(f"{question.attribute!r} is a set of items: ask for its sizes")
     if isinstance(domain, Ratings):

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hearsay.columns import DIFFERENCE_COLUMNS, NO_MAP
-from hearsay.plans.domains import Categorical, Domain, Grid, Numeric, Ratings, SetOf
+from hearsay.plans.domains import Categorical, Domain, Grid, Numeric, Ratings, SetOf, Strings
 from hearsay.plans.plan import Plan
 from hearsay.plans.views import View
 from hearsay.v1 import analyst_pb2
@@ -96,6 +96,15 @@ def _pooled_how(
     return (pooling.named("inverse_variance") if _many(plan, attribute) else None), most
 
 
+def of_words(attribute: str) -> InvalidInput:
+    """Return the error of a question about values, where answers are words."""
+    return InvalidInput(
+        f"{attribute!r} is answered in words: ask for those that are frequent (--discover, "
+        "Analyst.heavy_hitters) or for the shares of listed ones (--candidates, "
+        "Analyst.frequencies_of)"
+    )
+
+
 def by_level(
     plan: Plan, attribute: str, tallies: Tallies, others: Tallies | None = None
 ) -> Cohorts:
@@ -124,6 +133,9 @@ def of_strata(
 ) -> dict[tuple[str, str], tuple[Estimator, Tally]]:
     """Return the estimator and the sum of the tallies of each level and map with reports of some
     attributes, by (level, map). Raises `NoReports` where there are none."""
+    for name in attributes:
+        if isinstance(plan.attributes[name].domain, Strings):
+            raise of_words(name)
     if not tallies:
         names = " and ".join(map(repr, attributes))
         raise NoReports(f"there are no such reports of {names} yet")
@@ -265,7 +277,7 @@ def estimate(
         simultaneous=question.simultaneous,
         reports=raw.n,
         rows=rows,
-        cohorts=[_cohort(plan, cohort, tally) for cohort, tally in tallies.items()],
+        cohorts=[cohort_message(plan, cohort, tally) for cohort, tally in tallies.items()],
         method=raw.method + tag,
         homogeneity=answer.homogeneity.p_value if answer.homogeneity else None,
         warning=warning,
@@ -312,7 +324,7 @@ def _sizes(
         simultaneous=question.simultaneous,
         reports=mean.n,
         rows=rows,
-        cohorts=[_cohort(plan, cohort, tally) for cohort, tally in tallies.items()],
+        cohorts=[cohort_message(plan, cohort, tally) for cohort, tally in tallies.items()],
         method=mean.method,
         warning=warning,
         group=group,
@@ -488,7 +500,8 @@ def _processed(
     return recovered.value, f" + ldp-recover({question.recover:g})"
 
 
-def _cohort(plan: Plan, cohort: Cohort, tally: Tally) -> analyst_pb2.Cohort:
+def cohort_message(plan: Plan, cohort: Cohort, tally: Tally) -> analyst_pb2.Cohort:
+    """Return a cohort that went into an answer."""
     mechanism = plan.levels[cohort.level].by_map[cohort.attribute][cohort.map]
     return analyst_pb2.Cohort(
         revision=cohort.revision,

@@ -11,7 +11,7 @@ from typing import TypeVar
 import numpy as np
 
 import hearsay.plans.plan
-from hearsay.plans.domains import Categorical, Ratings, SetOf
+from hearsay.plans.domains import Categorical, Ratings, SetOf, Strings
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2, collector_pb2
 from hearsay_server.answers import (
@@ -26,8 +26,10 @@ from hearsay_server.answers import (
     weighted,
 )
 from hearsay_server.answers import pairs as paired
+from hearsay_server.answers import words as worded
 from hearsay_server.answers.queries import Tallies
 from hearsay_server.ingest.intake import Cohort
+from hearsay_server.storage.selection import Selected
 from ldp import InvalidInput
 from ldp.assurance import suspicion
 from ldp.assurance.suspicion import Supports
@@ -287,6 +289,32 @@ def set_pairs(
     return data
 
 
+def check_words(frozen: bytes, question: analyst_pb2.WordsRequest) -> None:
+    """Raise `InvalidInput` for a question about words that cannot be asked."""
+    worded.check(_parsed(frozen), question)
+
+
+def word_codes(
+    frozen: bytes, attribute: str, selected: Selected, pages: list[Page]
+) -> dict[str, bytes]:
+    """Return the codes of the selected reports in some pages, by level."""
+    return worded.collected(_parsed(frozen), attribute, selected, pages)
+
+
+def words(
+    frozen: bytes,
+    question: analyst_pb2.WordsRequest,
+    tallies: Tallies,
+    parts: list[worded.ByLevel],
+    dropped: int = 0,
+) -> list[bytes]:
+    """Answer `Words` in messages; raise as `worded.words`. `dropped` is as of `crosstab`."""
+    with records.telling_of_dropped(dropped):
+        answer = worded.words(_parsed(frozen), question, tallies, parts)
+    records.warn_of_dropped(answer, dropped)
+    return list(_messages(answer))
+
+
 def _messages(answer: _Long) -> Iterator[bytes]:
     """Yield an answer in messages of about `_MESSAGE` bytes, which merged are the answer."""
     lists = [name for name in _LISTS if name in answer.DESCRIPTOR.fields_by_name]
@@ -309,6 +337,8 @@ def _messages(answer: _Long) -> Iterator[bytes]:
 def _domain(plan: Plan, attribute: str) -> Categorical:
     domain = plan.asked(attribute).domain
     if not isinstance(domain, Categorical):
+        if isinstance(domain, Strings):
+            raise InvalidInput(f"{attribute!r} is answered in words: the tests are for values")
         several = isinstance(domain, SetOf | Ratings)
         what = "answers are of several items" if several else "is a number"
         raise InvalidInput(f"{attribute!r} {what}: the tests are for values")

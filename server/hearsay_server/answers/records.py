@@ -22,7 +22,12 @@ from ldp.core.repeated import Repeats, factors
 from ldp.errors import InvalidInput
 from ldp.estimating.pairs import PairTally, check_pair, count_pairs
 
-Answer = analyst_pb2.CrosstabResponse | analyst_pb2.CompareGroupsResponse | analyst_pb2.FitResponse
+Answer = (
+    analyst_pb2.CrosstabResponse
+    | analyst_pb2.CompareGroupsResponse
+    | analyst_pb2.FitResponse
+    | analyst_pb2.EstimateResponse
+)
 
 Chosen = tuple[str, str]
 """A level, and a map, "" for none."""

@@ -13,7 +13,7 @@ import typer
 
 import hearsay.plans.plan
 from hearsay.agreement import Agreement
-from hearsay.plans.domains import Categorical, Ratings, SetOf
+from hearsay.plans.domains import Categorical, Ratings, SetOf, Strings
 from hearsay.sending.transport import Tls, Unreachable
 from hearsay.sending.transport import connect as to_server
 from hearsay.trouble import Reason
@@ -130,6 +130,8 @@ def module(plan: bytes, *, with_plan: bool = True) -> str:
             values = "".join(f"    {_quoted(value)},\n" for value in domain.labels)
             types.append(f"{kind} = Literal[\n{values}]\n")
             shown, allowed = _several(domain, kind)
+        elif isinstance(domain, Strings):
+            shown, allowed = "str", f"a word of 1 to {domain.longest} letters of {domain.alphabet}"
         else:
             shown, allowed = "float", str(domain)
             if domain.clamp:

@@ -7,7 +7,7 @@ from textwrap import wrap
 
 import hearsay.plans.plan
 from hearsay.agreement import Agreement
-from hearsay.plans.domains import Binned, Categorical, Ratings, SetOf
+from hearsay.plans.domains import Binned, Categorical, Ratings, SetOf, Strings
 from hearsay.plans.plan import Plan
 
 _COLUMNS = 80
@@ -48,6 +48,9 @@ def module(plan: bytes, *, with_plan: bool = True) -> str:
         elif isinstance(domain, SetOf | Ratings):
             shown, allowed = _several(domain, kinds[attribute.name])
             types.append(_union(kinds[attribute.name], domain.labels))
+        elif isinstance(domain, Strings):
+            shown = "string"
+            allowed = f"a word of 1 to {domain.longest} letters of {_comment(domain.alphabet)}"
         else:
             shown, allowed = "number", str(domain)
             if domain.clamp:

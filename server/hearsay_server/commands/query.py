@@ -22,8 +22,9 @@ from hearsay.analyst import (
 from hearsay.changes import ChangeOptions
 from hearsay.columns import NO_MAP, NOT_GIVEN
 from hearsay.margins import messages
+from hearsay.plans.domains import Strings
 from hearsay.v1 import analyst_pb2
-from hearsay_server.commands import connect, plotting
+from hearsay_server.commands import connect, plotting, words
 from hearsay_server.commands.changing import OverTime
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Target, Token
 from hearsay_server.commands.selecting import (
@@ -36,7 +37,7 @@ from hearsay_server.commands.selecting import (
     message,
     selected,
 )
-from hearsay_server.commands.shown import Shown
+from hearsay_server.commands.shown import Shown, warn
 from hearsay_server.commands.together import TwoAttributes
 from ldp.errors import InvalidInput, needs
 
@@ -117,6 +118,13 @@ def query(
     pairs: Annotated[
         bool, typer.Option(help="Which share of people have both of two items of a set.")
     ] = False,
+    discover: Annotated[
+        bool, typer.Option(help="Which words are frequent, of an attribute of strings.")
+    ] = False,
+    candidates: Annotated[
+        Path | None,
+        typer.Option(help="The shares of the words in this file, one a line, of UTF-8."),
+    ] = None,
     distribution: Annotated[
         bool, typer.Option(help="How a number is distributed, instead of its mean.")
     ] = False,
@@ -191,6 +199,31 @@ def query(
         raise InvalidInput(
             "--sizes is about the numbers of items: leave out --compare, --suspicions, "
             "--distribution and --pairs"
+        )
+    if discover and candidates:
+        raise InvalidInput("choose one of --discover and --candidates")
+    if discover or candidates:
+        words.check(
+            attribute,
+            other=other,
+            by=by,
+            simultaneous=simultaneous,
+            method=method,
+            consistent=consistent,
+            forged=forged is not None,
+            recover=recover is not None,
+            values=values,
+            suspicions=suspicions,
+            sum=sums,
+            compare=compare,
+            sizes=sizes,
+            pairs=pairs,
+            distribution=distribution,
+            change=change,
+            trend=trend,
+            breaks=breaks,
+            margins=margins,
+            watch=watch is not None,
         )
     two = TwoAttributes(joint, independent, given, nonnegative, reference)
     if other_between is not None and (not other or between is None or two.asked):
@@ -297,6 +330,13 @@ def query(
                 selection=chosen,
                 plot=plot,
             )
+        elif discover or candidates:
+            found_words = words.ask(
+                analyst, survey, attribute, candidates, top, confidence, selection
+            )
+            show.words(found_words)
+            if plot is not None:
+                plotting.estimates([found_words], "", plot)
         elif suspicions:
             asked = analyst_pb2.SuspicionsRequest(
                 survey=survey, attribute=attribute, targets=suspect or (), selection=selection
@@ -439,11 +479,23 @@ def _refuse_beside_two(**given: object) -> None:
 
 
 def _attributes(analyst: Analyst, survey: str) -> list[str]:
-    """Return the survey's attributes that have reports, in its order; all of them if none has."""
+    """Return the survey's attributes that have reports, in its order; all of them if none has.
+
+    Attributes of strings are left out: their words are asked about in another way.
+    """
     shown = analyst.show_survey(survey)
     plan = hearsay.plans.plan.parse(shown.plan)
     answered = {each.attribute for each in shown.reports}
-    names = list(plan.attributes)
+    names = [
+        name
+        for name, attribute in plan.attributes.items()
+        if not isinstance(attribute.domain, Strings)
+    ]
+    if len(names) < len(plan.attributes):
+        left = ", ".join(name for name in plan.attributes if name not in names)
+        if not names:
+            raise InvalidInput(f"name one of {left}, with --discover or --candidates FILE")
+        warn(f"{left}: words are asked about by themselves, with --discover or --candidates FILE")
     return [name for name in names if not answered.isdisjoint(plan.questions_of([name]))] or names
 
 

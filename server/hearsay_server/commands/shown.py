@@ -91,6 +91,29 @@ class Shown:
             if "alike" in columns:
                 Console().print(_if_alike(answer))
 
+    def words(self, answer: analyst_pb2.EstimateResponse) -> None:
+        """Print words with their shares, and of those that were found what might be missing."""
+        if not answer.findable or self.as_json or self.as_csv:
+            self.estimates([answer])
+            return
+        shown = analyst_pb2.EstimateResponse()
+        shown.CopyFrom(answer)
+        shown.rows_left_out = 0
+        self.estimates([shown])
+        if answer.rows_left_out:
+            Console().print(f"{answer.rows_left_out:,} more words were found: see --top")
+        steps = [
+            (letters, share)
+            for letters, share in enumerate(answer.findable, 1)
+            if letters == len(answer.findable) or answer.findable[letters] > share
+        ]
+        each = ", ".join(f"{share:.2%} (of up to {letters} letters)" for letters, share in steps)
+        Console().print(
+            f"With probability {answer.confidence:g} every word of the answer is somebody's. A "
+            f"word with a share of {each} is found about every second time, and rarer ones less.",
+            soft_wrap=True,
+        )
+
     def _estimates_csv(self, answers: Sequence[analyst_pb2.EstimateResponse], by: str) -> None:
         given = [given_columns(answer.rows) for answer in answers]
         more = list(dict.fromkeys(column for columns in given for column in columns[4:]))

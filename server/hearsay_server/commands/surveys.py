@@ -14,10 +14,10 @@ from rich.markup import escape
 from rich.table import Table
 
 import hearsay.plans.plan
-from hearsay.plans.domains import Numeric, Ratings
+from hearsay.plans.domains import Numeric, Ratings, Strings
 from hearsay.sending.transport import open_calls
 from hearsay.v1 import admin_pb2
-from hearsay_server.commands import connect, ranging, upkeep
+from hearsay_server.commands import connect, ranging, upkeep, words
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Target, Token
 from hearsay_server.surveys import survey as surveys
 from ldp import InvalidInput
@@ -221,7 +221,7 @@ def _questions(plan: hearsay.plans.plan.Plan, reports: Iterable[admin_pb2.Report
         totals[each.attribute, each.level] += sum(each.reports)
     for name, attribute in {**plan.attributes, **plan.questions}.items():
         domain = attribute.domain
-        values = () if isinstance(domain, Numeric | Ratings) else domain.labels
+        values = () if isinstance(domain, Numeric | Ratings | Strings) else domain.labels
         answers = ", ".join(values[:_SHOWN_VALUES]) or str(domain)
         if len(values) > _SHOWN_VALUES:
             answers += f", ... ({len(values):,} values; all with --json)"
@@ -230,6 +230,7 @@ def _questions(plan: hearsay.plans.plan.Plan, reports: Iterable[admin_pb2.Report
     return table
 
 
+app.command("words")(words.words_survey)
 app.command("range")(ranging.survey_range)
 app.command("close")(upkeep.close_survey)
 app.command("delete")(upkeep.delete_survey)

@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hearsay import Analyst
-from hearsay.plans.domains import Binned, Categorical, Numeric, SetOf
+from hearsay.plans.domains import Binned, Categorical, Numeric, SetOf, Strings
 from hearsay.plans.plan import Level, Plan
 from hearsay.rows import AttributeRows, decode
 from hearsay.v1 import analyst_pb2, collector_pb2
 from hearsay_server.demo.devices import Answer, Respondent, deliver
-from ldp import Coins, Mechanism
+from ldp import Coins, Mechanism, PrefixHashing
 from ldp.assurance.audit import MAX_CELLS
 from ldp.core.estimator import MAX_MATRIX
 from ldp.core.mechanism import Codes
@@ -127,6 +127,9 @@ def _two_answers(plan: Plan, name: str) -> tuple[Answer, Answer] | None:
     if isinstance(domain, SetOf):
         items = domain.labels
         return items[: domain.most], items[-domain.most :]
+    if isinstance(domain, Strings):
+        one, other = domain.alphabet[0], domain.alphabet[1]
+        return one * domain.longest, other * domain.longest
     if not isinstance(domain, Categorical):
         return None
     values = domain.values
@@ -162,6 +165,9 @@ def _log_ratios(
         ]
         view = plan.views.get(question)
         inputs.append(values[0] if view is None else view.category(cast("list[int]", values)))
+        domain = plan.questions[question].domain
+        if isinstance(domain, Strings) and isinstance(mechanism, PrefixHashing):
+            inputs[-1] = domain.spelling.number(cast("str", inputs[-1]))
     found = np.zeros(len(here))
     there = here & (rows.levels == position)
     codes = rows.codes[there]

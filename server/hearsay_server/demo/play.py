@@ -28,7 +28,7 @@ from rich.table import Table
 import hearsay.plans.plan
 from hearsay import Analyst
 from hearsay.plans import period
-from hearsay.plans.domains import Binned, Domain, Grid, Numeric, Ratings, SetOf
+from hearsay.plans.domains import Binned, Domain, Grid, Numeric, Ratings, SetOf, Strings
 from hearsay.plans.views import combination
 from hearsay.sending.transport import open_calls
 from hearsay.v1 import admin_pb2, analyst_pb2, collector_pb2, survey_pb2
@@ -225,7 +225,9 @@ def _show_next(survey: survey_pb2.Survey, data: Path | None, console: Console) -
     if data is None:
         lines.append(f"  {command} demo --data {kept}   # again, keeping what the server stored")
     lines.append(f"  {command} serve --data {kept}  # then, in another terminal:")
-    lines.append(f"  {command} query {survey.name} {survey.attributes[0].name}")
+    first = survey.attributes[0]
+    of_words = " --discover" if first.HasField("strings") and not first.strings.candidates else ""
+    lines.append(f"  {command} query {survey.name} {first.name}{of_words}")
     if data is not None:
         lines.append(f"  {command} survey show {survey.name}")
     console.print("\n".join(lines), soft_wrap=True, highlight=False)
@@ -294,7 +296,11 @@ def _ask(source: Source, plan: hearsay.plans.plan.Plan, address: str) -> list[Co
             if isinstance(domain, Binned):
                 results += _ask_ranges(analyst, plan.survey, name, domain, given)
                 continue
-            frame = analyst.estimate(plan.survey, name)
+            if isinstance(domain, Strings):
+                frame = _words(analyst, plan.survey, name, domain)
+                given = [domain.encode(answer) for answer in given]
+            else:
+                frame = analyst.estimate(plan.survey, name)
             if isinstance(domain, Ratings):
                 results += sorted(
                     _rated(name, domain, given, frame), key=lambda each: each.attribute == name
@@ -313,6 +319,13 @@ def _ask(source: Source, plan: hearsay.plans.plan.Plan, address: str) -> list[Co
                     )
                 )
     return results
+
+
+def _words(analyst: Analyst, survey: str, name: str, domain: Strings) -> pd.DataFrame:
+    """Ask for the shares of the words that the survey lists, or else for the frequent words."""
+    if domain.candidates:
+        return analyst.frequencies_of(survey, name)
+    return analyst.heavy_hitters(survey, name)
 
 
 def _given(source: Source, plan: hearsay.plans.plan.Plan, name: str) -> list[Any]:

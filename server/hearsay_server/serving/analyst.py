@@ -21,11 +21,13 @@ from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2, analyst_pb2_grpc
 from hearsay_server.answers import changes, questions
 from hearsay_server.answers import pairs as paired
+from hearsay_server.answers import words as worded
 from hearsay_server.answers.queries import NoReports, Tallies
 from hearsay_server.clock import Clock, system
 from hearsay_server.serving import auth
 from hearsay_server.serving.analyses import Analyses
 from hearsay_server.serving.feeds import Feeds
+from hearsay_server.serving.pages import MOST_BYTES, Page, each_page
 from hearsay_server.serving.status import Ended, no_survey
 from hearsay_server.serving.together import Together
 from hearsay_server.storage import audit
@@ -66,6 +68,7 @@ Question = (
     | analyst_pb2.DistributionRequest
     | analyst_pb2.SuspicionsRequest
     | analyst_pb2.PairsRequest
+    | analyst_pb2.WordsRequest
     | analyst_pb2.ChangeRequest
 )
 """Questions about one selection of the reports."""
@@ -242,6 +245,36 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
                     for name, seen in (await run(count, [page])).items():
                         found[name] = found[name] + seen if name in found else seen
                 return await run(questions.set_pairs, frozen, request, tallies, found)
+
+    async def Words(  # noqa: N802
+        self, request: analyst_pb2.WordsRequest, context: object
+    ) -> AsyncIterator[bytes]:
+        with _telling():
+            frozen, plan = await self._plan(request)
+            selected = resolve(plan, request.selection, request.attribute)
+            parts: list[Mapping[str, bytes]] = []
+            size = dropped = 0
+            async with self._analyses.process() as run:
+                await run(questions.check_words, frozen, request)
+                tallies = await self._tallies(plan, request)
+
+                async def keep(pages: list[Page]) -> None:
+                    nonlocal size
+                    codes = await run(
+                        questions.word_codes, frozen, request.attribute, selected, pages
+                    )
+                    size += sum(map(len, codes.values()))
+                    if size > MOST_BYTES:
+                        raise InvalidInput(
+                            f"these reports take more than {MOST_BYTES >> 20} MiB: ask for fewer "
+                            "periods"
+                        )
+                    parts.append(codes)
+
+                if not worded.from_tallies(plan, request.attribute):
+                    dropped = await each_page(self._store, self._read, plan, selected, keep)
+                for message in await run(questions.words, frozen, request, tallies, parts, dropped):
+                    yield message
 
     async def Crosstab(  # noqa: N802
         self, request: analyst_pb2.CrosstabRequest, context: object

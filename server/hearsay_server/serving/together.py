@@ -4,30 +4,20 @@ What a page tells is counted in the question's process before the next page is r
 beside the rows, but for regressions, which need the codes of every record.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import grpc
 
 from hearsay.plans.plan import Plan
-from hearsay.v1 import analyst_pb2, collector_pb2
+from hearsay.v1 import analyst_pb2
 from hearsay_server.answers import fits, questions
 from hearsay_server.answers.records import Complete, Pairs
 from hearsay_server.serving.analyses import Analyses
+from hearsay_server.serving.pages import MOST_BYTES, Page, Read, each_page
 from hearsay_server.serving.status import Ended
-from hearsay_server.storage.selection import Selected, resolve
+from hearsay_server.storage.selection import resolve
 from hearsay_server.storage.store import Store
 from ldp import InvalidInput
-
-Page = Sequence[collector_pb2.Batch]
-Read = Callable[[Callable[[], Any]], Awaitable[Any]]
-"""Runs a function that reads the store in a thread."""
-
-_TOGETHER = 1 << 16
-"""Rows of pages that are counted by one call of the process."""
-
-_MOST_BYTES = 256 << 20
-"""Bytes of codes that one regression may be from: they wait in the server's memory."""
 
 _MOST_PRODUCTS = 1 << 23
 """Sums of products that one table may be from: they wait in the server's memory."""
@@ -78,7 +68,7 @@ class Together:
                         "be counted together: ask for some levels"
                     )
 
-            dropped = await self._each(plan, selected, count)
+            dropped = await each_page(self._store, self._read, plan, selected, count)
             if isinstance(question, analyst_pb2.CrosstabRequest):
                 return await run(questions.crosstab, frozen, question, found, dropped)
             return await run(questions.compare_groups, frozen, question, found, dropped)
@@ -97,33 +87,15 @@ class Together:
                 nonlocal size
                 found = await run(questions.complete, frozen, names, selected.levels, pages)
                 size += found.bytes
-                if size > _MOST_BYTES:
+                if size > MOST_BYTES:
                     raise InvalidInput(
-                        f"the records of this model take more than {_MOST_BYTES >> 20} MiB: ask "
+                        f"the records of this model take more than {MOST_BYTES >> 20} MiB: ask "
                         "for fewer periods, or for fewer attributes"
                     )
                 parts.append(found)
 
-            dropped = await self._each(plan, selected, keep)
+            dropped = await each_page(self._store, self._read, plan, selected, keep)
             return await run(questions.fit, frozen, question, parts, dropped)
-
-    async def _each(
-        self, plan: Plan, selected: Selected, work: Callable[[list[Page]], Awaitable[None]]
-    ) -> int:
-        """Give all selected pages to `work`; return how many batches the retention had dropped."""
-        counted = await self._read(lambda: self._store.counted(plan.survey, selected))
-        pages = self._store.batches(plan.survey, selected)
-        held: list[Page] = []
-        rows = 0
-        while page := await self._read(lambda: next(pages, None)):
-            held.append(page)
-            rows += sum(batch.rows for batch in page)
-            if rows >= _TOGETHER:
-                await work(held)
-                held, rows = [], 0
-        if held:
-            await work(held)
-        return sum(counts.dropped for counts in counted.values())
 
 
 def _check_attributes(plan: Plan, names: Sequence[str]) -> None:

@@ -5,11 +5,20 @@ from typing import TypeVar
 
 import numpy as np
 
-from ldp.core.mechanism import Categorical
+from hearsay.plans.strings import Strings
+from ldp.core.mechanism import Categorical, Mechanism
 from ldp.errors import InvalidInput
 from ldp.estimating.windows import best_wave
 from ldp.mechanisms import CHAINS as _CHAINS
-from ldp.mechanisms import FREQUENCIES, NUMBERS, OTHER_FREQUENCIES, SetMechanism, best_for_sets
+from ldp.mechanisms import (
+    FREQUENCIES,
+    NUMBERS,
+    OTHER_FREQUENCIES,
+    RAPPOR,
+    PrefixHashing,
+    SetMechanism,
+    best_for_sets,
+)
 from ldp.mechanisms import SETS as _SETS
 from ldp.mechanisms.numbers.hybrid import HybridMechanism
 from ldp.mechanisms.numbers.laplace import LaplaceMechanism
@@ -95,6 +104,39 @@ BINNED: Mapping[str, Callable[[tuple[int, ...], float], Waves]] = {"auto": Waves
 SETS: Mapping[str, Callable[[int, int, float], SetMechanism]] = {"auto": best_for_sets, **_SETS}
 """Makers from (items, items of the largest set, epsilon); "auto" takes the least variance."""
 
+_FILTERS = 16
+"""Hash families of RAPPOR: so many that words which collide in one are told apart, and few enough
+for a tally that is written with every commit."""
+
+
+def _prefix_hashing(domain: Strings, epsilon: float, memo_epsilon: float) -> Mechanism:
+    if memo_epsilon:
+        raise InvalidInput("words that are found are reported afresh: a memo takes rappor")
+    make = PrefixHashing.whole if domain.candidates else PrefixHashing.over
+    return make(domain.alphabet, domain.longest, epsilon)
+
+
+def _rappor(domain: Strings, epsilon: float, memo_epsilon: float) -> Mechanism:
+    if not domain.candidates:
+        raise InvalidInput("rappor tells of listed words alone: list candidates")
+    if not memo_epsilon > epsilon:
+        raise InvalidInput(
+            "rappor keeps an answer for life, with fresh noise in each report: declare a memo "
+            "above 1, such as memo = 2"
+        )
+    # One hash has the least error: epsilon is shared by as many bits as a filter has.
+    return RAPPOR.calibrate(epsilon, memo_epsilon, hashes=1, cohorts=_FILTERS)
+
+
+STRINGS: Mapping[str, Callable[[Strings, float, float], Mechanism]] = {
+    "auto": lambda domain, epsilon, memo_epsilon: (_rappor if memo_epsilon else _prefix_hashing)(
+        domain, epsilon, memo_epsilon
+    ),
+    "prefix_hashing": _prefix_hashing,
+    "rappor": _rappor,
+}
+"""Makers from (words, epsilon of a report, epsilon of a memo or 0)."""
+
 
 def categorical(name: str, k: int, epsilon: float) -> Categorical:
     """Calibrate the named mechanism for k categories; raise `InvalidInput` where it cannot be."""
@@ -126,6 +168,15 @@ def binned(name: str, sides: tuple[int, ...], epsilon: float) -> Waves:
 def sets(name: str, items: int, most: int, epsilon: float) -> SetMechanism:
     """Calibrate the named mechanism for sets; raise `InvalidInput` where it cannot be."""
     return _named(SETS, name)(items, most, epsilon)
+
+
+def strings(name: str, domain: Strings, epsilon: float, memo_epsilon: float) -> Mechanism:
+    """Calibrate the named mechanism for words; raise `InvalidInput` where it cannot be.
+
+    `memo_epsilon` is 0 without a memo. Where candidates are listed, all reports of prefix_hashing
+    are of the whole word: it tells most of the list, and finds no other words.
+    """
+    return _named(STRINGS, name)(domain, epsilon, memo_epsilon)
 
 
 def _named(makers: Mapping[str, _Maker], name: str) -> _Maker:

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from hearsay.plans.domains import Categorical, Domain, Grid, Numeric, Ratings, SetOf
-from ldp import Mechanism, SetBits, SetSelection, Tally
-from ldp.core.mechanism import FrequencyOracle
+from hearsay.plans.domains import Categorical, Domain, Grid, Numeric, Ratings, SetOf, Strings
+from ldp import Mechanism, PrefixHashing, SetBits, SetSelection, Tally
+from ldp.core.mechanism import Codes, FrequencyOracle
 from ldp.mechanisms import PolicyTable
 
 
@@ -15,7 +15,10 @@ def describe(domain: Domain | Grid, mechanism: Mechanism, codes: bytes) -> str:
     it is impossible for all others, that it reveals them.
     """
     raw = codes.hex(" ") if len(codes) <= 8 else f"{codes[:8].hex(' ')} ..."
-    tally = mechanism.tally(mechanism.decode(codes, 1))
+    code = mechanism.decode(codes, 1)
+    if isinstance(domain, Strings):
+        return f"{raw}  {_of_words(mechanism, code)}"
+    tally = mechanism.tally(code)
     if isinstance(domain, Numeric):
         share = (float(mechanism.debias(tally)[0]) + 1) / 2
         return f"{raw}  counts as {domain.low + share * (domain.high - domain.low):.1f}"
@@ -32,6 +35,17 @@ def describe(domain: Domain | Grid, mechanism: Mechanism, codes: bytes) -> str:
     supported = mechanism.supports(tally)
     said = " or ".join(v for v, count in zip(domain.values, supported, strict=True) if count)
     return f"{raw}  says: {said or 'none'}"
+
+
+def _of_words(mechanism: Mechanism, code: Codes) -> str:
+    """Return in words what a report of a word says."""
+    if not isinstance(mechanism, PrefixHashing):
+        return f"({mechanism.name})"
+    letters = mechanism.lengths[code["group"][0]]
+    return (
+        f"says: one in {mechanism.buckets} of all beginnings of {letters} letters, by the hash "
+        f"function {code['seed'][0]}"
+    )
 
 
 def _of_items(domain: SetOf | Ratings, mechanism: Mechanism, tally: Tally) -> str:

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 import hearsay.plans.plan
-from hearsay.plans.domains import Binned, Categorical, Grid, Numeric, Ratings, SetOf
+from hearsay.plans.domains import Binned, Categorical, Grid, Numeric, Ratings, SetOf, Strings
 from hearsay.plans.plan import Level, Plan
 from hearsay.v1 import survey_pb2
 from hearsay_server.surveys import (
@@ -19,6 +19,7 @@ from hearsay_server.surveys import (
     explain_pairs,
     explain_sets,
     explain_views,
+    explain_words,
     graded,
     over_time,
     worth,
@@ -207,7 +208,7 @@ def _rows(plan: Plan, level: Level, users: int) -> list[Row]:
         for chosen, mechanism in by_map.items():
             variance = (
                 surveys.planned(domain, mechanism)
-                if isinstance(domain, SetOf | Ratings)
+                if isinstance(domain, SetOf | Ratings | Strings)
                 else _variance(mechanism)
             )
             error = domain.units * math.sqrt(variance / (users * chance))
@@ -265,6 +266,8 @@ def _protections(question: Question) -> list[str]:
     if isinstance(domain, SetOf | Ratings):
         noun = "set" if isinstance(domain, SetOf) else "table of ratings"
         return [f"{question.name}: every {noun} from every other, the empty one too, by epsilon"]
+    if isinstance(domain, Strings):
+        return [f"{question.name}: every word from every other, of whatever length, by epsilon"]
     if isinstance(domain, Binned | Grid):
         kept = "where in a bin a number is never leaves the device"
         return [f"{question.name}: every bin from every other, by epsilon; {kept}"]
@@ -371,6 +374,10 @@ def show(explanation: Explanation, console: Console) -> None:
         if isinstance(attribute.domain, Numeric) and attribute.domain.is_graded:
             console.print()
             console.print(_told_apart(name, attribute.domain))
+    if told := explain_words.lines(plan, explanation.users):
+        console.print("\n[bold]Which words will be found[/bold]")
+        for line in told:
+            _print(f"  {line}", console)
     if told := explain_sets.lines(plan, explanation.users):
         console.print("\n[bold]What sets and ratings tell[/bold]")
         for line in told:

@@ -17,13 +17,22 @@ from google.protobuf.message import Message
 
 import hearsay.plans.plan
 from hearsay.plans import period
-from hearsay.plans.domains import Binned, Categorical, Domain, Grid, Numeric, Ratings, SetOf
+from hearsay.plans.domains import (
+    Binned,
+    Categorical,
+    Domain,
+    Grid,
+    Numeric,
+    Ratings,
+    SetOf,
+    Strings,
+)
 from hearsay.plans.plan import Plan
 from hearsay.plans.properties import properties_of
 from hearsay.plans.views import View
 from hearsay.v1 import plan_pb2, survey_pb2
 from hearsay_server.surveys import catalogue, graded
-from ldp import InvalidInput, Mechanism, SetSelection
+from ldp import RAPPOR, InvalidInput, Mechanism, PolicyUnary, PrefixHashing, SetSelection
 from ldp.core.exact import MAX_EPSILON, ONE, check_epsilon, float_below
 from ldp.estimating.ratings import RatedShares
 from ldp.mechanisms.ranges.wave_design import predicted_variance
@@ -179,6 +188,9 @@ class Question:
                     f"mechanism must be auto or set_selection for ratings, got {self.asked_for!r}"
                 )
             return SetSelection(2 * len(self.domain.keys), epsilon, self.domain.most)
+        if isinstance(self.domain, Strings):
+            lasting = float_below(Fraction(self.memo) * Fraction(epsilon)) if self.memo else 0.0
+            return catalogue.strings(self.asked_for or "auto", self.domain, epsilon, lasting)
         if isinstance(self.domain, Binned | Grid):
             return catalogue.binned(self.asked_for or "auto", self.domain.sides, epsilon)
         if isinstance(self.domain, Numeric) and self.asked_for == Waves.name:
@@ -200,10 +212,13 @@ class Question:
                 lasting = float_below(Fraction(self.memo) * Fraction(epsilon))
                 return catalogue.chain(name, k, epsilon, lasting)
             return catalogue.categorical(name, k, epsilon)
+        if self.asked_for == PolicyUnary.name and self.domain.sensitive:
+            sensitive = map(self.domain.encode, self.domain.sensitive)
+            return PolicyUnary.utility_optimised(policy.k, sensitive, epsilon)
         if self.asked_for not in ("", "auto"):
             raise InvalidInput(
-                f"mechanism must be auto where values are sensitive or have classes, "
-                f"got {self.asked_for!r}"
+                "mechanism must be auto where values are sensitive or have classes, or "
+                f"policy_unary where they are sensitive, got {self.asked_for!r}"
             )
         # The policy's largest distance may be less than epsilon, by way of a third value.
         return replace(design(policy).mechanism, epsilon=epsilon)
@@ -224,9 +239,10 @@ class Question:
         or numbers are protected differently, as much more or less than without as it is at the
         nearest epsilons for which a channel was designed.
         For bins that of a range, on average over the ranges. For sets that of an item's share, for
-        ratings that of the share who rate a key, if half as many apply as may: `planned`.
+        ratings that of the share who rate a key, if half as many apply as may, for words that of a
+        rare one: `planned`.
         """
-        if isinstance(self.domain, SetOf | Ratings):
+        if isinstance(self.domain, SetOf | Ratings | Strings):
             return planned(self.domain, self.mechanism(epsilon))
         if isinstance(self.domain, Binned | Grid):
             logs = _log_range_variances(self.domain.sides)
@@ -258,14 +274,30 @@ class Question:
         return found
 
 
-def planned(domain: SetOf | Ratings, mechanism: Mechanism) -> float:
+def planned(domain: SetOf | Ratings | Strings, mechanism: Mechanism) -> float:
     """Predict the variance of one report of a set's item, or of the share who rate a key, where
-    people have half as many items, or rate half as many keys, as they may, and all are alike."""
+    people have half as many items, or rate half as many keys, as they may, and all are alike; or of
+    the share of a rare word of the longest length."""
+    if isinstance(domain, Strings):
+        return word_variance(mechanism, domain.longest)
     share = domain.most / (2 * len(domain.labels))
     if isinstance(domain, Ratings):
         assert isinstance(mechanism, SetSelection)
         mechanism = RatedShares.of(mechanism)
     return float(np.mean(mechanism.variance(share, 1)))
+
+
+def word_variance(mechanism: Mechanism, letters: int) -> float:
+    """Predict the variance of one report, of whatever group, of the share of a rare word."""
+    assert isinstance(mechanism, PrefixHashing | RAPPOR)  # as the plan was checked
+    p, q = map(float, mechanism.support)
+    one = q * (1 - q) / (p - q) ** 2
+    if isinstance(mechanism, RAPPOR):
+        return one / mechanism.hashes
+    # Nobody knows of a beginning of so many letters whether the word goes on, but of the longest.
+    last = mechanism.lengths[-1]
+    seen = zip(mechanism.lengths, mechanism.chances, strict=True)
+    return one * ONE / sum(chance for length, chance in seen if length > letters or length == last)
 
 
 @lru_cache(maxsize=64)

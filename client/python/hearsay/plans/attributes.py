@@ -3,7 +3,16 @@
 import math
 from dataclasses import dataclass
 
-from hearsay.plans.domains import Binned, Categorical, Domain, Grid, Numeric, Ratings, SetOf
+from hearsay.plans.domains import (
+    Binned,
+    Categorical,
+    Domain,
+    Grid,
+    Numeric,
+    Ratings,
+    SetOf,
+    Strings,
+)
 from hearsay.v1 import survey_pb2
 from ldp import InvalidInput
 
@@ -29,7 +38,7 @@ class Attribute(Question):
     `memo` is 0 where every report is drawn afresh. Otherwise a device keeps one permanent answer
     per distinct value, of at most `memo` times a report's epsilon, and reports it every period:
     itself where `memo` is 1, with fresh noise where it is more. Raises `InvalidInput` for
-    another `memo`, or one for anything but categories that are protected alike.
+    another `memo`, or one for anything but words and categories that are protected alike.
     """
 
     domain: Domain
@@ -39,8 +48,10 @@ class Attribute(Question):
             return
         if not 1 <= self.memo < math.inf:
             raise InvalidInput(f"memo must be 0, or finite and >= 1, got {self.memo!r}")
+        if isinstance(self.domain, Strings):
+            return
         if not isinstance(self.domain, Categorical):
-            raise InvalidInput("memo is for categorical answers only")
+            raise InvalidInput("memo is for categorical answers and strings only")
         if self.domain.sensitive or self.domain.classes or self.domain.maps:
             raise InvalidInput("memo is for values that are all protected alike")
 
@@ -86,4 +97,7 @@ def domain_of(attribute: survey_pb2.Attribute) -> Domain:
         ratings = attribute.ratings
         keys = tuple(ratings.keys)
         return Ratings(keys, ratings.low, ratings.high, ratings.at_most, ratings.clamp)
-    raise InvalidInput("needs a domain: categorical, numeric, set or ratings")
+    if attribute.WhichOneof("domain") == "strings":
+        strings = attribute.strings
+        return Strings(strings.alphabet, strings.longest, tuple(strings.candidates))
+    raise InvalidInput("needs a domain: categorical, numeric, set, ratings or strings")

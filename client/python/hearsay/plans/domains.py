@@ -18,6 +18,7 @@ from hearsay.plans.points import Points
 from hearsay.plans.sets import Ratings as Ratings
 from hearsay.plans.sets import SetOf as SetOf
 from hearsay.plans.sets import check_names, find
+from hearsay.plans.strings import Strings as Strings
 from ldp import Coins, Estimate, InvalidInput, Mechanism
 from ldp.core.exact import float_below
 from ldp.core.mechanism import Categorical as CategoricalMechanism
@@ -519,7 +520,7 @@ def _check_range(low: float, high: float) -> None:
         raise InvalidInput(f"low and high must be finite with low < high, got {low!r} and {high!r}")
 
 
-Domain = Categorical | Numeric | Binned | SetOf | Ratings
+Domain = Categorical | Numeric | Binned | SetOf | Ratings | Strings
 
 Value = Any
 """An encoded answer: what a domain's `encode` and `anything` return."""

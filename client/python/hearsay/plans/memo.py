@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from hashlib import sha256
 
-from ldp import Coins, InvalidInput
+from ldp import RAPPOR, Coins, InvalidInput
 from ldp.core.longitudinal import Longitudinal
 from ldp.core.mechanism import Categorical
 
@@ -14,10 +14,11 @@ from ldp.core.mechanism import Categorical
 class Memoizer:
     """Draw memos and reports of a memoised attribute at one level, and tell their epsilon.
 
-    A device keeps, for as long as the attribute is asked:
+    A value is a category, or for RAPPOR a word. A device keeps, for as long as the attribute is
+    asked:
     1. once, before any answer: `device = enroll(coins)`;
-    2. for an answer whose `key(device, category)` it has no memo of: it spends `epsilon` and
-       keeps `memo = memoize(device, category, coins)`;
+    2. for an answer whose `key(device, value)` it has no memo of: it spends `epsilon` and
+       keeps `memo = memoize(device, value, coins)`;
     3. in each period it sends `report(memo, coins)`, which spends nothing.
     A `Longitudinal` mechanism draws reports from a memo itself. The code of any other is the
     memo and every report.
@@ -32,7 +33,7 @@ class Memoizer:
     also make a device's reports alike, so that they may be linked.
     """
 
-    mechanism: Categorical
+    mechanism: Categorical | RAPPOR
 
     @property
     def epsilon(self) -> float:
@@ -73,24 +74,24 @@ class Memoizer:
         """Return the bytes that a device draws once, before any answer, and keeps; often none."""
         return self.mechanism.enroll(coins) if isinstance(self.mechanism, Longitudinal) else b""
 
-    def key(self, device: bytes, category: int) -> int:
-        """Return the key of a category's memo, an integer >= 0; equal keys share a memo.
+    def key(self, device: bytes, value: int | str) -> int:
+        """Return the key of a value's memo, an integer >= 0; equal keys share a memo.
 
-        Raises `InvalidInput` for a category outside the domain and for bytes that `enroll`
-        cannot have given.
+        Raises `InvalidInput` for a value outside the domain and for bytes that `enroll` cannot
+        have given.
         """
-        self._check(device, category)
+        self._check(device, value)
         if isinstance(self.mechanism, Longitudinal):
-            return self.mechanism.memo_key(device, category)
-        return int(category)
+            return self.mechanism.memo_key(device, value)  # type: ignore[arg-type]
+        return int(value)
 
-    def memoize(self, device: bytes, category: int, coins: Coins) -> bytes:
+    def memoize(self, device: bytes, value: int | str, coins: Coins) -> bytes:
         """Return a fresh memo, as the bytes of a code; raise `InvalidInput` as `key` does."""
-        self._check(device, category)
+        self._check(device, value)
         if isinstance(self.mechanism, Longitudinal):
-            memo = self.mechanism.memoize(device, category, coins)
+            memo = self.mechanism.memoize(device, value, coins)  # type: ignore[arg-type]
         else:
-            memo = self.mechanism.randomize(category, coins)
+            memo = self.mechanism.randomize(value, coins)
         return self.mechanism.encode_one(memo)
 
     def report(self, memo: bytes, coins: Coins) -> bytes:
@@ -100,10 +101,10 @@ class Memoizer:
             return memo
         return self.mechanism.encode_one(self.mechanism.report(code, coins))
 
-    def _check(self, device: bytes, category: int) -> None:
+    def _check(self, device: bytes, value: int | str) -> None:
         mechanism = self.mechanism
         size = mechanism.device_bytes if isinstance(mechanism, Longitudinal) else 0
         if len(device) != size:
             raise InvalidInput(f"{mechanism.name}: a device keeps {size} bytes, got {len(device)}")
-        if category not in range(mechanism.k):
+        if isinstance(mechanism, Categorical) and value not in range(mechanism.k):
             raise InvalidInput(f"{mechanism.name}: no category of {mechanism.k}")

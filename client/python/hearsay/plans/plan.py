@@ -17,14 +17,14 @@ from hearsay.plans import period
 from hearsay.plans.attributes import Attribute as Attribute
 from hearsay.plans.attributes import Question as Question
 from hearsay.plans.attributes import domain_of
-from hearsay.plans.domains import Categorical, Numeric
+from hearsay.plans.domains import Categorical, Numeric, Strings
 from hearsay.plans.limits import check_work
 from hearsay.plans.memo import Memoizer
 from hearsay.plans.properties import NO_PROPERTIES, Properties, properties_of
 from hearsay.plans.texts import check_texts
 from hearsay.plans.views import MOST_TOGETHER, View, combined, view
 from hearsay.v1 import plan_pb2, survey_pb2
-from ldp import InvalidInput, Mechanism, build
+from ldp import RAPPOR, InvalidInput, Mechanism, build
 from ldp.core.exact import ONE
 from ldp.core.mechanism import Categorical as CategoricalMechanism
 from ldp.mechanisms import named
@@ -187,7 +187,7 @@ class Plan:
         if not self.questions[attribute].memo:
             return None
         mechanism = mechanisms[attribute]
-        assert isinstance(mechanism, CategoricalMechanism)  # as `parse` has checked
+        assert isinstance(mechanism, CategoricalMechanism | RAPPOR)  # as `parse` has checked
         return Memoizer(mechanism)
 
 
@@ -477,7 +477,12 @@ def _mechanism(wire: plan_pb2.Mechanism, attribute: Question) -> Mechanism:
             f"{attribute.cap:g}"
         )
     domain.check(mechanism)
+    if isinstance(domain, Strings) and isinstance(mechanism, RAPPOR) != (attribute.memo > 0):
+        raise InvalidInput(
+            f"a memo of words goes with rappor, and rappor with a memo: got {wire.name} and "
+            f"memo = {attribute.memo:g}"
+        )
     if attribute.memo:
-        assert isinstance(mechanism, CategoricalMechanism)  # only categories are memoised
+        assert isinstance(mechanism, CategoricalMechanism | RAPPOR)  # no others are memoised
         Memoizer(mechanism).check(attribute.memo)
     return mechanism

@@ -61,6 +61,9 @@ def _texts(survey: survey_pb2.Survey) -> Iterator[tuple[str, str]]:
             yield f"{place}: values", value
         for key in attribute.ratings.keys:
             yield f"{place}: keys", key
+        yield f"{place}: alphabet", attribute.strings.alphabet
+        for word in attribute.strings.candidates:
+            yield f"{place}: candidates", word
         for name in attribute.categorical.maps:
             yield f"{place}: maps", name
     for position, each in enumerate(survey.properties):

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 
 from hearsay.choices import Caps
-from hearsay.plans.domains import Value
+from hearsay.plans.domains import Domain, Value
 from hearsay.plans.memo import Memoizer
 from hearsay.recording.account import Account
 from hearsay.recording.terms import Terms
@@ -66,7 +66,8 @@ def randomize(
             continue
         memoizer = terms.memoizers.get(name)
         if memoizer:
-            memos = _Memos(connection, salt, (person, report.survey, name), memoizer, coins)
+            domain = terms.plan.attributes[name].domain
+            memos = _Memos(connection, salt, (person, report.survey, name), memoizer, domain, coins)
             affordable = account.allows("life", terms, name, memoizer.epsilon, caps)
             memo, is_new = memos.of(values[name], affordable)
             life = memoizer.epsilon if is_new else 0.0
@@ -132,15 +133,17 @@ class _Memos:
         salt: bytes,
         where: tuple[bytes, str, str],
         memoizer: Memoizer,
+        domain: Domain,
         coins: Coins,
     ) -> None:
         self._connection = connection
         self._salt = salt
         self._where = (*where, memoizer.identity)
         self._memoizer = memoizer
+        self._domain = domain
         self._coins = coins
 
-    def of(self, value: int | float | None, affordable: bool) -> tuple[bytes, bool]:
+    def of(self, value: Value | None, affordable: bool) -> tuple[bytes, bool]:
         """Return the memo of a value, and whether it is a new one that has to be paid for.
 
         Where there is no value, or its memo would be new and is not `affordable`, returns the
@@ -148,19 +151,18 @@ class _Memos:
         """
         device = self._device()
         if value is not None:
-            key = self._memoizer.key(device, int(value))
+            key = self._memoizer.key(device, value)
             memo = self._get(key)
             if memo is not None:
                 return memo, False
             if affordable:
-                return self._draw(key, device, int(value)), True
+                return self._draw(key, device, value), True
         blank = self._get(self._BLANK)
         if blank is None:
-            random = self._coins.below(self._memoizer.mechanism.k)
-            blank = self._draw(self._BLANK, device, random)
+            blank = self._draw(self._BLANK, device, self._domain.anything(self._coins))
         return blank, False
 
-    def _draw(self, key: int, device: bytes, value: int) -> bytes:
+    def _draw(self, key: int, device: bytes, value: Value) -> bytes:
         memo = self._memoizer.memoize(device, value, self._coins)
         self._put(key, memo)
         return memo

@@ -121,7 +121,7 @@ class WatchRequest(_message.Message):
     def __init__(self, question: _Optional[_Union[EstimateRequest, _Mapping]] = ..., interval: _Optional[float] = ...) -> None: ...
 
 class EstimateResponse(_message.Message):
-    __slots__ = ("survey", "attribute", "statistic", "confidence", "simultaneous", "reports", "rows", "cohorts", "method", "homogeneity", "warning", "group", "repeats", "detectable_difference", "rows_left_out", "more", "sums", "title", "design_effect", "smallest_weight", "largest_weight")
+    __slots__ = ("survey", "attribute", "statistic", "confidence", "simultaneous", "reports", "rows", "cohorts", "method", "homogeneity", "warning", "group", "repeats", "detectable_difference", "rows_left_out", "more", "sums", "title", "design_effect", "smallest_weight", "largest_weight", "findable")
     SURVEY_FIELD_NUMBER: _ClassVar[int]
     ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
     STATISTIC_FIELD_NUMBER: _ClassVar[int]
@@ -143,6 +143,7 @@ class EstimateResponse(_message.Message):
     DESIGN_EFFECT_FIELD_NUMBER: _ClassVar[int]
     SMALLEST_WEIGHT_FIELD_NUMBER: _ClassVar[int]
     LARGEST_WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    FINDABLE_FIELD_NUMBER: _ClassVar[int]
     survey: str
     attribute: str
     statistic: str
@@ -164,7 +165,8 @@ class EstimateResponse(_message.Message):
     design_effect: float
     smallest_weight: float
     largest_weight: float
-    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., statistic: _Optional[str] = ..., confidence: _Optional[float] = ..., simultaneous: bool = ..., reports: _Optional[int] = ..., rows: _Optional[_Iterable[_Union[Row, _Mapping]]] = ..., cohorts: _Optional[_Iterable[_Union[Cohort, _Mapping]]] = ..., method: _Optional[str] = ..., homogeneity: _Optional[float] = ..., warning: _Optional[str] = ..., group: _Optional[str] = ..., repeats: _Optional[float] = ..., detectable_difference: _Optional[float] = ..., rows_left_out: _Optional[int] = ..., more: bool = ..., sums: _Optional[_Iterable[_Union[Row, _Mapping]]] = ..., title: _Optional[str] = ..., design_effect: _Optional[float] = ..., smallest_weight: _Optional[float] = ..., largest_weight: _Optional[float] = ...) -> None: ...
+    findable: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., statistic: _Optional[str] = ..., confidence: _Optional[float] = ..., simultaneous: bool = ..., reports: _Optional[int] = ..., rows: _Optional[_Iterable[_Union[Row, _Mapping]]] = ..., cohorts: _Optional[_Iterable[_Union[Cohort, _Mapping]]] = ..., method: _Optional[str] = ..., homogeneity: _Optional[float] = ..., warning: _Optional[str] = ..., group: _Optional[str] = ..., repeats: _Optional[float] = ..., detectable_difference: _Optional[float] = ..., rows_left_out: _Optional[int] = ..., more: bool = ..., sums: _Optional[_Iterable[_Union[Row, _Mapping]]] = ..., title: _Optional[str] = ..., design_effect: _Optional[float] = ..., smallest_weight: _Optional[float] = ..., largest_weight: _Optional[float] = ..., findable: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class Row(_message.Message):
     __slots__ = ("label", "estimate", "standard_error", "low", "high", "raw", "effective_sample_size", "shift_down", "shift_up", "alike", "alike_low", "alike_high", "share", "share_standard_error", "share_low", "share_high", "unweighted", "unweighted_standard_error")
@@ -763,6 +765,24 @@ class Pair(_message.Message):
     high: float
     independent: float
     def __init__(self, first: _Optional[str] = ..., second: _Optional[str] = ..., estimate: _Optional[float] = ..., standard_error: _Optional[float] = ..., low: _Optional[float] = ..., high: _Optional[float] = ..., independent: _Optional[float] = ...) -> None: ...
+
+class WordsRequest(_message.Message):
+    __slots__ = ("survey", "attribute", "selection", "confidence", "discover", "top", "candidates")
+    SURVEY_FIELD_NUMBER: _ClassVar[int]
+    ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
+    SELECTION_FIELD_NUMBER: _ClassVar[int]
+    CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
+    DISCOVER_FIELD_NUMBER: _ClassVar[int]
+    TOP_FIELD_NUMBER: _ClassVar[int]
+    CANDIDATES_FIELD_NUMBER: _ClassVar[int]
+    survey: str
+    attribute: str
+    selection: Selection
+    confidence: float
+    discover: bool
+    top: int
+    candidates: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., selection: _Optional[_Union[Selection, _Mapping]] = ..., confidence: _Optional[float] = ..., discover: bool = ..., top: _Optional[int] = ..., candidates: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ExportRowsRequest(_message.Message):
     __slots__ = ("survey", "selection", "since")

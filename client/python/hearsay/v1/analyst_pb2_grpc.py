@@ -96,6 +96,11 @@ class AnalystStub(object):
                 request_serializer=hearsay_dot_v1_dot_analyst__pb2.PairsRequest.SerializeToString,
                 response_deserializer=hearsay_dot_v1_dot_analyst__pb2.PairsResponse.FromString,
                 _registered_method=True)
+        self.Words = channel.unary_stream(
+                '/hearsay.v1.Analyst/Words',
+                request_serializer=hearsay_dot_v1_dot_analyst__pb2.WordsRequest.SerializeToString,
+                response_deserializer=hearsay_dot_v1_dot_analyst__pb2.EstimateResponse.FromString,
+                _registered_method=True)
         self.ExportRows = channel.unary_stream(
                 '/hearsay.v1.Analyst/ExportRows',
                 request_serializer=hearsay_dot_v1_dot_analyst__pb2.ExportRowsRequest.SerializeToString,
@@ -205,6 +210,16 @@ class AnalystServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Words(self, request, context):
+        """Finds the frequent words of an attribute of strings, or estimates the shares of listed words.
+        INVALID_ARGUMENT for another attribute, a listed word that the survey's alphabet cannot write, and
+        discovery where a mechanism tells of listed words alone. Reads the stored reports but for that
+        mechanism, and takes time in proportion to them. Sent as an Estimate is.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ExportRows(self, request, context):
         """Streams the stored rows, as randomised as they came, period by period. The first message has
         the plan and no rows. Rows are in random order among those of 128 batches or more of their
@@ -272,6 +287,11 @@ def add_AnalystServicer_to_server(servicer, server):
                     servicer.Pairs,
                     request_deserializer=hearsay_dot_v1_dot_analyst__pb2.PairsRequest.FromString,
                     response_serializer=hearsay_dot_v1_dot_analyst__pb2.PairsResponse.SerializeToString,
+            ),
+            'Words': grpc.unary_stream_rpc_method_handler(
+                    servicer.Words,
+                    request_deserializer=hearsay_dot_v1_dot_analyst__pb2.WordsRequest.FromString,
+                    response_serializer=hearsay_dot_v1_dot_analyst__pb2.EstimateResponse.SerializeToString,
             ),
             'ExportRows': grpc.unary_stream_rpc_method_handler(
                     servicer.ExportRows,
@@ -583,6 +603,33 @@ class Analyst(object):
             '/hearsay.v1.Analyst/Pairs',
             hearsay_dot_v1_dot_analyst__pb2.PairsRequest.SerializeToString,
             hearsay_dot_v1_dot_analyst__pb2.PairsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Words(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/hearsay.v1.Analyst/Words',
+            hearsay_dot_v1_dot_analyst__pb2.WordsRequest.SerializeToString,
+            hearsay_dot_v1_dot_analyst__pb2.EstimateResponse.FromString,
             options,
             channel_credentials,
             insecure,

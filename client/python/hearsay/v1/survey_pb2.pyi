@@ -56,7 +56,7 @@ class View(_message.Message):
     def __init__(self, attributes: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Attribute(_message.Message):
-    __slots__ = ("name", "title", "weight", "cap", "categorical", "numeric", "set", "ratings", "mechanism", "memo")
+    __slots__ = ("name", "title", "weight", "cap", "categorical", "numeric", "set", "ratings", "strings", "mechanism", "memo")
     NAME_FIELD_NUMBER: _ClassVar[int]
     TITLE_FIELD_NUMBER: _ClassVar[int]
     WEIGHT_FIELD_NUMBER: _ClassVar[int]
@@ -65,6 +65,7 @@ class Attribute(_message.Message):
     NUMERIC_FIELD_NUMBER: _ClassVar[int]
     SET_FIELD_NUMBER: _ClassVar[int]
     RATINGS_FIELD_NUMBER: _ClassVar[int]
+    STRINGS_FIELD_NUMBER: _ClassVar[int]
     MECHANISM_FIELD_NUMBER: _ClassVar[int]
     MEMO_FIELD_NUMBER: _ClassVar[int]
     name: str
@@ -75,9 +76,10 @@ class Attribute(_message.Message):
     numeric: Numeric
     set: Set
     ratings: Ratings
+    strings: Strings
     mechanism: str
     memo: float
-    def __init__(self, name: _Optional[str] = ..., title: _Optional[str] = ..., weight: _Optional[float] = ..., cap: _Optional[float] = ..., categorical: _Optional[_Union[Categorical, _Mapping]] = ..., numeric: _Optional[_Union[Numeric, _Mapping]] = ..., set: _Optional[_Union[Set, _Mapping]] = ..., ratings: _Optional[_Union[Ratings, _Mapping]] = ..., mechanism: _Optional[str] = ..., memo: _Optional[float] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., title: _Optional[str] = ..., weight: _Optional[float] = ..., cap: _Optional[float] = ..., categorical: _Optional[_Union[Categorical, _Mapping]] = ..., numeric: _Optional[_Union[Numeric, _Mapping]] = ..., set: _Optional[_Union[Set, _Mapping]] = ..., ratings: _Optional[_Union[Ratings, _Mapping]] = ..., strings: _Optional[_Union[Strings, _Mapping]] = ..., mechanism: _Optional[str] = ..., memo: _Optional[float] = ...) -> None: ...
 
 class Categorical(_message.Message):
     __slots__ = ("values", "sensitive", "classes", "maps")
@@ -180,3 +182,13 @@ class Ratings(_message.Message):
     at_most: int
     clamp: bool
     def __init__(self, keys: _Optional[_Iterable[str]] = ..., low: _Optional[float] = ..., high: _Optional[float] = ..., at_most: _Optional[int] = ..., clamp: bool = ...) -> None: ...
+
+class Strings(_message.Message):
+    __slots__ = ("alphabet", "longest", "candidates")
+    ALPHABET_FIELD_NUMBER: _ClassVar[int]
+    LONGEST_FIELD_NUMBER: _ClassVar[int]
+    CANDIDATES_FIELD_NUMBER: _ClassVar[int]
+    alphabet: str
+    longest: int
+    candidates: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, alphabet: _Optional[str] = ..., longest: _Optional[int] = ..., candidates: _Optional[_Iterable[str]] = ...) -> None: ...

@@ -8,12 +8,14 @@ import { krr } from "./krr.js";
 import {
   checkSet,
   checkValue,
+  checkWord,
   Integers,
   type Kind,
   type Mechanism,
   type Parts,
   type SetParts,
   type Value,
+  type WordParts,
 } from "./mechanism.js";
 import { onebit, windowed } from "./numbers.js";
 import { subset } from "./subset.js";
@@ -21,7 +23,7 @@ import { unary } from "./unary.js";
 
 export type { Mechanism, Rounds, Value } from "./mechanism.js";
 
-type AnyKind = Kind<Parts | SetParts>;
+type AnyKind = Kind<Parts | SetParts | WordParts>;
 
 /** The mechanisms that "auto" and most surveys choose: they are there at once. */
 const COMMON: Readonly<Record<string, Kind>> = {
@@ -46,6 +48,7 @@ const RARE = [
 const OWN: Readonly<Record<string, () => Promise<AnyKind>>> = {
   mean_table: async () => (await import("./meanTable.js")).meanTable,
   policy_mean_table: async () => (await import("./meanTable.js")).policyMeanTable,
+  prefix_hashing: async () => (await import("./prefixHashing.js")).prefixHashing,
   set_selection: async () => (await import("./setSelection.js")).setSelection,
   waves: async () => (await import("./waves.js")).waves,
   set_bits: async () => (await import("./setBits.js")).setBits,
@@ -127,7 +130,7 @@ function complete(
   name: string,
   epsilon: number,
   integers: ReadonlyMap<string, readonly bigint[]>,
-  parts: Parts | SetParts,
+  parts: Parts | SetParts | WordParts,
 ): Mechanism {
   const { width, ratio } = parts;
   const same = { name, epsilon, width, ratio, integers };
@@ -141,6 +144,20 @@ function complete(
       rounds: undefined,
       randomize(value: Value, coins: Coins): Uint8Array {
         checkSet(name, parts, value);
+        return parts.draw(value, coins);
+      },
+    };
+  }
+  if ("letters" in parts) {
+    return {
+      ...same,
+      input: "word",
+      k: parts.letters,
+      most: parts.longest,
+      policy: undefined,
+      rounds: undefined,
+      randomize(value: Value, coins: Coins): Uint8Array {
+        checkWord(name, parts, value);
         return parts.draw(value, coins);
       },
     };

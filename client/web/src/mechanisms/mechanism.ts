@@ -17,11 +17,11 @@ export interface Mechanism {
   readonly name: string;
   /** The epsilon that the plan states; the integers realise at most this. */
   readonly epsilon: number;
-  /** What is randomised: a category 0..k-1, a number in [-1, 1], or a set of the items 0..k-1. */
-  readonly input: "category" | "number" | "set";
-  /** The number of categories or items; 0 for numbers. */
+  /** What is randomised: a category 0..k-1, a number in [-1, 1], a set of the items 0..k-1, or a word. */
+  readonly input: "category" | "number" | "set" | "word";
+  /** The number of categories, items or letters; 0 for numbers. */
   readonly k: number;
-  /** The most items of a set; 0 for others. */
+  /** The most items of a set, or letters of a word; 0 for others. */
   readonly most: number;
   /** The bytes of one code: the same for every input. */
   readonly width: number;
@@ -37,7 +37,7 @@ export interface Mechanism {
   randomize(value: Value, coins: Coins): Uint8Array;
 }
 
-/** What a mechanism randomises; a set as its items in increasing order. */
+/** What a mechanism randomises; a set as its items in increasing order, a word as its letters' places from 1 on. */
 export type Value = number | readonly number[];
 
 /** What a mechanism whose reports share a permanent answer does; `Memoizer` says when. */
@@ -79,8 +79,17 @@ export interface SetParts extends Pick<Parts, "width" | "ratio"> {
   draw(value: readonly number[], coins: Coins): Uint8Array;
 }
 
+/** What a kind of mechanism of words makes of its integers. */
+export interface WordParts extends Pick<Parts, "width" | "ratio"> {
+  /** The number of letters of the alphabet, and the most of a word. */
+  readonly letters: number;
+  readonly longest: number;
+  /** Draw the code of a word that was checked. */
+  draw(value: readonly number[], coins: Coins): Uint8Array;
+}
+
 /** A kind of mechanism: the names of its integers (a list's with "*"), and its maker. */
-export interface Kind<P extends Parts | SetParts = Parts> {
+export interface Kind<P extends Parts | SetParts | WordParts = Parts> {
   readonly fields: readonly string[];
   /** Check the integers, all but the ratio; throw `InvalidInput`. */
   make(given: Integers, epsilon: number): P;
@@ -218,6 +227,26 @@ export function checkSet(
   if (!Array.isArray(value) || value.length > most || !value.every(isItem)) {
     throw new InvalidInput(
       `${name}: the value must be at most ${most} items below ${items}, in increasing order`,
+    );
+  }
+}
+
+/** Throw `InvalidInput`, without the value, unless it is a word: 1 to `longest` of the letters 1..letters. */
+export function checkWord(
+  name: string,
+  { letters, longest }: WordParts,
+  value: Value,
+): asserts value is readonly number[] {
+  const isLetter = (letter: number): boolean =>
+    Number.isInteger(letter) && letter >= 1 && letter <= letters;
+  if (
+    !Array.isArray(value) ||
+    value.length < 1 ||
+    value.length > longest ||
+    !value.every(isLetter)
+  ) {
+    throw new InvalidInput(
+      `${name}: the value must be a word of 1 to ${longest} of the letters 1 to ${letters}`,
     );
   }
 }

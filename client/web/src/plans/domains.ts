@@ -6,6 +6,7 @@ import { InvalidInput } from "../errors.js";
 import type { Policy } from "../mechanisms/policy.js";
 import { NEAR, Points } from "./points.js";
 import type { Ratings, SetOf } from "./sets.js";
+import type { Strings } from "./strings.js";
 
 /** Values with a smaller epsilon. */
 export interface Class {
@@ -287,4 +288,4 @@ function numberIn(low: number, high: number, clamp: boolean, answer: unknown): n
 }
 
 /** What an attribute's answers can be. */
-export type Domain = Categorical | Numeric | Binned | SetOf | Ratings;
+export type Domain = Categorical | Numeric | Binned | SetOf | Ratings | Strings;

@@ -23,6 +23,7 @@ import {
   type WireNumeric,
   type WireSurvey,
 } from "./protobuf.js";
+import type { Strings } from "./strings.js";
 import { checkText } from "./text.js";
 
 /**
@@ -214,6 +215,8 @@ function* texts(survey: WireSurvey): Generator<[place: string, text: string]> {
     for (const [name] of attribute.categorical?.maps ?? []) yield [`${place}: maps`, name];
     for (const value of attribute.set?.values ?? []) yield [`${place}: values`, value];
     for (const key of attribute.ratings?.keys ?? []) yield [`${place}: keys`, key];
+    yield [`${place}: alphabet`, attribute.strings?.alphabet ?? ""];
+    for (const word of attribute.strings?.candidates ?? []) yield [`${place}: candidates`, word];
   }
   for (const [i, property] of survey.properties.entries()) {
     const place = `properties[${i}]`;
@@ -226,14 +229,17 @@ function* texts(survey: WireSurvey): Generator<[place: string, text: string]> {
 /** The modules of domains that few surveys have, where they are needed. */
 interface RareDomains {
   readonly sets?: typeof import("./sets.js");
+  readonly strings?: typeof import("./strings.js");
   readonly graded?: typeof import("./graded.js");
 }
 
 async function rareDomains(attributes: readonly WireAttribute[]): Promise<RareDomains> {
   const hasSets = attributes.some(({ set, ratings }) => set || ratings);
+  const hasStrings = attributes.some(({ strings }) => strings);
   const hasGraded = attributes.some(({ numeric }) => numeric && isGraded(numeric));
   return {
     ...(hasSets && { sets: await import("./sets.js") }),
+    ...(hasStrings && { strings: await import("./strings.js") }),
     ...(hasGraded && { graded: await import("./graded.js") }),
   };
 }
@@ -245,9 +251,9 @@ function isGraded({ sensitive, resolution, cap }: WireNumeric): boolean {
 function readAttribute(
   wire: WireAttribute,
   unit: string,
-  { sets, graded }: RareDomains,
+  { sets, strings: words, graded }: RareDomains,
 ): Attribute {
-  const { name, title, memo, cap = Infinity, categorical, numeric, set, ratings } = wire;
+  const { name, title, memo, cap = Infinity, categorical, numeric, set, ratings, strings } = wire;
   let domain: Domain;
   if (categorical) {
     const classes = categorical.classes.map(([, each]) => each);
@@ -262,15 +268,17 @@ function readAttribute(
   else if (ratings) {
     const { keys, low, high, at_most: most, clamp } = ratings;
     domain = new sets!.Ratings(keys, low, high, most, clamp);
-  } else throw new InvalidInput("needs a domain: categorical, numeric, set or ratings");
+  } else if (strings) {
+    domain = new words!.Strings(strings.alphabet, strings.longest, strings.candidates);
+  } else throw new InvalidInput("needs a domain: categorical, numeric, set, ratings or strings");
   if (memo !== 0) {
     if (!(memo >= 1 && memo < Infinity))
       throw new InvalidInput(`memo must be 0, or finite and >= 1, got ${memo}`);
-    if (domain.kind !== "categorical")
-      throw new InvalidInput("memo is for categorical answers only");
-    if (domain.sensitive.length || domain.classes.length || domain.maps.size) {
-      throw new InvalidInput("memo is for values that are all protected alike");
-    }
+    if (domain.kind === "categorical") {
+      if (domain.sensitive.length || domain.classes.length || domain.maps.size)
+        throw new InvalidInput("memo is for values that are all protected alike");
+    } else if (domain.kind !== "strings")
+      throw new InvalidInput("memo is for categorical answers and strings only");
     if (!unit)
       throw new InvalidInput("memo needs a survey with a period: without, nothing is repeated");
   }
@@ -454,9 +462,13 @@ const INPUTS: Readonly<Record<Question["domain"]["kind"], Mechanism["input"]>> =
   grid: "category",
   set: "set",
   ratings: "set",
+  strings: "word",
 };
 
-async function readMechanism(wire: WireMechanism, { domain, cap }: Question): Promise<Mechanism> {
+async function readMechanism(
+  wire: WireMechanism,
+  { domain, cap, memo }: Question,
+): Promise<Mechanism> {
   const { name, epsilon } = wire;
   const fields = wire.parameters.map((parameter) => parameter.name);
   if (fields.some((field, i) => i && field <= fields[i - 1]!)) {
@@ -484,6 +496,7 @@ async function readMechanism(wire: WireMechanism, { domain, cap }: Question): Pr
     if (`${mechanism.integers.get("sides")!}` !== `${sides}`)
       throw new InvalidInput(`${name} does not fit ${sides.join(" x ")} bins`);
   }
+  if (domain.kind === "strings") checkWords(mechanism, domain, memo);
   if (domain.kind === "set" || domain.kind === "ratings") {
     const { kind, items, most } = domain;
     const ofAll = name === "set_bits" && kind === "set";
@@ -498,6 +511,19 @@ async function readMechanism(wire: WireMechanism, { domain, cap }: Question): Pr
     }
   }
   return mechanism;
+}
+
+/** Throw `InvalidInput` unless a mechanism is for these words. */
+function checkWords({ name, integers }: Mechanism, domain: Strings, memo: number): void {
+  const isRappor = name === "rappor";
+  if (isRappor !== memo > 0)
+    throw new InvalidInput(`a memo of words goes with rappor, and rappor with a memo: got ${name}`);
+  const alphabet = domain.letters.map((letter) => letter.codePointAt(0));
+  const fits = isRappor
+    ? domain.candidates.length > 0
+    : `${integers.get("alphabet")}` === `${alphabet}` &&
+      Number(integers.get("lengths")!.at(-1)) === domain.longest;
+  if (!fits) throw new InvalidInput(`${name} does not fit these words`);
 }
 
 /** Throw `InvalidInput` unless the plan's levels are those of its survey, in order of epsilon and name. */

@@ -45,6 +45,7 @@ export interface WireAttribute {
   memo: number;
   set?: { values: string[]; at_most: number; clamp: boolean };
   ratings?: { keys: string[]; low: number; high: number; at_most: number; clamp: boolean };
+  strings?: { alphabet: string; longest: number; candidates: string[] };
 }
 
 export interface WireSurvey {
@@ -141,9 +142,10 @@ const MESSAGES: Readonly<Record<string, string>> = {
   Region: "low:d high:d",
   Resolution: "upto:d within:d",
   Attribute:
-    "name:s title:s weight:r categorical:Categorical numeric:Numeric mechanism:s cap:o memo:d set:Set ratings:Ratings",
+    "name:s title:s weight:r categorical:Categorical numeric:Numeric mechanism:s cap:o memo:d set:Set ratings:Ratings strings:Strings",
   Set: "values:s* at_most:u clamp:t",
   Ratings: "keys:s* low:d high:d at_most:u clamp:t",
+  Strings: "alphabet:s longest:u candidates:s*",
   Survey:
     "name:s title:s period:s levels:d% attributes:Attribute* budget:s default_level:s levels_differ_at_most:o views:View* panels:u properties:Property*",
   Property: "name:s title:s values:s*",
@@ -211,8 +213,8 @@ const entryOf = (type: string): Field[] => [fieldOf(1, "key", "s"), fieldOf(2, "
  */
 export function decodePlan(data: Uint8Array): WirePlan {
   const plan = decode(fieldsOf("Plan"), data, true) as unknown as WirePlan;
-  const domains = ({ categorical, numeric, set, ratings }: WireAttribute): number =>
-    [categorical, numeric, set, ratings].filter(Boolean).length;
+  const domains = ({ categorical, numeric, set, ratings, strings }: WireAttribute): number =>
+    [categorical, numeric, set, ratings, strings].filter(Boolean).length;
   if (plan.survey?.attributes.some((each) => domains(each) > 1)) {
     throw new InvalidInput("an attribute has two domains");
   }

@@ -1,0 +1,87 @@
+"""An analyst's questions about words: which are frequent, and how frequent listed ones are."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Unpack
+
+from hearsay.asking import LONG, Selection, fields, single, warn_of
+from hearsay.sending.transport import Calls
+from hearsay.v1 import analyst_pb2
+from ldp.errors import InvalidInput, needs
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Words:
+    """The questions of `Analyst` that are about attributes of strings."""
+
+    _calls: Calls
+
+    def heavy_hitters(
+        self,
+        survey: str,
+        attribute: str,
+        *,
+        top: int = 20,
+        confidence: float = 0.95,
+        **selection: Unpack[Selection],
+    ) -> "pd.DataFrame":
+        """Return the frequent words that are found, the largest shares first: a row per word.
+
+        There are `top` rows at most. Columns: estimate, standard_error, low and high, of the share
+        of people. With the probability `confidence` no word is listed that nobody has, in the whole
+        answer. `frame.attrs["findable"]` is the smallest share that a word of 1, 2, ... letters has
+        to have to be found every second time: rarer words are missing. The server reads all the
+        reports: that takes time. Ask about several periods to find more.
+        """
+        if top < 1:
+            raise InvalidInput(f"top must be >= 1, got {top}")
+        request = analyst_pb2.WordsRequest(
+            survey=survey,
+            attribute=attribute,
+            discover=True,
+            top=top,
+            confidence=confidence,
+            **fields(selection, Selection),
+        )
+        return self._words(request)
+
+    def frequencies_of(
+        self,
+        survey: str,
+        attribute: str,
+        words: Sequence[str] = (),
+        *,
+        confidence: float = 0.95,
+        **selection: Unpack[Selection],
+    ) -> "pd.DataFrame":
+        """Return the share of people who have each of some words: a row per word.
+
+        Without `words` those that the survey lists. Columns are those of `heavy_hitters`, and so is
+        the time. Raises `InvalidInput` for a word that the survey's alphabet cannot write.
+        """
+        if isinstance(words, str):
+            raise InvalidInput(f"words must be a list of words, got {words!r}")
+        request = analyst_pb2.WordsRequest(
+            survey=survey,
+            attribute=attribute,
+            candidates=words,
+            confidence=confidence,
+            **fields(selection, Selection),
+        )
+        return self._words(request)
+
+    def _words(self, request: analyst_pb2.WordsRequest) -> "pd.DataFrame":
+        with needs("a DataFrame", "analyst"):
+            from hearsay import frames
+
+        answer = self.query_words(request)
+        warn_of(answer.warning, above=1)
+        return frames.estimates(answer)
+
+    # --- the same as messages, without pandas ----------------------------------------------
+
+    def query_words(self, request: analyst_pb2.WordsRequest) -> analyst_pb2.EstimateResponse:
+        """Return words and their shares as a message; waits up to an hour."""
+        kind = analyst_pb2.EstimateResponse
+        return single(self._calls.stream("Analyst/Words", request, kind, LONG))

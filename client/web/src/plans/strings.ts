@@ -1,0 +1,98 @@
+/** Answers that are words: written in an alphabet, from no list. Errors about an answer tell its type only. */
+
+import type { Coins } from "../coins.js";
+import { uniform } from "../core/draws.js";
+import { InvalidInput } from "../errors.js";
+import { check } from "./domains.js";
+
+const MOST_LETTERS = 31;
+const LONGEST = 12;
+const MOST_CANDIDATES = 4096;
+
+/**
+ * An answer that is a word: 1 to `longest` letters of `alphabet`.
+ *
+ * An answer is read in NFC, without spaces (U+0020) around it. A letter that the alphabet lacks counts as its lower
+ * case, or else its upper case, where the alphabet has that. Throws `InvalidInput` for an alphabet, a `longest` or
+ * candidates that docs/wire.md refuses.
+ */
+export class Strings {
+  readonly kind = "strings";
+  readonly letters: readonly string[];
+  readonly #places: ReadonlyMap<string, number>;
+
+  constructor(
+    readonly alphabet: string,
+    readonly longest: number,
+    readonly candidates: readonly string[],
+  ) {
+    const letters = [...alphabet];
+    this.letters = letters;
+    this.#places = new Map(letters.map((letter, place) => [letter, place]));
+    check(
+      letters.length >= 2 && letters.length <= MOST_LETTERS,
+      `alphabet must have 2 to ${MOST_LETTERS} letters, got ${letters.length}`,
+    );
+    check(this.#places.size === letters.length, "the letters of alphabet must differ");
+    check(
+      !letters.some((letter) => /^[ \p{M}]$/u.test(letter)),
+      "the letters of alphabet must be seen by themselves",
+    );
+    const pairs = letters.flatMap((one) => letters.map((other) => one + other)).join("");
+    check(pairs.normalize("NFC") === pairs, "alphabet has letters that NFC joins");
+    check(
+      longest >= 1 && longest <= LONGEST,
+      `longest must lie in 1..${LONGEST}, the most letters of a word, got ${longest}`,
+    );
+    check(
+      candidates.length <= MOST_CANDIDATES,
+      `there may be ${MOST_CANDIDATES} candidates, got ${candidates.length}`,
+    );
+    check(new Set(candidates).size === candidates.length, "candidates must differ");
+    for (const word of candidates) {
+      const own = [...word];
+      const isWord = own.length >= 1 && own.length <= longest;
+      check(
+        isWord && own.every((letter) => this.#places.has(letter)),
+        `candidates must be words of at most ${longest} letters of the alphabet`,
+      );
+    }
+  }
+
+  /** What an agreement lists of the domain. */
+  get labels(): readonly string[] {
+    return [this.alphabet, `${this.longest} at most`, ...this.candidates];
+  }
+
+  /** Return an answer as a word of the domain; throw `InvalidInput` where it is none. */
+  encode(answer: unknown): string {
+    if (typeof answer !== "string")
+      throw new InvalidInput(`must be a word, got a ${typeof answer}`);
+    const given = [...answer.normalize("NFC").replace(/^ +| +$/g, "")];
+    const word = given.map((each) => {
+      const cases = [each, each.toLowerCase(), each.toUpperCase()];
+      const letter = cases.find((one) => this.#places.has(one));
+      if (letter === undefined)
+        throw new InvalidInput(`must be written in ${this.alphabet}, got another character`);
+      return letter;
+    });
+    check(
+      word.length >= 1 && word.length <= this.longest,
+      `must have 1 to ${this.longest} letters, got another number`,
+    );
+    return word.join("");
+  }
+
+  /** Return a word of the longest length, of letters drawn uniformly: none of so many words gains. */
+  anything(coins: Coins): string {
+    return Array.from(
+      { length: this.longest },
+      () => this.letters[uniform(this.letters.length, coins)]!,
+    ).join("");
+  }
+
+  /** Return a word as a mechanism takes it: the places of its letters in the alphabet, counted from 1. */
+  settled(word: string): readonly number[] {
+    return [...word].map((letter) => this.#places.get(letter)! + 1);
+  }
+}

@@ -1,0 +1,188 @@
+"""Answers about words: which are frequent, and how frequent listed ones are."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from hearsay.plans.domains import Strings
+from hearsay.plans.plan import Plan
+from hearsay.v1 import analyst_pb2, collector_pb2
+from hearsay_server.answers.queries import CONFIDENCE, NoReports, Tallies, cohort_message
+from hearsay_server.answers.repeats import of_levels
+from hearsay_server.storage.selection import Selected
+from ldp import RAPPOR, Estimate, InvalidInput, PrefixHashing, Tally
+from ldp.core.tally import add_up
+from ldp.estimating.dictionary import estimate_strings
+from ldp.estimating.discovery import discover, smallest_shares
+from ldp.estimating.words import WordReports, estimate_words
+
+_SHOWN = 20
+"""Words that are found and shown, unless more are asked for."""
+
+_MOST = 100_000
+"""The most words that one question lists."""
+
+ByLevel = Mapping[str, bytes]
+"""The codes of an attribute's reports, by level."""
+
+
+def from_tallies(plan: Plan, attribute: str) -> bool:
+    """Tell whether the tallies tell of an attribute's words, and no reports need be read."""
+    mechanisms = (level.mechanisms[attribute] for level in plan.levels.values())
+    return all(isinstance(mechanism, RAPPOR) for mechanism in mechanisms)
+
+
+def check(plan: Plan, question: analyst_pb2.WordsRequest) -> None:
+    """Raise `InvalidInput` for what cannot be asked."""
+    domain = plan.asked(question.attribute).domain
+    if not isinstance(domain, Strings):
+        raise InvalidInput(f"{question.attribute!r} is not answered in words: leave them out")
+    confidence = question.confidence if question.HasField("confidence") else CONFIDENCE
+    if not 0 < confidence < 1:
+        raise InvalidInput(f"confidence must lie strictly between 0 and 1, got {confidence}")
+    if question.discover:
+        if question.candidates:
+            raise InvalidInput("ask for the words that are frequent, or for listed ones, not both")
+        if domain.candidates:
+            raise InvalidInput(
+                f"the survey lists the words of {question.attribute!r}, so that its reports tell "
+                "of listed words alone: ask for the shares of words. A survey without candidates "
+                "finds them"
+            )
+        return
+    if len(question.candidates) > _MOST:
+        raise InvalidInput(
+            f"a question lists at most {_MOST} words, got {len(question.candidates)}"
+        )
+    if not question.candidates and not domain.candidates:
+        raise InvalidInput(
+            f"the survey lists no words of {question.attribute!r}: list some, or ask for those "
+            "that are frequent"
+        )
+    domain.check_words("words", question.candidates)
+
+
+def collected(
+    plan: Plan,
+    attribute: str,
+    selected: Selected,
+    batches: Iterable[Sequence[collector_pb2.Batch]],
+) -> dict[str, bytes]:
+    """Return the codes of an attribute's reports that are selected, by level.
+
+    The batches are of the periods selected, and were checked before they were stored.
+    """
+    found: dict[str, list[bytes]] = {}
+    for page in batches:
+        for batch in page:
+            if selected.panels and batch.panel not in selected.panels:
+                continue
+            if selected.groups and plan.properties.group(batch.properties) not in selected.groups:
+                continue
+            for column in batch.columns:
+                if column.attribute == attribute and column.level in selected.levels:
+                    found.setdefault(column.level, []).append(column.codes)
+    return {name: b"".join(parts) for name, parts in found.items()}
+
+
+def words(
+    plan: Plan, question: analyst_pb2.WordsRequest, tallies: Tallies, parts: Sequence[ByLevel]
+) -> analyst_pb2.EstimateResponse:
+    """Answer a `WordsRequest` from the tallies of a selection and the codes of its reports.
+
+    `parts` are not read where the tallies tell (`from_tallies`). Levels are pooled, as if people of
+    all levels used the same words: few would be found otherwise. Raises `NoReports` where there are
+    no reports; the question was checked (`check`).
+    """
+    attribute = question.attribute
+    asked = plan.asked(attribute)
+    assert isinstance(asked.domain, Strings)  # as `check` has checked
+    confidence = question.confidence if question.HasField("confidence") else CONFIDENCE
+    listed: Sequence[str] = question.candidates or asked.domain.candidates
+    shares: Sequence[float] = []
+    if from_tallies(plan, attribute):
+        estimate = _regressed(plan, attribute, tallies, listed)
+    else:
+        cohorts = _cohorts(plan, attribute, tallies, parts)
+        if question.discover:
+            found = discover(cohorts, 1 - confidence)
+            listed, estimate = found.words, found.estimate
+            each = [(mechanism, len(codes)) for mechanism, codes, _ in cohorts]
+            shares = smallest_shares(each, 1 - confidence).tolist()
+        else:
+            estimate = estimate_words(cohorts, listed)
+    low, high = estimate.interval(confidence)
+    order = np.argsort(-estimate.value, kind="stable")
+    if question.discover:
+        order = order[: question.top or _SHOWN]
+    elif question.top:
+        order = order[: question.top]
+    else:
+        order = np.sort(order)
+    return analyst_pb2.EstimateResponse(
+        survey=plan.survey,
+        attribute=attribute,
+        title=asked.title,
+        statistic="share",
+        confidence=confidence,
+        reports=sum(tally.n for tally in tallies.values()),
+        rows=[
+            analyst_pb2.Row(
+                label=listed[place],
+                estimate=estimate.value[place],
+                standard_error=estimate.standard_error[place],
+                low=low[place],
+                high=high[place],
+            )
+            for place in order.tolist()
+        ],
+        rows_left_out=len(listed) - order.size,
+        cohorts=[cohort_message(plan, cohort, tally) for cohort, tally in tallies.items()],
+        method=estimate.method,
+        repeats=max(own.factor for own in of_levels(plan, tallies)),
+        findable=shares,
+    )
+
+
+def _cohorts(
+    plan: Plan, attribute: str, tallies: Tallies, parts: Sequence[ByLevel]
+) -> list[WordReports]:
+    """Return the reports of each level, whatever their period."""
+    found = []
+    levels = list(dict.fromkeys(cohort.level for cohort in tallies))
+    for level, repeats in zip(levels, of_levels(plan, tallies), strict=True):
+        mechanism = plan.levels[level].mechanisms[attribute]
+        assert isinstance(mechanism, PrefixHashing)  # as the plan was checked
+        data = b"".join(part[level] for part in parts if level in part)
+        if data:
+            codes = mechanism.decode(data, len(data) // mechanism.code_bytes)
+            found.append((mechanism, codes, repeats))
+    if not found:
+        raise NoReports(f"there are no stored reports of {attribute!r}")
+    return found
+
+
+def _regressed(plan: Plan, attribute: str, tallies: Tallies, listed: Sequence[str]) -> Estimate:
+    """Estimate the shares of listed words from RAPPOR's tallies, levels by inverse variance."""
+    sums: dict[str, dict[str, Tally]] = {}
+    for cohort, tally in tallies.items():
+        add_up(sums.setdefault(cohort.level, {}), [(attribute, tally)])
+    n, values, variances = 0, [], []
+    for (level, found), repeats in zip(sums.items(), of_levels(plan, tallies), strict=True):
+        mechanism, tally = plan.levels[level].mechanisms[attribute], found[attribute]
+        assert isinstance(mechanism, RAPPOR)  # as `from_tallies` has found
+        one = estimate_strings(mechanism, tally, listed)
+        variance, truth = one.standard_error**2, np.clip(one.value, 0, 1)
+        values.append(one.value[:-1])  # without all other words
+        more = repeats.more(variance, truth * (1 - truth) / tally.n)
+        variances.append((variance + more)[:-1])
+        n += tally.n
+    weights = np.mean(variances, axis=1, keepdims=True) ** -1
+    weights /= weights.sum()
+    return Estimate(
+        value=(weights * values).sum(axis=0),
+        standard_error=np.sqrt((weights**2 * variances).sum(axis=0)),
+        n=n,
+        bounds=(0.0, 1.0),
+        method="regression" if len(values) == 1 else "regression, inverse_variance",
+    )

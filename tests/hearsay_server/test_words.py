@@ -1,0 +1,286 @@
+"""Words, from a device's answers to what an analyst is told."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from collected import DAYS, batch, register
+from command import hearsay
+from serving import submit
+
+from hearsay import Analyst, InvalidInput
+from hearsay.plans.domains import Categorical, Strings
+from hearsay.plans.plan import parse
+from hearsay.v1 import analyst_pb2
+from hearsay_server.answers import words as answers
+from hearsay_server.commands import codegen, codegen_typescript, words
+from hearsay_server.demo import play
+from hearsay_server.storage.selection import resolve
+from hearsay_server.surveys import explain_words
+from hearsay_server.surveys import survey as surveys
+from hearsay_server.surveys.describe import describe
+from ldp import RAPPOR, Coins, PrefixHashing
+
+ALPHABET = "abcdefghijklmnopqrstuvwxyz'"
+TOML = f"""
+name = "terms"
+title = "What do you search for?"
+period = "P1D"
+[levels]
+strict = 6.0
+open = 9.0
+[[attributes]]
+name = "word"
+title = "Which word did you search for first?"
+[attributes.strings]
+alphabet = "{ALPHABET}"
+longest = 3
+[[attributes]]
+name = "known"
+[attributes.strings]
+alphabet = "{ALPHABET}"
+longest = 8
+candidates = ["you", "the", "it's"]
+[[attributes]]
+name = "kept"
+mechanism = "rappor"
+memo = 2
+[attributes.strings]
+alphabet = "{ALPHABET}"
+longest = 8
+candidates = ["you", "the", "it's"]
+"""
+ROWS = 3000
+WORDS = ["you", "the", "i'm", "how"]
+SHARES = [0.4, 0.3, 0.2, 0.1]
+
+
+def people(plan: Any, seed: int) -> dict[str, Any]:
+    chosen = np.random.default_rng(seed).choice(4, ROWS, p=SHARES)
+    spelled = plan.attributes["word"].domain.spelling.numbers(WORDS)
+    short = plan.attributes["known"].domain.spelling.numbers(["you", "the", "it's", "other"])
+    words = np.array(["you", "the", "it's", "other"])
+    return {"word": spelled[chosen], "known": short[chosen], "kept": words[chosen]}
+
+
+class Collected:
+    def __init__(self, address: str, analyst: Analyst) -> None:
+        self.address, self.analyst = address, analyst
+        _, self.plan = register(address, TOML)
+        cohorts = [(level, day) for level in self.plan.levels for day in DAYS[:2]]
+        submit(
+            address,
+            *(batch(self.plan, level, day, people(self.plan, i), 10 * i)
+              for i, (level, day) in enumerate(cohorts)),
+        )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def analyst(address: str) -> Iterator[Analyst]:
+    with Analyst(address) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def collected(address: str, analyst: Analyst) -> Collected:
+    return Collected(address, analyst)
+
+
+def near(table: Any, truth: dict[str, float]) -> None:
+    for label, share in truth.items():
+        row = table.loc[label]
+        assert abs(row["estimate"] - share) < 4 * row["standard_error"], label
+        assert row["low"] <= max(0, row["estimate"]) <= row["high"]
+
+
+def test_the_plan_has_a_mechanism_for_words(collected: Collected) -> None:
+    for level in collected.plan.levels.values():
+        word, known, kept = (level.mechanisms[name] for name in ("word", "known", "kept"))
+        assert isinstance(word, PrefixHashing)
+        assert word.lengths == (3, 3)
+        assert isinstance(known, PrefixHashing)
+        assert known.lengths == (8, 8)
+        assert isinstance(kept, RAPPOR)
+
+
+def test_shares_of_words_by_rappor(collected: Collected) -> None:
+    table = collected.analyst.frequencies_of("terms", "kept")
+    near(table, {"you": 0.4, "the": 0.3, "it's": 0.2})
+    assert table.attrs["repeats"] == pytest.approx(2)
+
+
+def test_frequent_words_are_found(collected: Collected) -> None:
+    table = collected.analyst.heavy_hitters("terms", "word")
+    near(table, dict(zip(WORDS, SHARES, strict=True)))
+    assert list(table.index) == WORDS
+    assert len(table.attrs["findable"]) == 3
+    assert table.attrs["repeats"] == pytest.approx(2)
+    (best,) = collected.analyst.heavy_hitters("terms", "word", top=1).index
+    assert best == "you"
+
+
+def test_shares_of_listed_words(collected: Collected) -> None:
+    truth = {"you": 0.4, "the": 0.3, "it's": 0.2}
+    near(collected.analyst.frequencies_of("terms", "known"), truth)
+    table = collected.analyst.frequencies_of("terms", "word", ["how", "ten"])
+    assert list(table.index) == ["how", "ten"]
+    near(table, {"how": 0.1, "ten": 0.0})
+    near(collected.analyst.frequencies_of("terms", "kept", ["other"]), {"other": 0.1})
+
+
+def asked(collected: Collected, *arguments: object, code: int = 0) -> str:
+    done = hearsay("query", "terms", *arguments, "--target", collected.address, COLUMNS="200")
+    assert done.returncode == code, done.stderr
+    return done.stdout if not code else done.stderr
+
+
+def test_words_at_the_command_line(collected: Collected, tmp_path: Path) -> None:
+    shown = asked(collected, "word", "--discover", "--top", 3)
+    assert "Which word did you search for first?" in shown
+    assert "1 more words were found: see --top" in shown
+    assert "With probability 0.95 every word of the answer is somebody's." in shown
+    file = tmp_path / "words.txt"
+    file.write_text("you\n\n i'm \n", encoding="utf-8")
+    document = json.loads(asked(collected, "word", "--candidates", file, "--json"))
+    assert [row["label"] for row in document["rows"]] == ["you", "i'm"]
+    assert document["statistic"] == "share"
+    rows = asked(collected, "word", "--discover", "--csv", "--plot", tmp_path / "words.png")
+    assert rows.splitlines()[1].startswith("word,share,you,0.")
+    assert (tmp_path / "words.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "content", "reason"),
+    [
+        (["word", "--candidates", "FILE"], "what?", "written in the alphabet .* got 'what.' with"),
+        (["word", "--candidates", "FILE"], "abcde", "words must have 1 to 3 letters, got 'abcde'"),
+        (["word", "--candidates", "FILE"], "you\nyou", "words must differ, got 'you' twice"),
+        (["word", "--candidates", "FILE"], "", "has no words: expected one a line"),
+        (["word", "--candidates", "none"], "", "cannot read none"),
+        (["word", "--candidates", "FILE", "--discover"], "a", "choose one of --discover"),
+        (["--discover"], "", "are about one attribute: name it"),
+        (["word", "--discover", "--by", "level"], "", "leave out --by"),
+        (["word", "--discover", "--top", 0], "", "--top must be >= 1"),
+        (["word", "--discover", "--period", "2001-01-01"], "", "there are no such reports"),
+        (["word", "--discover", "--period", "today"], "", "today"),
+        (["word", "--discover", "--confidence", 1], "", "confidence must lie strictly between"),
+        (["known", "--discover"], "", "lists the words of 'known'"),
+        (["kept", "--discover"], "", "lists the words of 'kept'"),
+        (["word"], "", "'word' is answered in words: ask for those that are frequent"),
+        (["word", "--distribution"], "", "'word' is answered in words"),
+        (["word", "--compare", "level=strict,open"], "", "'word' is answered in words"),
+        (["word", "--pairs"], "", "it has no pairs"),
+        (["word", "--suspicions"], "", "the tests are for values"),
+        (["word", "known", "--joint"], "", "word"),
+        ([], "", "name one of word, known, kept, with --discover or --candidates"),
+    ],
+)
+def test_what_cannot_be_asked_of_words_is_refused(
+    collected: Collected, tmp_path: Path, arguments: list[object], content: str, reason: str
+) -> None:
+    file = tmp_path / "words.txt"
+    file.write_text(content, encoding="utf-8")
+    given = [file if each == "FILE" else each for each in arguments]
+    assert re.search(reason, asked(collected, *given, code=1))
+
+
+def test_questions_of_an_analyst_about_words_are_checked(collected: Collected) -> None:
+    analyst = collected.analyst
+    with pytest.raises(InvalidInput, match="the survey lists no words of 'word'"):
+        analyst.frequencies_of("terms", "word")
+    with pytest.raises(InvalidInput, match="words must be a list of words"):
+        analyst.frequencies_of("terms", "word", "you")
+    with pytest.raises(InvalidInput, match="top must be >= 1"):
+        analyst.heavy_hitters("terms", "word", top=0)
+    with pytest.raises(InvalidInput, match="no attribute 'other'"):
+        analyst.heavy_hitters("terms", "other")
+    assert analyst.attributes("terms").loc["known", "values"] == ("you", "the", "it's")
+    assert analyst.attributes("terms").loc["word", "kind"] == "strings"
+
+
+def test_the_words_found_make_a_survey(collected: Collected, tmp_path: Path) -> None:
+    file = tmp_path / "top.toml"
+    command = ["survey", "words", "terms", "word", "top", "--top", 3, "--out", file]
+    done = hearsay(*command, "--target", collected.address)
+    assert done.returncode == 0, done.stderr
+    made = parse(surveys.resolve(surveys.from_file(file)))
+    assert made.attributes["word"].domain == Categorical(("you", "the", "i'm", "other"))
+    assert (made.survey, made.period) == ("top", "P1D")
+    assert {name: level.epsilon for name, level in made.levels.items()} == {
+        "strict": 6.0,
+        "open": 9.0,
+    }
+    taken = words.toml(collected.plan, "word", "top", ["other", 'a"b'])
+    assert parse(surveys.resolve(surveys.from_toml(taken, "test"))).attributes[
+        "word"
+    ].domain == Categorical(("other", 'a"b', "any other"))
+
+
+def test_modules_of_both_languages_have_words_as_text() -> None:
+    frozen = surveys.resolve(surveys.from_toml(TOML, "test"))
+    python = codegen.module(frozen)
+    compile(python, "terms.py", "exec")
+    assert "word: str | None = None" in python
+    assert "a word of 1 to 3 letters of abc" in python
+    assert "readonly word?: string | undefined" in codegen_typescript.module(frozen)
+
+
+def test_a_survey_explains_which_words_will_be_found() -> None:
+    text = TOML.replace("longest = 3", "longest = 12")
+    told = explain_words.lines(parse(surveys.resolve(surveys.from_toml(text, "test"))), 100_000)
+    assert "words of up to 3 letters" in told[0]
+    assert "from 1 period: " in told[0]
+    assert "from 3 periods: " in told[0]
+    assert "the shares of 3 listed words" in told[2]
+
+
+def test_a_report_of_a_word_is_described(collected: Collected) -> None:
+    mechanisms, attributes = collected.plan.levels["open"].mechanisms, collected.plan.attributes
+    word = attributes["word"].domain
+    code = mechanisms["word"].encode(mechanisms["word"].randomize_many([1], Coins()))
+    assert "of all beginnings of 3 letters" in describe(word, mechanisms["word"], code)
+    kept = mechanisms["kept"].encode(mechanisms["kept"].randomize_many(["you"], Coins()))
+    assert describe(attributes["kept"].domain, mechanisms["kept"], kept).endswith("(rappor)")
+
+
+def test_a_demo_shows_the_words_that_are_found(collected: Collected) -> None:
+    word = collected.plan.attributes["word"].domain
+    assert isinstance(word, Strings)
+    assert play._answer(word, " You ") == "You"
+    assert list(play._words(collected.analyst, "terms", "word", word).index) == WORDS
+    known = collected.plan.attributes["known"].domain
+    assert isinstance(known, Strings)
+    assert len(play._words(collected.analyst, "terms", "known", known)) == 3
+
+
+def test_only_the_reports_of_the_groups_and_levels_that_are_selected_are_read() -> None:
+    text = TOML + '[[properties]]\nname = "platform"\nvalues = ["ios", "web"]\n'
+    plan = parse(surveys.resolve(surveys.from_toml(text, "test")))
+    batches = []
+    for level, platform in (("strict", "ios"), ("open", "ios"), ("open", "web"), ("open", "")):
+        made = batch(plan, level, DAYS[0], {"word": people(plan, 1)["word"][:10]}, 1)
+        made.properties.append(platform)
+        batches.append(made)
+    selection = analyst_pb2.Selection(levels=["open"])
+    selection.where.add(property="platform", values=["ios", ""])
+    selected = resolve(plan, selection, "word")
+    found = answers.collected(plan, "word", selected, [batches])
+    assert {name: len(codes) for name, codes in found.items()} == {"open": 120}
+    everything = resolve(plan, analyst_pb2.Selection(), "word")
+    found = answers.collected(plan, "word", everything, [batches])
+    assert {name: len(codes) for name, codes in found.items()} == {"strict": 60, "open": 180}
+
+
+def test_rows_have_the_reports_of_words_as_bytes(collected: Collected, tmp_path: Path) -> None:
+    rows = collected.analyst.rows("terms", levels=["open"], periods=[DAYS[0]])
+    assert len(rows) == ROWS
+    plan = parse(rows.attrs["plan"])
+    mechanism = plan.levels["open"].mechanisms["word"]
+    codes = mechanism.decode(b"".join(map(bytes, rows["word"])), ROWS)
+    assert 0.1 < np.mean(mechanism.evidence(codes, 25 | 15 << 5 | 21 << 10)) < 0.5  # "you"
+    command = ["export", "terms", "--to", tmp_path / "rows", "--target", collected.address]
+    assert hearsay(*command).returncode == 0
