@@ -56,8 +56,8 @@ def test_the_range_is_near_the_best(negative: bool) -> None:
     found = []
     for seed in range(3):
         proposed = pilot(numbers, 5000, 2.0, seed, 20_000)
-        clipped = np.mean((numbers < proposed.low) | (numbers > proposed.high))
-        assert proposed.clipped_low <= clipped <= proposed.clipped_high
+        clamped = np.mean((numbers < proposed.low) | (numbers > proposed.high))
+        assert proposed.clamped_low <= clamped <= proposed.clamped_high
         assert proposed.error**2 == pytest.approx(proposed.bias**2 + proposed.noise**2)
         found.append(error(numbers, proposed.low, proposed.high, 20_000))
     lows, highs = (-ends, ends / 5) if negative else (ends[:1], ends)
@@ -81,8 +81,8 @@ def test_wages_get_a_range_near_the_best(file: str, column: str) -> None:
         for seed in range(7):
             proposed = pilot(numbers, 5000, 1.0, seed, n)
             found.append(error(numbers, proposed.low, proposed.high, n) / best)
-            clipped = np.mean((numbers < proposed.low) | (numbers > proposed.high))
-            covered += bool(proposed.clipped_low <= clipped <= proposed.clipped_high)
+            clamped = np.mean((numbers < proposed.low) | (numbers > proposed.high))
+            covered += bool(proposed.clamped_low <= clamped <= proposed.clamped_high)
         assert np.median(found) < 1.7
         assert max(found) < 8
         assert covered >= 6
@@ -104,7 +104,7 @@ def test_more_reports_allow_a_wider_range() -> None:
     numbers = np.exp(np.random.default_rng(1).normal(5.0, 1.0, 10_000))
     few, many = (pilot(numbers, 5000, 2.0, 1, n) for n in (1000, 1_000_000))
     assert few.high < many.high
-    assert few.clipped > many.clipped
+    assert few.clamped > many.clamped
 
 
 THREE, SHARES, SPREAD = (0.0, 1.0, 10.0, 100.0), (0.2, 0.5, 0.3), np.eye(3) / 100

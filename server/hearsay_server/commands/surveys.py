@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import textwrap
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -100,9 +101,12 @@ def explain_survey(
         raise InvalidInput(f"{file}: {error}") from None
     Console().print(weights.table(found))
     typer.echo(
-        f"At {found.level} it takes {found.gain:.2f} times as many people by the weights of the "
-        "file to learn\nas well how the attributes go with the target, each counting by what it "
-        "tells."
+        textwrap.fill(
+            f"At {found.level} the present weights take {found.gain:.2f} times as many people as "
+            "the proposed ones to learn equally well how the attributes go with "
+            f"{found.target}.",
+            80,
+        )
     )
 
 
