@@ -313,22 +313,28 @@ def _square_and_add(
     inside = np.clip(of.value, 0, 1)
     people, noise = of.sample[:, None], of.variance - of.truths
     low, high = wilson_ends(inside, noise * people, people, z)
-    down, up = inside - low, high - inside
+    least = z * np.sqrt(noise)  # beyond 0 and 1 there is noise alone
+    down, up = np.maximum(inside - low, least), np.maximum(high - inside, least)
     own = np.sqrt((inside * (1 - inside) / people + noise).prod(axis=0))
     shared = (found.standard_error[0] ** 2 - of.variance.sum(axis=0)) / 2
     r = np.minimum(1, np.divide(shared, own, out=np.zeros_like(own), where=own > 0))
     below, above = (
         np.sqrt(a**2 + 2 * r * a * b + b**2) for a, b in ((up[0], down[1]), (down[0], up[1]))
     )
-    value, widest = found.value[0], found.widest[0]
-    return np.clip(value - below, -widest, widest), np.clip(value + above, -widest, widest)
+    value, uncertain = found.value[0], _is_uncertain(found)[0]
+    return np.clip(value - uncertain * below, -1, 1), np.clip(value + uncertain * above, -1, 1)
 
 
 def _statistic(of: Contrasts) -> Floats:
-    """Return the values over their standard errors; 0 of what is known without error, as a sum over
-    all values."""
-    known = of.standard_error > 1e-7 * of.widest  # else rounding is all there is
-    return np.where(known, of.value / np.where(known, of.standard_error, 1), 0)
+    """Return the values over their standard errors; 0 of what is known without error."""
+    uncertain = _is_uncertain(of)
+    return np.where(uncertain, of.value / np.where(uncertain, of.standard_error, 1), 0)
+
+
+def _is_uncertain(of: Contrasts) -> NDArray[np.bool_]:
+    """Tell which values have an error: of a sum over all values rounding is all there is."""
+    found: NDArray[np.bool_] = of.standard_error > 1e-7 * of.widest
+    return found
 
 
 def _two_sided(z: Floats, degrees: float) -> Floats:

@@ -238,6 +238,7 @@ def test_what_is_known_without_error_did_not_change() -> None:
     for found in (trend(series(periods), range(6)), breaks(series(periods))):
         assert found.value == pytest.approx([0], abs=1e-9)
         assert found.p_value == pytest.approx([1])
+    assert np.ravel(difference(series(periods[:2])).interval()) == pytest.approx([0, 0], abs=1e-9)
 
 
 def test_sums_have_the_errors_of_their_covariance() -> None:
