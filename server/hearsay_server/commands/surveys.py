@@ -95,10 +95,7 @@ def explain_survey(
         explain.show(explain.explain(survey, str(file), users, periods), Console())
         return
     Console(stderr=True).print(f"[bold red]{weights.WARNING}[/]")
-    try:
-        found = weights.propose(survey, target, public)
-    except InvalidInput as error:
-        raise InvalidInput(f"{file}: {error}") from None
+    found = weights.propose(survey, target, public)
     Console().print(weights.table(found))
     typer.echo(
         textwrap.fill(

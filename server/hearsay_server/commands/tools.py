@@ -263,8 +263,7 @@ def _two_periods(
     finds = "n" if n is None else "power"
     if n is None:
         n = sizes.two_wave_sample_size(built, truth, shift, power=power, **options)
-    else:
-        power = sizes.two_wave_power(built, truth, shift, n, **options)
+    power = sizes.two_wave_power(built, truth, shift, n, **options)
     return {"finds": finds, "epsilon": epsilon, "n": n, "change": change, "power": power}
 
 
