@@ -7,7 +7,7 @@ are clamped, bias it. So the range for n reports is the one of least
 
 where v is the mechanism's largest variance on [-1, 1]. The two biases have opposite signs, and
 are added all the same: whether they cancel out is not known. At the best high the share that is
-clipped there, times the bias, is (high - low) v / (4 n): the more reports or epsilon, the wider the
+clamped there, times the bias, is (high - low) v / (4 n): the more reports or epsilon, the wider the
 range. (Amin, Kulesza, Munoz Medina and Vassilvitskii, "Bounding user contributions: a
 bias-variance trade-off in differential privacy", ICML 2019, trade the same two for a sum of
 clamped numbers under central noise.)
@@ -83,8 +83,8 @@ class Fitted:
 class Range:
     """A range for the mean of a number, and what comes of it.
 
-    `clipped` is the share of people whose numbers lie outside, by the fitted distribution, and
-    `clipped_low` to `clipped_high` its interval by the pilot's reports alone, whatever the
+    `clamped` is the share of people whose numbers lie outside, by the fitted distribution, and
+    `clamped_low` to `clamped_high` its interval by the pilot's reports alone, whatever the
     distribution is. `bias` is by how much clamping moves the mean at most, by the fitted
     distribution; `bias_high` is the upper end of its interval by the reports alone, numbers being
     even in each bin. `noise` is the standard error that the mechanism adds, and `error` both noise
@@ -95,9 +95,9 @@ class Range:
 
     low: float
     high: float
-    clipped: float
-    clipped_low: float
-    clipped_high: float
+    clamped: float
+    clamped_low: float
+    clamped_high: float
     bias: float
     bias_high: float
     noise: float
