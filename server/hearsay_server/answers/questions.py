@@ -11,6 +11,7 @@ from typing import TypeVar
 import numpy as np
 
 import hearsay.plans.plan
+from hearsay.columns import NOT_GIVEN
 from hearsay.plans.domains import Categorical, Ratings, SetOf, Strings
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2, collector_pb2
@@ -65,16 +66,28 @@ def estimate(frozen: bytes, question: analyst_pb2.EstimateRequest, tallies: Tall
 
 
 def estimates(
-    frozen: bytes, question: analyst_pb2.EstimateRequest, groups: Mapping[str, Tallies]
+    frozen: bytes,
+    question: analyst_pb2.EstimateRequest,
+    groups: Mapping[str, Tallies],
+    by: str = "",
 ) -> list[bytes]:
-    """Answer a question from the tallies of each group by itself; raise as `queries.estimate`."""
+    """Answer a question from the tallies of each group by itself; raise as `queries.estimate`.
+
+    `by` is the property of which the groups are the values, if any.
+    """
     plan = _parsed(frozen)
-    work = weighted.estimate if question.margins else queries.estimate
-    return [
-        data
-        for group, part in groups.items()
-        for data in _messages(work(plan, question, part, group))
-    ]
+    if not question.margins:
+        answers = (queries.estimate(plan, question, part, name) for name, part in groups.items())
+        return [data for answer in answers for data in _messages(answer)]
+    found: list[bytes] = []
+    for name, part in groups.items():
+        own = analyst_pb2.EstimateRequest()
+        own.CopyFrom(question)
+        if by:
+            value = "" if name == NOT_GIVEN else name
+            own.selection.where.add(property=by, values=[value])
+        found += _messages(weighted.estimate(plan, own, part, name))
+    return found
 
 
 def distribution(
