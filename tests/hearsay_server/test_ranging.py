@@ -47,8 +47,15 @@ def test_a_pilot_proposes_the_range_of_a_survey(address: str, tmp_path: Path) ->
     answers.write_text(hearsay("query", plan.survey, "wage", "--json", "--target", address).stdout)
     told = hearsay(*asked, "--answers", answers).stdout
     assert found["toml"] in told
-    assert f"most,\n  noise has a standard error of {found['noise']:.3g}" in told
+    assert f"noise has a standard error of\n  {found['noise']:.3g}, both" in told
+    assert f"by up to {found['bias_high']:.3g} (95%)" in told
     assert max(map(len, told.splitlines())) <= 80
+    swapped = json.loads(answers.read_text())
+    rows = swapped["rows"]
+    rows[-5]["estimate"], rows[23]["estimate"] = rows[23]["estimate"], rows[-5]["estimate"]
+    two_modes = tmp_path / "two_modes.json"
+    two_modes.write_text(json.dumps(swapped))
+    assert "contradict the fitted" in hearsay(*asked, "--answers", two_modes).stderr
     other = tmp_path / "other.toml"
     other.write_text(file.read_text().replace("pilot = 2.0", "pilot = 1.0"))
     done = hearsay(*asked, "--answers", answers, "--pilot", other)

@@ -99,6 +99,26 @@ def test_a_sign_that_is_not_seen_is_left_out() -> None:
     assert not model.shares[: BINS // 2].any()
 
 
+def test_two_modes_contradict_the_fitted_distribution() -> None:
+    """Of 90% near 20 and 10% near 5,000 the fit sees the first alone, and proposes their range."""
+    draw = np.random.default_rng(3)
+    numbers = np.exp(np.r_[draw.normal(3, 0.5, 9000), draw.normal(8.5, 0.5, 1000)])
+    found = pilot(numbers, 5000, 3.0, 1, 20_000)
+    moved = np.maximum(numbers - found.high, 0).mean()
+    assert moved > 100 * found.bias
+    assert found.bias_high > moved
+    assert found.misfit > 6
+
+
+def test_numbers_beyond_the_pilot_may_be_clipped() -> None:
+    """A pilot up to 100, of numbers that are mostly larger: no end of a range is known to hold."""
+    edges = (0.0, 1.0, 10.0, 100.0)
+    found = propose(edges, (0.1, 0.1, 0.8), np.eye(3) / 5000, pilot=5000, n=10**9, variance=4)
+    assert found.high > 90
+    assert found.clipped_high > 0.75
+    assert found.beyond > 0.5
+
+
 @pytest.mark.slow
 def test_more_reports_allow_a_wider_range() -> None:
     numbers = np.exp(np.random.default_rng(1).normal(5.0, 1.0, 10_000))

@@ -21,8 +21,15 @@ from hearsay_server.surveys import survey as surveys
 from ldp import InvalidInput, Waves
 from ldp.estimating import ranges
 
-_WIDE = 0.01
-"""The share of numbers in the outermost bins from which the pilot was too narrow."""
+_MISFIT = 3.0
+"""Standard errors from which the reports contradict the fitted distribution: some percent of pilots
+of numbers with one mode have as many."""
+
+_REST = 10.0
+"""Errors from which a bias that the reports allow is told to be large."""
+
+_WIDE = 0.1
+"""The part of the error, moved by numbers at the pilot's end, from which it was too narrow."""
 
 
 def survey_range(
@@ -104,15 +111,28 @@ def survey_range(
         f"pilot\n"
         f"clipped: {found.clipped:.1%} of the people by the fitted distribution, between\n"
         f"  {found.clipped_low:.1%} and {found.clipped_high:.1%} by the reports alone (95%)\n"
-        f"mean of {n:,} reports at epsilon {epsilon:g}: clamping moves it by {found.bias:.3g} at "
-        f"most,\n  noise has a standard error of {found.noise:.3g}; both together "
-        f"{found.error:.3g}\n"
+        f"mean of {n:,} reports at epsilon {epsilon:g}, by the fitted distribution:\n"
+        f"  clamping moves it by {found.bias:.3g} at most, noise has a standard error of\n"
+        f"  {found.noise:.3g}, both together {found.error:.3g}\n"
+        f"by the reports alone clamping may move it by up to {found.bias_high:.3g} (95%)"
     )
+    if found.bias_high > _REST * found.error:
+        typer.echo("  so that the proposal rests on the fitted distribution, of one mode a sign")
+    typer.echo()
     typer.echo(block, nl=False)
-    if found.beyond > _WIDE:
-        Console(stderr=True).print(
-            f"warning: {found.beyond:.0%} of the numbers are in the pilot's outermost bins: repeat "
-            "it with a larger --largest",
+    console = Console(stderr=True)
+    if found.misfit > _MISFIT or not found.clipped_low <= found.clipped <= found.clipped_high:
+        console.print(
+            "warning: the reports contradict the fitted distribution, which has one mode for each "
+            f"sign: a share below one edge of the pilot is {found.misfit:.1f} standard errors off. "
+            "Do not rely on this range: look at `hearsay query PILOT ATTRIBUTE`, and choose one "
+            "that holds all bins with people",
+            soft_wrap=True,
+        )
+    if found.beyond * max(-edges[0], edges[-1]) > _WIDE * found.error:
+        console.print(
+            f"warning: {found.beyond:.2%} of the numbers are in the pilot's outermost bins, and "
+            "how large they are is not known: repeat it with a larger --largest",
             soft_wrap=True,
         )
 
