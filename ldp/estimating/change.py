@@ -36,7 +36,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import fdtrc, ndtr, ndtri, stdtr, stdtrit
 
-from ldp.core.estimation import Interval
+from ldp.core.estimation import LEAST_PANELS, LEAST_REPORTS, Interval
 from ldp.core.estimator import Estimator
 from ldp.core.tally import Tally
 from ldp.errors import InvalidInput
@@ -47,13 +47,6 @@ Floats = NDArray[np.float64]
 
 Parts = Mapping[Hashable, tuple[Estimator, Tally]]
 """The reports of one period, by stratum, such as a level: an estimator and what it reads."""
-
-LEAST_PANELS = 4
-"""Panels from which errors are estimated: fewer leave a Student distribution of long tails."""
-
-LEAST_REPORTS = 10
-"""Reports of a panel in a period, on average, from which errors are estimated: the mean of fewer
-may be far from normal."""
 
 TRIMMED = 0.1
 """The part of the periods at either end within which no break is looked for: the mean of a few

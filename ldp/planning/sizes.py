@@ -15,6 +15,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ldp.core.estimation import LEAST_PANELS, LEAST_REPORTS
 from ldp.core.exact import MAX_EPSILON
 from ldp.core.mechanism import Mechanism
 from ldp.errors import InvalidInput
@@ -117,8 +118,9 @@ def two_wave_sample_size(
     may answer in both waves, as `ldp.estimating.change.difference` allows for; with `panels` that
     test takes the error from so many panels, so that the quantiles are those of Student's
     distribution, and the error is that of different people: the same ones who mostly keep their
-    answers have less. Raises `InvalidInput` unless 1 - confidence < power < 1 and the change is
-    positive, for one panel, for both of the two, and where no number of reports shows it.
+    answers have less, and n is at least `LEAST_REPORTS` for each panel. Raises `InvalidInput`
+    unless 1 - confidence < power < 1 and the change is positive, for fewer than `LEAST_PANELS`
+    panels, for both of the two, and where no number of reports shows it.
     """
     degrees = _degrees(panels, same_people)
     target = _check_positive(change, "change") / detection_reach(confidence, power, degrees)
@@ -126,7 +128,7 @@ def two_wave_sample_size(
     def error(n: int) -> float:
         return _weighed(mechanism, truth, change, n, same_people, degrees, confidence, power)
 
-    return _least(mechanism, error, target)
+    return max(_least(mechanism, error, target), LEAST_REPORTS * panels)
 
 
 def two_wave_power(
@@ -142,8 +144,10 @@ def two_wave_power(
     """Return the probability that two waves of n reports each show a change of `change`.
 
     Tests, options and errors are those of `two_wave_sample_size`. If waves do have people in common
-    who keep their answers, the probability is at least as large.
+    who keep their answers, the probability is at least as large. With fewer than `LEAST_REPORTS`
+    reports for each panel the test is the one without panels, with `same_people`.
     """
+    panels, same_people = _by_panels(panels, same_people, n)
     degrees = _degrees(panels, same_people)
     _check_positive(change, "change")
     errors = _errors(mechanism, truth, change, n, same_people, degrees)
@@ -172,9 +176,10 @@ def detectable_change(
 ) -> float:
     """Return the least change that two waves of n reports each show with probability `power`.
 
-    Tests, options and errors are those of `two_wave_sample_size`; it is at most the range of the
+    Tests, options and errors are those of `two_wave_power`; it is at most the range of the
     parameter.
     """
+    panels, same_people = _by_panels(panels, same_people, n)
     degrees = _degrees(panels, same_people)
     reach = detection_reach(confidence, power, degrees)
     low, high = 0.0, mechanism.bounds[1] - mechanism.bounds[0]
@@ -309,11 +314,22 @@ def _two_sided(confidence: float, parameters: int = 1) -> float:
 
 def _degrees(panels: int, same_people: bool) -> int:
     """Return the degrees of freedom of a test by panels; 0 of one without."""
-    if panels < 0 or panels == 1:
-        raise InvalidInput(f"an error takes two panels at least, or 0 for none, got {panels}")
+    if panels < 0 or 0 < panels < LEAST_PANELS:
+        raise InvalidInput(
+            f"errors by panels take {LEAST_PANELS} panels at least, or 0 for none, got {panels}"
+        )
     if panels and same_people:
         raise InvalidInput("panels tell the error, whoever answers: leave out same_people")
     return panels - 1 if panels else 0
+
+
+def _by_panels(panels: int, same_people: bool, n: int) -> tuple[int, bool]:
+    """Return the panels by which n reports are tested, and whether the same people may answer.
+
+    With too few reports the test is the one without panels.
+    """
+    _degrees(panels, same_people)
+    return (0, True) if n < LEAST_REPORTS * panels else (panels, same_people)
 
 
 def detection_reach(confidence: float, power: float, degrees: int = 0) -> float:

@@ -238,7 +238,7 @@ def weighed(
         for day in (f"2026-01-{number:02}" for number in range(1, days + 1))
     }
     question = analyst_pb2.EstimateRequest(survey="own", attribute="sky", margins=messages(margins))
-    (answer,) = questions.estimates(frozen, question, {"ios": tallies}, "platform")
+    (answer,) = questions.estimates(frozen, question, {"ios": tallies}, by="platform")
     return analyst_pb2.EstimateResponse.FromString(answer)
 
 

@@ -69,25 +69,28 @@ def estimates(
     frozen: bytes,
     question: analyst_pb2.EstimateRequest,
     groups: Mapping[str, Tallies],
+    left_out: str = "",
     by: str = "",
 ) -> list[bytes]:
     """Answer a question from the tallies of each group by itself; raise as `queries.estimate`.
 
-    `by` is the property of which the groups are the values, if any.
+    The first answer's warning says which groups are left out. `by` is the property of which the
+    groups are the values, if any.
     """
     plan = _parsed(frozen)
-    if not question.margins:
-        answers = (queries.estimate(plan, question, part, name) for name, part in groups.items())
-        return [data for answer in answers for data in _messages(answer)]
-    found: list[bytes] = []
+    answers = []
     for name, part in groups.items():
+        if not question.margins:
+            answers.append(queries.estimate(plan, question, part, name))
+            continue
         own = analyst_pb2.EstimateRequest()
         own.CopyFrom(question)
         if by:
             value = "" if name == NOT_GIVEN else name
             own.selection.where.add(property=by, values=[value])
-        found += _messages(weighted.estimate(plan, own, part, name))
-    return found
+        answers.append(weighted.estimate(plan, own, part, name))
+    answers[0].warning = "; ".join(filter(None, (answers[0].warning, left_out)))
+    return [data for answer in answers for data in _messages(answer)]
 
 
 def distribution(

@@ -8,7 +8,7 @@ import numpy as np
 from hearsay.plans.domains import Ratings, SetOf
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2
-from hearsay_server.answers import queries
+from hearsay_server.answers import few, queries
 from hearsay_server.answers import sets as sets_of
 from hearsay_server.answers.queries import CONFIDENCE, Floats, Tallies
 from hearsay_server.answers.repeats import of_groups, people
@@ -78,6 +78,7 @@ def weights_of(
         least=question.least if question.HasField("least") else LEAST,
         people=[people(plan, groups[name]) for name in each],
     )
+    few.check_weights(weights)
     return weights, list(each.values()), assumed
 
 
@@ -157,7 +158,8 @@ def _margin(plan: Plan, given: analyst_pb2.Margin) -> Margin:
         return Margin(names, [tuple(row.values) for row in given.rows], np.zeros(len(given.rows)))
     Margin(names, list(shares), np.array(list(shares.values())))  # checked before its values
     for row in shares:
-        plan.properties.checked(dict(zip(names, row, strict=True)))
+        for name, value in zip(names, row, strict=True):
+            plan.properties.check(name, value)
     values = [(*plan.properties.named(name).values, "") for name in names]
 
     def place(row: tuple[str, ...]) -> list[int]:
