@@ -201,7 +201,7 @@ def test_each_value_of_a_property_is_weighted_to_margins_of_the_others(
         analyst.by_property("weather", "sky", "platform", margins=MARGINS)
     with pytest.raises(InvalidInput, match="reports are selected by platform, which is all that a"):
         analyst.estimate("weather", "sky", margins=MARGINS, where={"platform": ["ios"]})
-    both = {("platform", "country"): {("web", "de"): 0.5, ("android", "fr"): 0.5}}
+    both: Any = {("platform", "country"): {("web", "de"): 0.5, ("android", "fr"): 0.5}}
     with pytest.raises(InvalidInput, match="has no share of the population with platform 'ios'"):
         analyst.estimate("weather", "sky", margins=both, where={"platform": ["ios"]})
 
