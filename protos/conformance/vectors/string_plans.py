@@ -98,4 +98,9 @@ def listed() -> Iterator[tuple[str, bytes, str]]:
     yield "words kept without a memo", changed(kept(rappor, 0.0)), "memo"
     yield "words kept without a period", changed(kept(rappor, 2.0, "")), "memo"
     yield "words kept of no list", changed(kept(rappor, 2.0, "P1D", "")), "fit"
+    two, three = (RAPPOR.calibrate(1.0, 2.0, bits=n, hashes=1, cohorts=1) for n in (2, 3))
+    yield "as many words as the bits of all cohorts", changed(kept(two)), "fit"
+    yield "one word less than the bits of all cohorts", changed(kept(three)), ""
+    many = RAPPOR.calibrate(1.0, 2.0, bits=32, cohorts=17)
+    yield "words kept for life by 17 cohorts", changed(kept(many)), "fit"
     yield "words kept by a chain of bits", changed(kept(UnaryChain.l_sue(2, 1.0, 2.0))), "fit"
