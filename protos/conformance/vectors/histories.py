@@ -104,6 +104,9 @@ _PLANS = {
     "public": _plan(
         "public", "P1D", _LEVELS, _TWO, panels=64, properties={"system": "ab", "version": "12"}
     ),
+    "public in other panels": _plan(
+        "public", "P1D", _LEVELS, _TWO, panels=63, properties={"system": "ab", "version": "12"}
+    ),
 }
 _INDEX = {name: index for index, name in enumerate(_PLANS)}
 
@@ -1215,6 +1218,23 @@ def _of_what_is_public() -> list[Case]:
             panels=64,
         ),
         _history(
+            "a panel is kept for each number of panels",
+            *_beginning("public"),
+            _record(x="a"),
+            _send(_batch("public", day, 1, {"x/strict": 1}, **_told("", ""))),
+            *_revised("public in other panels", 1),
+            _record(x="a"),
+            _send(
+                _batch("public in other panels", "2026-07-05", 1, {"x/strict": 1}, **_told("", ""))
+            ),
+            *_revised("public", 2),
+            _record(x="a"),
+            _send(_batch("public", "2026-07-06", 1, {"x/strict": 1}, **_told("", ""))),
+            plan="public",
+            revision=_INDEX["public"],
+            panels=64,
+        ),
+        _history(
             "reports with other properties go in a batch of their own",
             *_beginning("public"),
             _record(x="a"),
@@ -1227,6 +1247,15 @@ def _of_what_is_public() -> list[Case]:
             plan="public",
             panels=64,
             properties={"system": "a"},
+        ),
+        _history(
+            "a value that is not declared is sent as none given",
+            *_beginning("public"),
+            _record(x="a"),
+            _send(_batch("public", day, 1, {"x/strict": 1}, **_told("", "2"))),
+            plan="public",
+            panels=64,
+            properties={"system": "c", "version": "2"},
         ),
         _history(
             "reports with the same properties share a batch",
@@ -1251,10 +1280,6 @@ def _of_what_is_public() -> list[Case]:
             for note, options in (
                 ("agreed to no panels", {}),
                 ("agreed to fewer panels", {"panels": 63}),
-                (
-                    "gives a value that is not declared",
-                    {"panels": 64, "properties": {"system": "c"}},
-                ),
                 ("gives a property that is not declared", {"panels": 64, "properties": {"z": "a"}}),
             )
         ),

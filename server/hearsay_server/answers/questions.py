@@ -65,16 +65,20 @@ def estimate(frozen: bytes, question: analyst_pb2.EstimateRequest, tallies: Tall
 
 
 def estimates(
-    frozen: bytes, question: analyst_pb2.EstimateRequest, groups: Mapping[str, Tallies]
+    frozen: bytes,
+    question: analyst_pb2.EstimateRequest,
+    groups: Mapping[str, Tallies],
+    left_out: str = "",
 ) -> list[bytes]:
-    """Answer a question from the tallies of each group by itself; raise as `queries.estimate`."""
+    """Answer a question from the tallies of each group by itself; raise as `queries.estimate`.
+
+    The first answer's warning says which groups are left out.
+    """
     plan = _parsed(frozen)
     work = weighted.estimate if question.margins else queries.estimate
-    return [
-        data
-        for group, part in groups.items()
-        for data in _messages(work(plan, question, part, group))
-    ]
+    answers = [work(plan, question, part, group) for group, part in groups.items()]
+    answers[0].warning = "; ".join(filter(None, (answers[0].warning, left_out)))
+    return [data for answer in answers for data in _messages(answer)]
 
 
 def distribution(

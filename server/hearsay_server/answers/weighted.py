@@ -8,7 +8,7 @@ import numpy as np
 from hearsay.plans.domains import Ratings, SetOf
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2
-from hearsay_server.answers import queries
+from hearsay_server.answers import few, queries
 from hearsay_server.answers import sets as sets_of
 from hearsay_server.answers.queries import CONFIDENCE, Floats, Tallies
 from hearsay_server.answers.repeats import of_groups
@@ -73,6 +73,7 @@ def weights_of(
         margins,
         least=question.least if question.HasField("least") else LEAST,
     )
+    few.check_weights(weights)
     return weights, list(each.values())
 
 
@@ -129,7 +130,8 @@ def _margins(
         rows = [tuple(row.values) for row in given.rows]
         margin = Margin(names, rows, np.array([row.share for row in given.rows]))
         for row in rows:
-            plan.properties.checked(dict(zip(names, row, strict=True)))
+            for name, value in zip(names, row, strict=True):
+                plan.properties.check(name, value)
         found.append(margin)
     return found
 
