@@ -99,6 +99,20 @@ def test_a_sign_that_is_not_seen_is_left_out() -> None:
     assert not model.shares[: BINS // 2].any()
 
 
+def test_numbers_that_are_mostly_zero_get_a_range_of_the_others() -> None:
+    edges = growing_edges(1.0, 1e6, negative=False)
+    bins = len(edges) - 1
+    numbers = np.exp(np.random.default_rng(0).normal(5, 1, 100_000))
+    numbers[:90_000] = 0
+    mechanism = Waves.over(bins, 2.0)
+    drawn = np.random.default_rng(0).choice(numbers, 20_000)
+    codes = np.clip(np.searchsorted(edges, drawn, side="right") - 1, 0, bins - 1)
+    tally = mechanism.tally(mechanism.randomize_many(codes, SeededCoins(0)))
+    spread = mechanism.covariance(np.full(bins, 1 / bins), 20_000)
+    found = propose(edges, mechanism.debias(tally), spread, pilot=20_000, n=20_000, variance=NOISE)
+    assert 500 < found.high < 2000  # from the middle alone: 1.3
+
+
 def test_two_modes_contradict_the_fitted_distribution() -> None:
     """Of 90% near 20 and 10% near 5,000 the fit sees the first alone, and proposes their range."""
     draw = np.random.default_rng(3)

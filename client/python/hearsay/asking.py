@@ -49,7 +49,7 @@ class Weighting(Selection, total=False):
     `margins` weights the respondents of public groups so that these are as frequent as in the
     population: `{"platform": {"ios": 0.3, "android": 0.7}, "country": {...}}`, or for combinations
     `{("platform", "country"): {("ios", "de"): 0.1, ...}}` (`hearsay.margins`). A value with fewer
-    than `least` respondents, 10 by default, is joined with another one, as the warning says.
+    than `least` people (10 by default, 2 or more) is joined with another one, as the warning says.
     """
 
     margins: Margins

@@ -131,10 +131,11 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
             else:
                 tallies = await self._tallies(plan, question)
                 groups = _grouped(plan, question.attribute, tallies, request.by)
+            by = request.property if request.by == By.PROPERTY else ""
             rows = len(plan.asked(question.attribute).domain.labels)
             begun = False
             for some in _together(groups, rows):
-                work = partial(questions.estimates, frozen, question, some, left_out)
+                work = partial(questions.estimates, frozen, question, some, left_out, by)
                 for message in await self._analyses.run(work, begun=begun):
                     yield message
                 begun, left_out = True, ""
@@ -434,10 +435,6 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
             raise InvalidInput(
                 f"answers are by level, period, map or a property, and {error}"
             ) from None
-        if any(name in margin.properties for margin in question.margins):
-            raise InvalidInput(
-                f"answers are by {name!r}, which a margin is of: give margins of other properties"
-            )
         apart = await self._selected(plan, question.attribute, question.selection, ("group",))
         if not apart:
             raise NoReports(f"there are no such reports of {question.attribute!r} yet")
