@@ -38,7 +38,7 @@ const rotated = (x: bigint, by: bigint): bigint => (x >> by) | ((x << (64n - by)
 /**
  * Return the eight words of BLAKE2b-512 of a message, with a person of at most 8 bytes and a salt of two words.
  *
- * In BigInts, which are slow: some tenths of a millisecond a block. Source: RFC 7693 and its reference's parameter block.
+ * In BigInts, which are slow: about a tenth of a millisecond a block. Source: RFC 7693 and its reference's parameter block.
  */
 export function blake2b(
   message: Uint8Array,
