@@ -17,6 +17,14 @@ if TYPE_CHECKING:
     from ldp.core.estimator import Estimator
     from ldp.core.tally import Tally
 
+LEAST_PANELS = 4
+"""Panels from which errors of changes are estimated: fewer leave a Student distribution of long
+tails."""
+
+LEAST_REPORTS = 10
+"""Reports of a panel in a period, on average, from which errors of changes are estimated: the mean
+of fewer may be far from normal."""
+
 _HALVINGS = 32  # far below the standard error of any survey
 
 Interval = tuple[NDArray[np.float64], NDArray[np.float64]]

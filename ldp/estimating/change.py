@@ -7,12 +7,15 @@ two ways to an error:
 
 - Without panels it is the largest that is possible. A person has x_t = 1 in period t or not. Of
   two periods whose weights have unlike signs, the covariance adds most variance where it is most
-  negative, and that is -min(f_t f_u, (1 - f_t)(1 - f_u)) (Frechet, Annales de l'Universite de Lyon
-  A 14, 1951); for means and for strata, and of like signs, the bound is that of Cauchy and Schwarz.
-  At most min(n_t, n_u) people are in both periods. Noise is independent where reports are drawn
-  afresh. Where devices repeat codes (memos), one value has one memo and two values have two,
-  which are independent: noise that is shared is shared with the same sign, so of unlike signs it
-  only takes variance away, and of like signs the bound is that of whole reports.
+  negative. It is so where all people of the smaller period, of share g, are in the larger one, of
+  share f, and where of them a share a had x = 1 there: -min(a g, (1 - a)(1 - g)) over the larger
+  number of people (Frechet, Annales de l'Universite de Lyon A 14, 1951). Those who come back may
+  be others than those who do not, so that a is as near to 1 - g, where this is most, as f and
+  the ratio of the two numbers permit; of periods of equal size a is f. For means and for strata,
+  and of like signs, the bound is that of Cauchy and Schwarz. Noise is independent where reports
+  are drawn afresh. Where devices repeat codes (memos), one value has one memo and two values have
+  two, which are independent: noise that is shared is shared with the same sign, so of unlike signs
+  it only takes variance away, and of like signs the bound is that of whole reports.
 - With panels it is estimated. A device drew one of 16 or so panels for life, whatever it answers.
   So panels are of different people, and each has an independent estimate of the contrast, in which
   whatever the same people do over time is contained: the error is that of the mean of the panels'
@@ -27,33 +30,30 @@ Kitagawa, Journal of the American Statistical Association 50, 1955).
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import fdtrc, ndtr, ndtri, stdtr, stdtrit
 
-from ldp.core.estimation import Interval
+from ldp.core.estimation import LEAST_PANELS, LEAST_REPORTS, Interval
 from ldp.core.estimator import Estimator
 from ldp.core.tally import Tally
 from ldp.errors import InvalidInput
 from ldp.estimating.differences import holm
+from ldp.estimating.points import wilson_ends
 
 Floats = NDArray[np.float64]
 
 Parts = Mapping[Hashable, tuple[Estimator, Tally]]
 """The reports of one period, by stratum, such as a level: an estimator and what it reads."""
 
-LEAST_PANELS = 4
-"""Panels from which errors are estimated: fewer leave a Student distribution of long tails."""
-
-LEAST_REPORTS = 10
-"""Reports of a panel in a period, on average, from which errors are estimated: the mean of fewer
-may be far from normal."""
-
 TRIMMED = 0.1
 """The part of the periods at either end within which no break is looked for: the mean of a few
 periods is too uncertain."""
+
+_PAIRS = 2**20
+"""Covariances of pairs of periods that are held in memory at once."""
 
 _LEAST_VARIANCE = 1e-9
 """A variance of one report below which rounding decides."""
@@ -70,7 +70,8 @@ class Series:
     """Estimates of the same parameters in each of several periods.
 
     `value` and `variance` have shape (periods, parameters). `truths`, of that shape, is at most the
-    part of the variance that is due to people's truths. `n`, shape (periods,), counts reports.
+    part of the variance that is due to people's truths. `n`, shape (periods,), counts reports, and
+    `sample` is the number of people who, asked alike, would give these truths' variance.
     If `people`, all reports of a period weigh the same, and the parameters are shares of people.
     If `codes`, devices may have sent the same code in several periods. `mix`, shape
     (periods, parameters), is the estimate of the people who answered less the one here; None where
@@ -82,6 +83,7 @@ class Series:
     variance: Floats
     truths: Floats
     n: Floats
+    sample: Floats
     bounds: tuple[float, float]
     people: bool
     codes: bool = False
@@ -161,6 +163,7 @@ def series(
         variance=noise + truths,
         truths=truths,
         n=n,
+        sample=1 / (repeated * (weights[..., 0] ** 2 / np.maximum(counts.T, 1)).sum(axis=0)),
         bounds=bounds,
         people=not alike and repeated == 1 and bounds == (0.0, 1.0),
         codes=codes,
@@ -282,8 +285,7 @@ class Contrasts:
         parameters of a contrast cover at once (Bonferroni). Raises `InvalidInput` unless
         0 < confidence < 1.
         """
-        if not 0 < confidence < 1:
-            raise InvalidInput(f"confidence must lie strictly between 0 and 1, got {confidence}")
+        _check_confidence(confidence)
         miss = (1 - confidence) / (self.value.shape[1] if simultaneous else 1)
         reach = _quantile(1 - miss / 2, self.degrees) * self.standard_error
         return (
@@ -292,11 +294,47 @@ class Contrasts:
         )
 
 
+def _check_confidence(confidence: float) -> None:
+    if not 0 < confidence < 1:
+        raise InvalidInput(f"confidence must lie strictly between 0 and 1, got {confidence}")
+
+
+def _square_and_add(
+    of: Series, found: Contrasts, confidence: float, simultaneous: bool
+) -> Interval:
+    """Return intervals of the differences of shares of two periods, shape (parameters,).
+
+    The distance to each end is that of Wilson's intervals with noise of both shares, as their
+    variances add up: sqrt(a^2 + 2 r a b + b^2), where -r is the correlation of the estimates
+    (Newcombe, Statistics in Medicine 17, 1998, pages 873 and 2635). The normal interval covers too
+    rarely where few reports say yes.
+    """
+    z = -ndtri((1 - confidence) / (2 * (of.value.shape[1] if simultaneous else 1)))
+    inside = np.clip(of.value, 0, 1)
+    people, noise = of.sample[:, None], of.variance - of.truths
+    low, high = wilson_ends(inside, noise * people, people, z)
+    least = z * np.sqrt(noise)  # beyond 0 and 1 there is noise alone
+    down, up = np.maximum(inside - low, least), np.maximum(high - inside, least)
+    own = np.sqrt((inside * (1 - inside) / people + noise).prod(axis=0))
+    shared = (found.standard_error[0] ** 2 - of.variance.sum(axis=0)) / 2
+    r = np.minimum(1, np.divide(shared, own, out=np.zeros_like(own), where=own > 0))
+    below, above = (
+        np.sqrt(a**2 + 2 * r * a * b + b**2) for a, b in ((up[0], down[1]), (down[0], up[1]))
+    )
+    value, uncertain = found.value[0], _is_uncertain(found)[0]
+    return np.clip(value - uncertain * below, -1, 1), np.clip(value + uncertain * above, -1, 1)
+
+
 def _statistic(of: Contrasts) -> Floats:
-    """Return the values over their standard errors; 0 of what is known without error, as a sum over
-    all values."""
-    known = of.standard_error > 1e-7 * of.widest  # else rounding is all there is
-    return np.where(known, of.value / np.where(known, of.standard_error, 1), 0)
+    """Return the values over their standard errors; 0 of what is known without error."""
+    uncertain = _is_uncertain(of)
+    return np.where(uncertain, of.value / np.where(uncertain, of.standard_error, 1), 0)
+
+
+def _is_uncertain(of: Contrasts) -> NDArray[np.bool_]:
+    """Tell which values have an error: of a sum over all values rounding is all there is."""
+    found: NDArray[np.bool_] = of.standard_error > 1e-7 * of.widest
+    return found
 
 
 def _two_sided(z: Floats, degrees: float) -> Floats:
@@ -340,30 +378,36 @@ def contrasts(of: Series, weights: ArrayLike) -> Contrasts:
 def _most_variance(of: Series, w: Floats) -> Floats:
     """Return the largest variances of contrasts that any people could make: (contrasts, k).
 
-    That of independent periods, and twice the largest covariances of all pairs of periods. Of the
-    larger period's people no more than min(n_t, n_u) can be in the other.
+    That of independent periods, and twice the largest covariances of all pairs of periods.
     """
     up, down = np.maximum(w, 0), np.maximum(-w, 0)
-    overlap = np.sqrt(np.minimum.outer(of.n, of.n) / np.maximum.outer(of.n, of.n))
-    if not of.people:  # reports of a period may weigh differently
-        overlap = np.ones_like(overlap)
-    apart = overlap - np.eye(len(of))
-    shared = np.sqrt(of.variance if of.codes else of.truths)
-    like = _pairs(up, up, shared, apart) + _pairs(down, down, shared, apart)
-    if of.people:
-        inside = np.clip(of.value, 0, 1)
-        both = 1 / np.maximum.outer(of.n, of.n)
-        unlike = np.minimum(_pairs(up, down, inside, both), _pairs(up, down, 1 - inside, both))
-    else:
-        unlike = _pairs(up, down, np.sqrt(of.truths), overlap)
+    truths = np.sqrt(of.truths)
+    shared = of.variance if of.codes else of.truths
+    like = sum((each @ np.sqrt(shared)) ** 2 - each**2 @ shared for each in (up, down))
+    unlike = _unlike(of, up, down) if of.people else (up @ truths) * (down @ truths)
     found: Floats = w**2 @ of.variance + like + 2 * unlike
     return found
 
 
-def _pairs(one: Floats, other: Floats, size: Floats, between: Floats) -> Floats:
-    """Return sum_tu one_t size_t between_tu size_u other_u, of shape (contrasts, parameters)."""
-    first, second = (w[:, :, None] * size for w in (one, other))  # (contrasts, periods, k)
-    found: Floats = (first * (between @ second)).sum(axis=1)
+def _unlike(of: Series, up: Floats, down: Floats) -> Floats:
+    """Return sum_tu up_t c_tu down_u, where -c_tu is the least covariance of t and u."""
+    rows, columns = (np.flatnonzero(w.any(axis=0)) for w in (up, down))
+    one, other = of.n[rows, None, None], of.n[columns, None]
+    larger, ratio = np.maximum(one, other), np.minimum(one, other) / np.maximum(one, other)
+    found = np.empty((len(up), of.value.shape[1]))
+    step = max(1, _PAIRS // (rows.size * columns.size))
+    for start in range(0, found.shape[1], step):
+        some = slice(start, start + step)
+        f, g = (np.clip(of.value[at, some], 0, 1) for at in (rows, columns))
+        first = one >= other
+        most = np.where(first, f[:, None], g)  # of the larger period
+        least = np.where(first, g, f[:, None])
+        back = np.clip(
+            1 - least, np.maximum(0, (most - 1 + ratio) / ratio), np.minimum(1, most / ratio)
+        )
+        bound = np.minimum(back * least, (1 - back) * (1 - least)) / larger
+        both = up[:, rows] @ bound.transpose(2, 0, 1)  # (parameters, contrasts, columns)
+        found[:, some] = (both * down[:, columns]).sum(axis=2).T
     return found
 
 
@@ -376,7 +420,7 @@ class Changes:
     `value` is the difference, or the slope of a line per unit of time. `mix` is by how much it
     would be more if the mix of strata counted (`Series.mix`); None where that is the same. `place`
     is the number of the first period after a break; None of what is no break. `any_p_value` is of
-    the test that nothing changed at all (`_together`).
+    the test that nothing changed at all (`_together`). `pair` is what a difference is of.
     """
 
     first: Floats
@@ -387,6 +431,7 @@ class Changes:
     mix: Floats | None
     place: NDArray[np.intp] | None = None
     any_p_value: float = 1.0
+    pair: Series | None = None
 
     @property
     def value(self) -> Floats:
@@ -402,7 +447,12 @@ class Changes:
         """Return intervals of the changes as `Contrasts.interval`, each of shape (parameters,).
 
         Those of breaks are for a break in the period that was found, as if it had been known.
+        Differences of shares have Newcombe's, where errors are not told by panels: around
+        differences of rare values they are not symmetric.
         """
+        if self.pair is not None and self.pair.is_shares and math.isinf(self.contrasts.degrees):
+            _check_confidence(confidence)
+            return _square_and_add(self.pair, self.contrasts, confidence, simultaneous)
         low, high = self.contrasts.interval(confidence, simultaneous=simultaneous)
         return low[0], high[0]
 
@@ -417,12 +467,12 @@ def _changes(of: Series, w: Floats, first: Floats, second: Floats) -> Changes:
 def _together(of: Series, w: Floats, found: Contrasts) -> float:
     """Return the p-value of the test that no parameter changed.
 
-    With panels, and parameters but one of fewer than half as many as they, it is Hotelling's
-    (Annals of Mathematical Statistics 2, 1931): the last parameter is left out, since shares sum to
-    one. Otherwise it is the least of Holm's p-values, which is valid whatever people do.
+    With panels, more than twice as many as parameters, it is Hotelling's (Annals of Mathematical
+    Statistics 2, 1931). Where the parameters always sum to one, the last is left out. Otherwise it
+    is the least of Holm's p-values, which is valid whatever people do.
     """
     least = float(holm(found.p_value[0]).min())
-    count = found.value.shape[1] - 1
+    count = found.value.shape[1] - bool(np.allclose(of.value.sum(axis=1), 1))
     if of.scores is None or not 2 <= count < of.scores.shape[0] / 2 or not of.is_shares:
         return least
     panels = of.scores.shape[0]
@@ -444,7 +494,7 @@ def difference(of: Series) -> Changes:
     """
     if len(of) != 2:
         raise InvalidInput(f"a difference is of two periods, got {len(of)}")
-    return _changes(of, np.array([[-1.0, 1.0]]), of.value[0], of.value[1])
+    return replace(_changes(of, np.array([[-1.0, 1.0]]), of.value[0], of.value[1]), pair=of)
 
 
 def trend(of: Series, times: ArrayLike) -> Changes:

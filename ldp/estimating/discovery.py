@@ -14,11 +14,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import compress, pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtr, ndtri
+from scipy.stats import binom
 
 from ldp.core.estimation import Estimate, Interval
 from ldp.core.exact import ONE
@@ -40,6 +40,12 @@ from ldp.mechanisms.strings.spelling import Numbers
 Floats = NDArray[np.float64]
 
 _HALVINGS = 40
+
+_EXPONENTS = np.geomspace(0.01, 60, 1500)
+"""Exponents of Chernoff's bound that are tried, times the scores' standard error."""
+
+_STEEPEST = 600.0
+"""The most that an exponent times a weight may be: doubles hold e to the power of it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,8 +77,9 @@ def discover(cohorts: Sequence[WordReports], error: float = 0.05) -> Discovery:
     different letters or lengths, and for reports whose lengths are more than 4 letters apart, of
     which listed words can be estimated only.
     Source: the search by groups of prefixes is that of PEM, Wang, Li and Jha, IEEE TDSC 18(2),
-    2021; the skewness in the test is Cornish and Fisher's. Intervals given that an estimate
-    exceeds a limit: Zhong and Prentice, Biostatistics 9(4), 2008.
+    2021; the tails of pooled levels are bounded as by Chernoff, Annals of Mathematical Statistics
+    23(4), 1952. Intervals given that an estimate exceeds a limit: Zhong and Prentice,
+    Biostatistics 9(4), 2008.
     """
     _check_chance("the chance of an error", error)
     check_cohorts(cohorts)
@@ -82,18 +89,18 @@ def discover(cohorts: Sequence[WordReports], error: float = 0.05) -> Discovery:
     spelling = cohorts[0][0].spelling
     prefixes = np.zeros(1, dtype=np.uint64)
     found: list[Numbers] = []
-    limits: list[Floats] = []
+    errors: list[Floats] = []
     looked_at = 0
     for before, length in pairwise((0, *steps)):
         seen = [(m, _of_length(m, codes, length)) for m, codes, _ in cohorts]
         tests = how_many(spelling, before, length)[0] * len(prefixes)
         words, prefixes = search(spelling, seen, before, length, prefixes)
         found.append(words)
-        limits.append(np.full(len(words), -ndtri(error / len(steps) / tests)))
+        errors.append(np.full(len(words), error / len(steps) / tests))
         looked_at += tests
         if not len(prefixes):
             break
-    return _tested(cohorts, np.concatenate(found), np.concatenate(limits), looked_at)
+    return _tested(cohorts, np.concatenate(found), np.concatenate(errors), looked_at)
 
 
 def _steps(mechanisms: Sequence[PrefixHashing]) -> list[int]:
@@ -141,13 +148,12 @@ def smallest_shares(
     kept, shares, bar = 1, np.zeros(spelling.longest), 0.0
     for before, length in pairwise((0, *steps)):
         ended, longer = how_many(spelling, before, length)
-        limit = -float(ndtri(error / len(steps) / (kept * ended)))
+        each = error / len(steps) / (kept * ended)
         for letters in range(before + (before == 0), length + (length == steps[-1])):
             seen = [(m, n * _part(m, letters)) for m, n in levels]
-            shares[letters - 1] = max(bar, _needed(seen, limit, chance))
+            shares[letters - 1] = max(bar, _needed(seen, each, chance))
         seen = [(m, n * _part(m, length, exactly=True)) for m, n in levels]
-        noise = -float(ndtri(min(0.5, BEAM / max(kept * longer, 1))))
-        bar = max(bar, _needed(seen, noise, chance))
+        bar = max(bar, _needed(seen, min(0.5, BEAM / max(kept * longer, 1)), chance))
         kept = BEAM
     return shares
 
@@ -161,29 +167,49 @@ def _part(mechanism: PrefixHashing, letters: int, exactly: bool = False) -> floa
     return sum(compress(mechanism.chances, own)) / ONE
 
 
-def _needed(seen: Sequence[tuple[PrefixHashing, float]], limit: float, chance: float) -> float:
-    """Return the share whose score exceeds `limit` standard errors with this chance."""
+def _needed(seen: Sequence[tuple[PrefixHashing, float]], error: float, chance: float) -> float:
+    """Return the share whose score exceeds, with this chance, the limit of scores by chance."""
+    mechanisms, n = [mechanism for mechanism, _ in seen], np.array([[round(n)] for _, n in seen])
+    (limit,) = _limits(mechanisms, n, np.array([error]))
     low, high = 0.0, 1.0
     for _ in range(_HALVINGS):
         share = (low + high) / 2
-        mean, noise, null, third = 0.0, 0.0, 0.0, 0.0
-        for mechanism, n in seen:
+        mean, noise = 0.0, 0.0
+        for mechanism, (reports,) in zip(mechanisms, n.tolist(), strict=True):
             (p, q), weight = map(float, mechanism.support), weight_of(mechanism)
             supported = share * (p - q) + q
-            mean += weight * n * share * (p - q)
-            noise += weight**2 * n * supported * (1 - supported)
-            null += weight**2 * n * q * (1 - q)
-            third += weight**3 * n * q * (1 - q) * (1 - 2 * q)
-        enough = mean >= _cut(null, third, limit) + float(ndtri(chance)) * noise**0.5
+            mean += weight * reports * share * (p - q)
+            noise += weight**2 * reports * supported * (1 - supported)
+        enough = mean >= limit + float(ndtri(chance)) * noise**0.5
         low, high = (low, share) if enough else (share, high)
     return high
 
 
-def _cut(variance: Any, third: Any, limit: Any) -> Any:
-    """Return the scores of words that nobody gave which are `limit` standard errors high, given
-    the scores' variance and third central moment."""
-    error = np.sqrt(np.maximum(variance, 1e-18))
-    return error * (limit + third / error**3 * (limit**2 - 1) / 6)
+def _limits(
+    mechanisms: Sequence[PrefixHashing], seeing: NDArray[np.int64], errors: Floats
+) -> Floats:
+    """Return the scores that words which nobody gave exceed with these probabilities at most.
+
+    `seeing`, of shape (mechanisms, words), counts the reports that see a word. The score of reports
+    of one mechanism is that of a binomial, whose tail is exact; of several it is bounded by
+    Chernoff's inequality, for every exponent, which holds however few reports a mechanism has.
+    """
+    q = [1 / mechanism.buckets for mechanism in mechanisms]
+    weights = [weight_of(mechanism) for mechanism in mechanisms]
+    if len(set(mechanisms)) == 1:
+        n = seeing.sum(axis=0)
+        exact: Floats = weights[0] * (binom.isf(errors, n, q[0]) + 0.5 - n * q[0])
+        return exact
+    cases, where = np.unique(np.vstack([seeing, np.log(errors)]), axis=1, return_inverse=True)
+    *counts, logs = cases[..., np.newaxis]
+    variance = sum(w**2 * n * p * (1 - p) for w, n, p in zip(weights, counts, q, strict=True))
+    t = np.minimum(_EXPONENTS / np.sqrt(np.maximum(variance, 1e-18)), _STEEPEST / max(weights))
+    moments = sum(
+        n * (np.log1p(p * np.expm1(t * w)) - t * w * p)
+        for w, n, p in zip(weights, counts, q, strict=True)
+    )
+    bounds: Floats = ((moments - logs) / t).min(axis=1)[where.reshape(-1)]
+    return bounds
 
 
 def _check_chance(what: str, chance: float) -> None:
@@ -195,19 +221,15 @@ def _check_chance(what: str, chance: float) -> None:
 
 
 def _tested(
-    cohorts: Sequence[WordReports], numbers: Numbers, limits: Floats, looked_at: int
+    cohorts: Sequence[WordReports], numbers: Numbers, errors: Floats, looked_at: int
 ) -> Discovery:
     """List the words whose supports, of all groups that see them, exceed the limits."""
     counts = [count_supports(mechanism, codes, numbers) for mechanism, codes, _ in cohorts]
-    weights = [weight_of(mechanism) for mechanism, _, _ in cohorts]
-    q = [1 / mechanism.buckets for mechanism, _, _ in cohorts]
-    score, variance, third = np.zeros((3, len(numbers)))
-    for own, w, chance in zip(counts, weights, q, strict=True):
-        each = own.seeing * chance * (1 - chance)
-        score += w * (own.supporting - own.seeing * chance)
-        variance += w**2 * each
-        third += w**3 * each * (1 - 2 * chance)
-    limits = _cut(variance, third, limits)
+    score = np.zeros(len(numbers))
+    for own, (mechanism, _, _) in zip(counts, cohorts, strict=True):
+        score += weight_of(mechanism) * (own.supporting - own.seeing / mechanism.buckets)
+    mechanisms = [mechanism for mechanism, _, _ in cohorts]
+    limits = _limits(mechanisms, np.array([own.seeing for own in counts]), errors)
     (listed,) = np.nonzero(score > limits)
     if not listed.size:
         none = np.zeros(0)

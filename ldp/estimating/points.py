@@ -172,12 +172,19 @@ def wilson(
     [0, 1] counts as its nearer end, as in `Estimate.interval`. Without noise these
     are the ends of Wilson's interval (Journal of the American Statistical Association 22, 1927).
     """
-    theta, rest = np.clip(estimate, 0.0, 1.0), np.asarray(noise, dtype=float)
+    low, high = wilson_ends(np.clip(estimate, 0.0, 1.0), np.asarray(noise, dtype=float), n, z)
+    return np.clip(low, 0, 1), np.clip(high, 0, 1)
+
+
+def wilson_ends(
+    share: Floats, noise: Floats, n: float | Floats, z: float | Floats
+) -> tuple[Floats, Floats]:
+    """Return the ends of `wilson` before they are clipped: noise takes them beyond [0, 1]."""
     k = z * z / n
-    middle = 2 * theta + k
-    root = np.sqrt(np.maximum(0, middle**2 - 4 * (1 + k) * (theta**2 - k * rest)))
+    middle = 2 * share + k
+    root = np.sqrt(np.maximum(0, middle**2 - 4 * (1 + k) * (share**2 - k * noise)))
     scale = 2 + 2 * k
-    return np.clip((middle - root) / scale, 0, 1), np.clip((middle + root) / scale, 0, 1)
+    return (middle - root) / scale, (middle + root) / scale
 
 
 def channel_from_points(mechanism: Estimator, points: int) -> Floats:

@@ -14,12 +14,14 @@ The design effect is Kish's, "Weighting for unequal P_i", Journal of Official St
 """
 
 import heapq
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array
 
 from ldp.errors import InvalidInput
 
@@ -27,17 +29,32 @@ Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
 LEAST = 10
-"""Respondents of a margin's row, below which it is joined with another one."""
+"""People of a margin's row, below which it is joined with another one."""
+
+FEWEST = 2
+"""The fewest that `least` may be: one person in a row does not tell how people differ there."""
+
+MOST_MARGINS = 64
+"""The most margins of a question: each is compared with each other one."""
 
 _ROUNDING = 0.005
-"""How far shares may be from a sum of one, or a common part from another margin's: they are rounded
-when they are published."""
+"""How far shares may be from a sum of one, and for what part of the population two margins may
+differ: they are rounded when they are published."""
 
 _CLOSE = 1e-9
 """The largest difference to a margin's share at which raking ends."""
 
-_ROUNDS = 500
-"""Rounds through all margins: after these there is no solution, or one with weights of nearly 0."""
+_ROUNDS = 100
+"""Rounds through all margins, after which Newton's method goes on."""
+
+_STEPS = 60
+"""Newton's steps: after these there is no solution."""
+
+_FARTHEST = 5.0
+"""The most by which one of Newton's steps changes the logarithm of a share."""
+
+_MOST_ROWS = 1500
+"""Rows of all margins up to which Newton's method is used: it solves for as many unknowns."""
 
 _NONE = 1e-300
 """A share that stands for none, which raking may come to in a group."""
@@ -71,7 +88,7 @@ class Margin:
             if len(row) != len(self.properties):
                 raise InvalidInput(f"{what} has a row of {len(row)} values: {row}")
         if len(set(self.rows)) < len(self.rows):
-            twice = next(row for row in self.rows if self.rows.count(row) > 1)
+            ((twice, _),) = Counter(self.rows).most_common(1)
             raise InvalidInput(f"{what} has the row {named(twice)} twice")
         if not (np.isfinite(shares).all() and (shares >= 0).all()):
             raise InvalidInput(f"{what} must have shares >= 0, got {shares.min():g}")
@@ -88,6 +105,30 @@ class Margin:
             found[key] = found.get(key, 0.0) + share
         return found
 
+    def within(self, chosen: Mapping[str, Collection[str]]) -> "Margin":
+        """Return the margin of the part of the population that has these values of properties.
+
+        Raises `InvalidInput` where the margin has no share of that part.
+        """
+        kept = [
+            all(
+                value in chosen.get(name, (value,))
+                for name, value in zip(self.properties, row, strict=True)
+            )
+            for row in self.rows
+        ]
+        whole = float(self.shares[kept].sum())
+        if whole <= 0:
+            part = ", ".join(
+                f"{name} {named(tuple(chosen[name]))}" for name in self.properties if name in chosen
+            )
+            raise InvalidInput(
+                f"the margin of {' and '.join(self.properties)} has no share of the population "
+                f"with {part}"
+            )
+        rows = [row for row, keep in zip(self.rows, kept, strict=True) if keep]
+        return Margin(self.properties, rows, self.shares[kept] / whole)
+
 
 @dataclass(frozen=True, eq=False)
 class Weights:
@@ -96,11 +137,13 @@ class Weights:
     `each`, shape (groups,), is 0 for groups that the margins leave out. `margins`, shape (margins,
     groups), is the row of each margin, after joining, to which a group belongs; -1 for a group that
     is left out. `joined` says in words which rows were joined, and `rounds` is how often all
-    margins were met in turn.
+    margins were met in turn, and of Newton's steps. `people`, shape (groups,), is how many
+    different people the respondents of a group are at least.
     """
 
     each: Floats
     counts: Counts
+    people: Floats
     margins: NDArray[np.intp]
     joined: tuple[str, ...]
     rounds: int
@@ -138,45 +181,56 @@ def rake(
     margins: Sequence[Margin],
     *,
     least: int = LEAST,
+    people: ArrayLike | None = None,
 ) -> Weights:
     """Return the weights of groups that meet all margins.
 
     `groups` are the values of all `properties`, and `counts`, shape (groups,), their respondents. A
-    row of a margin with fewer than `least` respondents is joined with the row that has the fewest
-    respondents among those alike in all properties but the margin's last one; where there is no
-    such row, in all but its last two, and so on. So a margin names first what matters most. The
-    shares of joined rows are added up. Groups whose row has a share of 0 get the weight 0.
+    row of a margin with fewer than `least` people is joined with the row that has the fewest people
+    among those alike in all properties but the margin's last one; where there is no such row, in
+    all but its last two, and so on. So a margin names first what matters most. Of rows with as many
+    people that comes first which the margin has first. The shares of joined rows are added up.
+    Groups whose row has a share of 0 get the weight 0. `people`, shape (groups,), is how many
+    different people a group's respondents are at least, where some may have answered repeatedly; by
+    default each is another one.
 
     One margin is met exactly at once (post-stratification); several are met in turn, up to 1e-9
-    (iterative proportional fitting), at a cost of O(groups) for each margin and round.
+    (iterative proportional fitting), at a cost of O(groups) for each margin and round. Where that
+    takes long, as with properties that nearly determine each other, Newton's method goes on, at
+    O(groups + rows**3) a step (Deville and Särndal, section 4; up to 1,500 rows of all margins).
 
     Raises `InvalidInput` for a property that is not one of `properties`, for a value of respondents
-    that a margin lacks, for margins that differ by more than 0.005 in a share that follows from
-    both,
-    for fewer than `least` respondents in all, and where no weights meet all margins.
+    that a margin lacks, for margins that differ for more than 0.005 of the population in shares
+    that follow from both, for more than 64 margins, for `least` below 2, for fewer than `least`
+    people in all, and where no weights meet all margins.
     """
     n = np.asarray(counts, dtype=np.int64)
     if n.shape != (len(groups),) or (n < 0).any():
         raise InvalidInput(f"there are {len(groups)} groups, with counts of shape {n.shape}")
     if not margins:
         raise InvalidInput("give one margin at least, got none")
-    margins = _reconciled(margins)
+    if least < FEWEST:
+        raise InvalidInput(f"the least number of people of a row must be >= {FEWEST}, got {least}")
+    persons: Floats = np.asarray(n if people is None else people, dtype=float)
+    if persons.shape != n.shape or ((persons > n) | ((persons <= 0) & (n > 0))).any():
+        raise InvalidInput("a group's people must be more than none, and at most its respondents")
+    margins = reconciled(margins)
     places = [_placed(properties, groups, n, margin) for margin in margins]
     used = (n > 0) & np.all(
         [np.append(margin.shares, 0)[at] > 0 for margin, at in zip(margins, places, strict=True)],
         axis=0,
     )
-    if int(n[used].sum()) < max(least, 1):
+    if persons[used].sum() < least:
         raise InvalidInput(
-            f"{n[used].sum()} respondents are in the groups of the margins: "
-            f"weighting needs {max(least, 1)} at least"
+            f"{persons[used].sum():.0f} people are in the groups of the margins: "
+            f"weighting needs {least} at least"
         )
     rows = np.full((len(margins), n.size), -1, dtype=np.intp)
     shares: list[Floats] = []
     labels, joined = [], []
     for index, (margin, at) in enumerate(zip(margins, places, strict=True)):
-        seen: Floats = np.bincount(at[used], n[used], len(margin.rows)).astype(float)
-        new, names, told = _joined(margin, seen, max(least, 1))
+        seen: Floats = np.bincount(at[used], persons[used], len(margin.rows)).astype(float)
+        new, names, told = _joined(margin, seen, least)
         rows[index, used] = new[at[used]]
         kept = new >= 0
         shares.append(np.bincount(new[kept], margin.shares[kept], len(names)).astype(float))
@@ -185,7 +239,7 @@ def rake(
     share, rounds = _raked(n[used] / n[used].sum(), rows[:, used], shares, labels)
     each = np.zeros(n.size)
     each[used] = share * n[used].sum() / n[used]
-    return Weights(each, n, rows, tuple(joined), rounds)
+    return Weights(each, n, persons, rows, tuple(joined), rounds)
 
 
 def named(values: Values) -> str:
@@ -216,11 +270,13 @@ def _placed(
     return found
 
 
-def _reconciled(margins: Sequence[Margin]) -> list[Margin]:
+def reconciled(margins: Sequence[Margin]) -> list[Margin]:
     """Return margins that agree in what follows from two of them, as the earlier one has it.
 
-    Raises `InvalidInput` where they differ by more than roundings.
+    Raises `InvalidInput` where they differ by more than roundings, and for more than 64 margins.
     """
+    if len(margins) > MOST_MARGINS:
+        raise InvalidInput(f"there may be {MOST_MARGINS} margins, got {len(margins)}")
     found: list[Margin] = []
     for margin in margins:
         for earlier in found:
@@ -234,13 +290,17 @@ def _reconciled(margins: Sequence[Margin]) -> list[Margin]:
 def _like(margin: Margin, wanted: dict[Values, float], common: Sequence[str]) -> Margin:
     """Return the margin with these shares of the combinations of some of its properties."""
     own = margin.over(common)
-    for key in wanted | own:
-        one, other = wanted.get(key, 0.0), own.get(key, 0.0)
-        if abs(one - other) > _ROUNDING or (one > 0) != (other > 0):
-            raise InvalidInput(
-                f"the margins contradict each other: the share of {' and '.join(common)} "
-                f"{named(key)} is {one:.4g} in one and {other:.4g} in another"
-            )
+    apart = {key: abs(wanted.get(key, 0.0) - own.get(key, 0.0)) for key in wanted | own}
+    never = [key for key in apart if (wanted.get(key, 0.0) > 0) != (own.get(key, 0.0) > 0)]
+    differ = sum(apart.values()) / 2
+    if never or differ > _ROUNDING:
+        key = max(never or apart, key=apart.__getitem__)
+        raise InvalidInput(
+            f"the margins contradict each other: the share of {' and '.join(common)} {named(key)} "
+            f"is {wanted.get(key, 0.0):.4g} in one and {own.get(key, 0.0):.4g} in another. In all "
+            f"they differ for {differ:.2%} of the population, more than {_ROUNDING:.1%} that may "
+            "be rounding, or in which values there are: give shares with more digits, or counts"
+        )
     places = [margin.properties.index(name) for name in common]
     keys = [tuple(row[place] for place in places) for row in margin.rows]
     factors = [wanted[key] / own[key] if own.get(key) else 0.0 for key in keys]
@@ -250,7 +310,7 @@ def _like(margin: Margin, wanted: dict[Values, float], common: Sequence[str]) ->
 def _joined(
     margin: Margin, seen: Floats, least: int
 ) -> tuple[NDArray[np.intp], list[str], list[str]]:
-    """Join rows that have fewer than `least` respondents, as `rake` says.
+    """Join rows that have fewer than `least` people, as `rake` says.
 
     Return the new row of each row, -1 for those of share 0, the new rows' names, and what was
     joined in words.
@@ -280,7 +340,7 @@ def _joined(
         values = [" / ".join(value or "none given" for value in margin.rows[row]) for row in rows]
         names.append(f"{of} {' + '.join(values)}")
         if len(rows) > 1:
-            told.append(f"{names[-1]} ({size[first]:,.0f} respondents)")
+            told.append(f"{names[-1]} ({size[first]:,.0f} people)")
     return new, names, told
 
 
@@ -296,11 +356,51 @@ def _raked(
             found *= (wanted / np.maximum(now, _NONE))[at]
         if max(float(np.abs(each).max()) for each in away) <= _CLOSE:
             return found, done
+    steps = 0
+    if sum(wanted.size for wanted in shares) <= _MOST_ROWS:
+        found, away, steps = _newton(found, rows, shares)
+        if max(float(np.abs(each).max()) for each in away) <= _CLOSE:
+            return found, _ROUNDS + steps
     worst = int(np.argmax([np.abs(each).max() for each in away]))
     row = int(np.argmax(np.abs(away[worst])))
     wanted = shares[worst][row]
     raise InvalidInput(
-        f"no weights meet all margins: after {_ROUNDS} rounds the share of {labels[worst][row]} is "
-        f"{wanted + away[worst][row]:.4g} in place of {wanted:.4g}. The margins need groups that "
-        "have no respondents: join values in a margin, or leave one out"
+        f"no weights meet all margins: after {_ROUNDS + steps} rounds the share of "
+        f"{labels[worst][row]} is {wanted + away[worst][row]:.8g} in place of {wanted:.8g}. The "
+        "margins need groups that have no respondents: join values in a margin, or leave one out"
     )
+
+
+def _newton(
+    start: Floats, rows: NDArray[np.intp], shares: Sequence[Floats]
+) -> tuple[Floats, list[Floats], int]:
+    """Return shares of groups nearer to all margins, how far they are away, and the steps taken.
+
+    The shares are start * exp(sum of one number for each margin's row), and least is the convex
+    dual, the sum of the shares less that of the wanted ones times the numbers.
+    """
+    sizes = [wanted.size for wanted in shares]
+    first = np.cumsum([0, *sizes])
+    entries = (rows + first[:-1, np.newaxis]).ravel(), np.tile(np.arange(start.size), len(shares))
+    design = csr_array((np.ones(rows.size), entries), shape=(int(first[-1]), start.size))
+    target = np.concatenate(shares)
+    found, steps = start, 0
+    while steps < _STEPS:
+        away = design @ found - target
+        if float(np.abs(away).max()) <= _CLOSE:
+            break
+        steps += 1
+        curvature = (design * found) @ design.T
+        step = np.linalg.lstsq(curvature.toarray(), -away, rcond=None)[0]
+        change = design.T @ step
+        size = min(1.0, _FARTHEST / max(float(np.abs(change).max()), _NONE))
+        slope, before = float(away @ step), float(found.sum())
+        for _ in range(30):
+            nearer = found * np.exp(size * change)
+            gained = float(nearer.sum()) - before - size * float(target @ step)
+            if gained <= 1e-4 * size * slope:
+                break
+            size /= 2
+        found = nearer
+    away = design @ found - target
+    return found, np.split(away, first[1:-1]), steps

@@ -36,7 +36,7 @@ from ldp.core.tally import Tally
 from ldp.errors import InvalidInput
 from ldp.estimating.consistency import project
 from ldp.estimating.marginals import Marginal
-from ldp.estimating.points import PointDistribution, channel_from_points, estimate_points, wilson
+from ldp.estimating.points import PointDistribution, channel_from_points, estimate_points
 from ldp.estimating.raking import Weights
 from ldp.estimating.ratings import MeanRatings, RatedShares, possible, ratio
 from ldp.estimating.simplex import definite, maximize_quadratic, tangent_inverse
@@ -48,6 +48,9 @@ _CLOSE = 1e-7
 """The part of its range by which a regression may still move when it ends."""
 
 _ROUNDS = 200
+
+_MOST_LEVERAGE = 0.999
+"""The most that a person's leverage is taken to be: one alone does not tell how people differ."""
 
 _SCALE = 1 << 40
 """Reports of a tally whose counts are weights, in integers."""
@@ -75,10 +78,15 @@ def weighted(
     With `sets`, shape (sets, k), of ones and zeros, the parameters are the sums of frequencies over
     sets of values. Estimates of shares are unbiased, and need not lie in 0..1.
 
-    Intervals of shares are Wilson's with noise, at the effective number of respondents (Korn and
-    Graubard, "Confidence intervals for proportions with small expected number of positive counts",
-    Survey Methodology 24, 1998, have effective numbers in another interval); those of means are
-    Wald's. Errors allow for the cohorts' `repeats`.
+    Intervals of shares are about the estimate with z**2 people more, half of them with the value,
+    in its variance as in its centre. For one group these are Agresti and Coull's ("Approximate is
+    better than exact for interval estimation of binomial proportions", American Statistician 52,
+    1998), with noise; for groups of equal error z**2 / groups people more in each, Price and
+    Bonett's ("An improved confidence interval for a linear function of binomial proportions",
+    Computational Statistics & Data Analysis 45, 2004). Here a margin's rows have them in proportion
+    to the variance that they bring, so that a few people of a large weight widen the interval even
+    where none of them has the value. Intervals of means are Wald's. Errors allow for the cohorts'
+    `repeats`, and for several reports of a person in a group by the weights' `people`.
 
     Assumes that who answers has nothing to do with the answer, within each group that the weights
     have. Cost: O(reports' cohorts), one `debias` each, and O(groups k) for each margin and round of
@@ -99,13 +107,16 @@ def weighted(
     method = "post-stratified" if len(weights.margins) == 1 else "raked"
     ends: Callable[[float], Interval] | None = None
     if sample.bounds == (0.0, 1.0):
-        share = np.clip(total, 0, 1)
-        # What the margins explain of people's answers counts as more people.
-        people = np.maximum(1 / sample.people, share * (1 - share) / error**2)
-        noise = people * error**2 - share * (1 - share)
 
         def ends(z: float) -> Interval:
-            return wilson(total, noise, people, z)
+            more = sample.imagined(z)
+            shift = more[:, np.newaxis] / (1 + more[:, np.newaxis]) * (0.5 - fitted)
+            moved = [y + shift[part.group] for part, y in zip(sample.parts, values, strict=True)]
+            fewer = 1 - (1 - leverage) * (1 + more)
+            widened, least = sample.variance(moved, fitted + shift, fewer, rows, shift)
+            middle = np.clip(total, 0, 1) + sample.shares @ shift
+            half = z * np.sqrt(np.maximum(widened, least))
+            return np.clip(middle - half, 0, 1), np.clip(middle + half, 0, 1)
 
     found = Estimate(total, error, sample.n, sample.bounds, method, ends)
     return Weighted(found, np.sqrt(np.maximum(given, floor)))
@@ -297,9 +308,17 @@ class _Part:
         return found / float(each.sum())
 
     def variance(
-        self, values: Floats, fitted: Floats, leverage: Floats, rows: Floats | None
+        self,
+        values: Floats,
+        fitted: Floats,
+        leverage: Floats,
+        rows: Floats | None,
+        shift: Floats | None,
     ) -> tuple[Floats, Floats]:
-        """Return the part's variance about the fitted values, and the least that it can be."""
+        """Return the part's variance about the fitted values, and the least that it can be.
+
+        `shift` is by what the groups' values are other ones than those reported.
+        """
         each, again = self.factors(leverage)
         own = fitted[self.group]
         low, high = self.mechanism.bounds if rows is None else (0.0, 1.0)
@@ -314,6 +333,7 @@ class _Part:
             return found + truths, found / 2
         whole = float(each.sum())
         mean = np.clip(self._mean(each), *self.mechanism.bounds)
+        away = 0.0 if shift is None else each @ shift[self.group] / whole
         # So many equal weights have this variance: what does not shrink with them, as collisions of
         # a hash function that all groups share, is told by it.
         people = max(1, round(float(self.u_n.sum()) ** 2 / whole))
@@ -321,11 +341,13 @@ class _Part:
             distribution = project(mean)
             mean = rows @ distribution
             once = self._average(each, lambda m: _of_sums(m, rows, distribution, people))
+            moved = mean + away
+            once, mean = once + moved * (1 - moved) - mean * (1 - mean), moved
         elif self.mechanism.parameters == 1:
             tally = Tally(int(self.n.sum()), np.sum([t.counts for t in self.tallies], axis=0))
             once = self.mechanism.tally_variance(mean, tally) * tally.n
         else:
-            at = mean
+            at = mean = mean + away
             once = self._average(each, lambda m: m.variance(at, people) * people)
         noise = np.maximum(once - (high - mean) * (mean - low), 1e-9 * once)
         if isinstance(self.mechanism, SetBits):
@@ -351,6 +373,7 @@ class _Sample:
         self.n = int(counts[used].sum())
         u = weights.each[used] / (weights.each[used] @ self.counts)
         self.shares = u * self.counts
+        self._own = self.counts / weights.people[used]
         self._margins = weights.margins[:, used]
         kinds: dict[object, list[tuple[int, Estimator, Tally, float, bool]]] = {}
         shapes = set()
@@ -409,7 +432,7 @@ class _Sample:
 
     def regression(self, values: Sequence[Floats]) -> tuple[Floats, Floats]:
         """Return the regression of values on the margins' rows, shape (groups, parameters), and a
-        bound on the leverage of a group's report, shape (groups,).
+        bound on the leverage of a group's person, shape (groups,).
 
         It is found by fitting the rows of one margin after the other (backfitting).
         """
@@ -431,7 +454,24 @@ class _Sample:
                 largest = max(largest, float(np.abs(step).max()))
             if len(indicators) == 1 or largest < _CLOSE * scale:
                 break
-        return fitted, np.minimum(leverage, 0.5)
+        return fitted, np.minimum(leverage * self._own, _MOST_LEVERAGE)
+
+    def imagined(self, z: float) -> Floats:
+        """Return the people to imagine in each group for one of its own, shape (groups,).
+
+        They are z**2 in all, in proportion to the variance of each row of a margin, in units of
+        its effective number of people; of several margins the most.
+        """
+        squares = np.zeros(self.counts.size)
+        for part in self.parts:
+            np.add.at(squares, part.group, part.u**2 * part.n * part.repeated)
+        found = np.zeros(self.counts.size)
+        for at in self._margins:
+            within = np.bincount(at, squares)
+            people = np.bincount(at, self.shares) ** 2 / within
+            found = np.maximum(found, (within / people)[at])
+        found *= z * z / float(squares.sum())
+        return found
 
     def within(
         self, values: Sequence[Floats], fitted: Floats, leverage: Floats
@@ -439,7 +479,8 @@ class _Sample:
         """Return the groups' own means and leverages; of one report the given ones."""
         several = self.counts > 1
         own = np.where(several[:, np.newaxis], self.means(values), fitted)
-        return own, np.where(several, 1 / self.counts, leverage)
+        alone = np.minimum(self._own / self.counts, _MOST_LEVERAGE)
+        return own, np.where(several, alone, leverage)
 
     def variance(
         self,
@@ -447,10 +488,14 @@ class _Sample:
         fitted: Floats,
         leverage: Floats,
         rows: Floats | None,
+        shift: Floats | None = None,
     ) -> tuple[Floats, Floats]:
-        """Return the variance about the fitted values, and the least that it can be."""
+        """Return the variance about the fitted values, and the least that it can be.
+
+        `shift`, shape (groups, parameters), is in `values` and in `fitted`, but not in the reports.
+        """
         each = [
-            part.variance(y, fitted, leverage, rows)
+            part.variance(y, fitted, leverage, rows, shift)
             for part, y in zip(self.parts, values, strict=True)
         ]
         variance: Floats = np.sum([found for found, _ in each], axis=0)

@@ -15,6 +15,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ldp.core.estimation import LEAST_PANELS, LEAST_REPORTS
 from ldp.core.exact import MAX_EPSILON
 from ldp.core.mechanism import Mechanism
 from ldp.errors import InvalidInput
@@ -109,23 +110,25 @@ def two_wave_sample_size(
     """Return the reports per wave that show a change of `change` with probability `power`.
 
     For two waves of equal size, the first of this truth, and the two-sided test at 1 - confidence:
-    the least n with (z_{1 - alpha/2} + z_power) error(n) <= change. The error is that of the
-    difference between an estimate at the truth and one at truth + change or - change, whichever is
-    noisier (of truths of all parameters, both at the truth). With `same_people` it has the most
-    that people could make who may answer in both waves, as `ldp.estimating.change.difference`
-    allows for; with `panels` that test takes the error from so many panels, so that the quantiles
-    are those of Student's distribution, and the error is that of different people: the same ones
-    who mostly keep their answers have less. Raises `InvalidInput` unless 1 - confidence < power < 1
-    and the change is positive, for one panel, for both of the two, and where no number of reports
-    shows it.
+    the least n with z_{1 - alpha/2} tested(n) + z_power error(n) <= change. The error is that of
+    the difference between an estimate at the truth and one at truth + change or - change, whichever
+    is noisier (of truths of all parameters, both at the truth); the test takes the larger one of
+    this error and that of estimates at the mean of the two truths, so that changes of rare values
+    are shown oftener than planned. With `same_people` it has the most that people could make who
+    may answer in both waves, as `ldp.estimating.change.difference` allows for; with `panels` that
+    test takes the error from so many panels, so that the quantiles are those of Student's
+    distribution, and the error is that of different people: the same ones who mostly keep their
+    answers have less, and n is at least `LEAST_REPORTS` for each panel. Raises `InvalidInput`
+    unless 1 - confidence < power < 1 and the change is positive, for fewer than `LEAST_PANELS`
+    panels, for both of the two, and where no number of reports shows it.
     """
-    reach = detection_reach(confidence, power, _degrees(panels, same_people))
-    target = _check_positive(change, "change") / reach
+    degrees = _degrees(panels, same_people)
+    target = _check_positive(change, "change") / detection_reach(confidence, power, degrees)
 
     def error(n: int) -> float:
-        return _apart(mechanism, truth, change, n, same_people)
+        return _weighed(mechanism, truth, change, n, same_people, degrees, confidence, power)
 
-    return _least(mechanism, error, target)
+    return max(_least(mechanism, error, target), LEAST_REPORTS * panels)
 
 
 def two_wave_power(
@@ -141,17 +144,24 @@ def two_wave_power(
     """Return the probability that two waves of n reports each show a change of `change`.
 
     Tests, options and errors are those of `two_wave_sample_size`. If waves do have people in common
-    who keep their answers, the probability is at least as large.
+    who keep their answers, the probability is at least as large. With fewer than `LEAST_REPORTS`
+    reports for each panel the test is the one without panels, with `same_people`.
     """
-    error = _apart(mechanism, truth, _check_positive(change, "change"), n, same_people)
-    shift, degrees = change / error, _degrees(panels, same_people)
+    panels, same_people = _by_panels(panels, same_people, n)
+    degrees = _degrees(panels, same_people)
+    _check_positive(change, "change")
+    errors = _errors(mechanism, truth, change, n, same_people, degrees)
     if degrees:
         from scipy.special import nctdtr, stdtrit
 
+        shift = change / max(true for _, true in errors)
         reach = stdtrit(degrees, 1 - (1 - _check_share(confidence, "confidence")) / 2)
         return float(1 - nctdtr(degrees, shift, reach) + nctdtr(degrees, shift, -reach))
-    reach = _two_sided(confidence)
-    return _NORMAL.cdf(shift - reach) + _NORMAL.cdf(-shift - reach)
+    z = _two_sided(confidence)
+    return min(
+        _NORMAL.cdf((change - z * told) / true) + _NORMAL.cdf((-change - z * told) / true)
+        for told, true in errors
+    )
 
 
 def detectable_change(
@@ -166,15 +176,17 @@ def detectable_change(
 ) -> float:
     """Return the least change that two waves of n reports each show with probability `power`.
 
-    Tests, options and errors are those of `two_wave_sample_size`; it is at most the range of the
+    Tests, options and errors are those of `two_wave_power`; it is at most the range of the
     parameter.
     """
-    reach = detection_reach(confidence, power, _degrees(panels, same_people))
+    panels, same_people = _by_panels(panels, same_people, n)
+    degrees = _degrees(panels, same_people)
+    reach = detection_reach(confidence, power, degrees)
     low, high = 0.0, mechanism.bounds[1] - mechanism.bounds[0]
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        seen = reach * _apart(mechanism, truth, middle, n, same_people) <= middle
-        low, high = (low, middle) if seen else (middle, high)
+        error = _weighed(mechanism, truth, middle, n, same_people, degrees, confidence, power)
+        low, high = (low, middle) if reach * error <= middle else (middle, high)
     return high
 
 
@@ -208,31 +220,71 @@ def _variance(mechanism: Mechanism, truth: Floats, n: int) -> Floats:
     return np.asarray(mechanism.variance(truth, n))
 
 
-def _apart(
-    mechanism: Mechanism, truth: ArrayLike, change: float, n: int, same_people: bool
+def _weighed(
+    mechanism: Mechanism,
+    truth: ArrayLike,
+    change: float,
+    n: int,
+    same_people: bool,
+    degrees: int,
+    confidence: float,
+    power: float,
 ) -> float:
-    """Return the standard error of the difference between two waves of n reports each."""
+    """Return the error that, times `detection_reach`, is the change shown by n reports each.
+
+    A change is shown where it is z_{1 - alpha/2} errors of the test and z_power true ones.
+    """
+    errors = _errors(mechanism, truth, change, n, same_people, degrees)
+    test, chance = _two_sided(confidence), _NORMAL.inv_cdf(power)
+    return max((test * told + chance * true) / (test + chance) for told, true in errors)
+
+
+def _errors(
+    mechanism: Mechanism, truth: ArrayLike, change: float, n: int, same_people: bool, degrees: int
+) -> list[tuple[float, float]]:
+    """Return the standard errors of a difference that the test tells, and the true ones.
+
+    One pair for a change up and one down. A test by panels tells the true one.
+    """
     before = _planned(mechanism, truth, n)
     low, high = mechanism.bounds
     later = [before] if before.ndim else [before + change, before - change]
-    afters = [np.clip(each, low, high) for each in later]
-    return max(math.sqrt(np.max(_between(mechanism, before, x, n, same_people))) for x in afters)
+    found = []
+    for after in (np.clip(each, low, high) for each in later):
+        tested, true = (
+            math.sqrt(np.max(each)) for each in _between(mechanism, before, after, n, same_people)
+        )
+        found.append((true if degrees else tested, true))
+    return found
 
 
 def _between(
     mechanism: Mechanism, before: Floats, after: Floats, n: int, same_people: bool
-) -> Floats:
-    """Return the variances of the differences between waves of these truths."""
-    one, other = (_variance(mechanism, truth, n) for truth in (before, after))
-    if not same_people:
-        return one + other
+) -> tuple[Floats, Floats]:
+    """Return the variances of differences that the test takes, and the true ones.
+
+    The test of `ldp.estimating.differences` takes the larger one of the waves' own and of two at
+    their mean; that of `ldp.estimating.change`, which allows for the same people, takes the larger
+    ones of each wave's noise and truths.
+    """
     low, high = mechanism.bounds
+    spreads, noises = [], []
+    for truth in (before, after, (before + after) / 2):
+        whole = _variance(mechanism, truth, n)
+        spreads.append(np.minimum(whole, (high - truth) * (truth - low) / n))
+        noises.append(whole - spreads[-1])
+    own = spreads[0] + noises[0] + spreads[1] + noises[1]
+    if not same_people:
+        return np.maximum(own, 2 * (spreads[2] + noises[2])), own
+    largest = [np.maximum(each, spreads[2]) for each in spreads[:2]]
+    tested = sum(largest) + sum(np.maximum(each, noises[2]) for each in noises[:2])
     if (low, high) == (0.0, 1.0):  # Frechet's bound of the covariance
-        both = np.minimum(before * after, (1 - before) * (1 - after)) / n
-        return np.asarray(one + other + 2 * both)
-    each = ((one, before), (other, after))
-    spreads = [np.minimum(v, (high - x) * (x - low) / n) for v, x in each]
-    return np.asarray(one + other + 2 * np.sqrt(spreads[0] * spreads[1]))
+        both = 2 * np.minimum(before * after, (1 - before) * (1 - after)) / n
+        return np.asarray(tested + both), np.asarray(own + both)
+    return (
+        np.asarray(tested + 2 * np.sqrt(largest[0] * largest[1])),
+        np.asarray(own + 2 * np.sqrt(spreads[0] * spreads[1])),
+    )
 
 
 def _least_n(mechanism: Mechanism, truth: ArrayLike, error: float) -> int:
@@ -262,11 +314,22 @@ def _two_sided(confidence: float, parameters: int = 1) -> float:
 
 def _degrees(panels: int, same_people: bool) -> int:
     """Return the degrees of freedom of a test by panels; 0 of one without."""
-    if panels < 0 or panels == 1:
-        raise InvalidInput(f"an error takes two panels at least, or 0 for none, got {panels}")
+    if panels < 0 or 0 < panels < LEAST_PANELS:
+        raise InvalidInput(
+            f"errors by panels take {LEAST_PANELS} panels at least, or 0 for none, got {panels}"
+        )
     if panels and same_people:
         raise InvalidInput("panels tell the error, whoever answers: leave out same_people")
     return panels - 1 if panels else 0
+
+
+def _by_panels(panels: int, same_people: bool, n: int) -> tuple[int, bool]:
+    """Return the panels by which n reports are tested, and whether the same people may answer.
+
+    With too few reports the test is the one without panels.
+    """
+    _degrees(panels, same_people)
+    return (0, True) if n < LEAST_REPORTS * panels else (panels, same_people)
 
 
 def detection_reach(confidence: float, power: float, degrees: int = 0) -> float:

@@ -23,6 +23,9 @@ from ldp.errors import InvalidInput
 
 Floats = NDArray[np.float64]
 
+_WIDEST = 500.0
+"""The greatest logarithm of a price over a median cost that is tried."""
+
 _EVALUATIONS = 150
 """Menus that a search tries from each start, for each level."""
 
@@ -34,8 +37,8 @@ class Levels:
     `variances` is the variance of an estimate from one respondent, shape (levels,), or (levels,
     questions); `weights` is how much each question's variance counts, one each unless given.
     What is minimised is the weighted sum of the questions' variances. Raises `InvalidInput`
-    unless there are at least two levels, in order of epsilon, whose numbers are finite and
-    positive.
+    unless there are at least two levels, in order of epsilon and not all alike, whose numbers are
+    finite and positive.
     """
 
     epsilons: ArrayLike
@@ -53,6 +56,10 @@ class Levels:
             check_epsilon(epsilon, "levels: epsilon")
         if not (np.diff(epsilons) >= 0).all():
             raise InvalidInput(f"levels must be given in order of epsilon, got {epsilons.tolist()}")
+        if epsilons[0] == epsilons[-1]:
+            raise InvalidInput(
+                f"levels must differ in epsilon to be compared, all have {epsilons[0]:g}"
+            )
         variances = _array(self.variances, "variances")
         if variances.ndim not in (1, 2) or len(variances) != epsilons.size:
             raise InvalidInput(
@@ -271,6 +278,8 @@ def posted(levels: Levels, people: People, direction: ArrayLike, budget: float) 
     unit = people.median / worth.max()
 
     def over(log_scale: float) -> float:
+        if log_scale > _WIDEST:
+            raise InvalidInput(f"a budget of {budget:g} is out of all proportion to the costs")
         prices = unit * math.exp(log_scale) * worth
         return float(prices @ people.chosen(levels.strengths, prices)) - budget
 

@@ -4,7 +4,6 @@ The adversary is the server: it declares them, and sees every batch.
 """
 
 from collections import Counter
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,11 +11,12 @@ from typing import Any
 import pytest
 from hostile import Liar, device, one_question, plan_of
 
-from hearsay import MEMORY, Agreement, Client, InvalidInput, Reason
+from hearsay import MEMORY, Agreement, Client, Delivery, InvalidInput, Reason
 from hearsay.plans.plan import parse
 from hearsay.recording.account import Account
 from hearsay.recording.batches import kind, only, together
 from hearsay.recording.ledger_file import read
+from hearsay.sending import sealing
 from hearsay.v1 import collector_pb2
 from ldp.testing import SeededCoins
 from support import Calendar
@@ -70,16 +70,8 @@ def test_an_agreement_holds_the_panels_and_the_lists_of_properties() -> None:
         Client("localhost:1", agreement, ledger=MEMORY, panels=16)
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"colour": "red"}, "no property 'colour'; it declares platform, version"),
-        ({"platform": "linux"}, "'platform' has no value 'linux'; the survey declares ios, and"),
-    ],
-)
-def test_what_the_survey_does_not_declare_is_refused_and_never_sent(
-    given: Mapping[str, str], message: str
-) -> None:
+def test_a_property_that_the_survey_does_not_declare_is_refused_and_never_sent() -> None:
+    given, message = {"colour": "red"}, "no property 'colour'; it declares platform, version"
     agreement = Agreement.on(public())
     with pytest.raises(InvalidInput, match=message):
         Client("localhost:1", agreement, ledger=MEMORY, properties=given)
@@ -94,6 +86,34 @@ def test_what_the_survey_does_not_declare_is_refused_and_never_sent(
         assert message.split(";")[0].lstrip("'") in client.status().detail
         assert not client.record(answer="yes")
     assert not transport.batches
+
+
+@pytest.mark.parametrize("by_module", [False, True])
+def test_a_value_that_the_survey_does_not_declare_is_sent_as_none_given(
+    by_module: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    transport = Liar(public())
+    given = {"platform": "ios", "version": "3"}  # a release after the survey was made
+    options: Any = {"ledger": MEMORY, "consent": True, "level": "standard", "properties": given}
+    client = (
+        Client(transport, Agreement.on(public()), **options)
+        if by_module
+        else device(transport, **options)
+    )
+    with client:
+        assert client.wait_ready()
+        status = client.status()
+        assert status.reason is Reason.READY
+        assert "'version' has no value '3'; the survey declares 1, 2: none is sent" in status.detail
+        assert client.record(answer="yes")
+        person = client.person("anna", properties={"platform": "linux"})
+        person.grant()
+        assert person.record(answer="yes")
+        assert client.flush()
+    assert sorted(told(transport)) == [(0, ("", ""), 1), (0, ("ios", ""), 1)]
+    for name, value in (("version", "3"), ("platform", "linux")):
+        words = f"{name!r} has no value {value!r}"
+        assert sum(words in message for message in caplog.messages) == 1
 
 
 @pytest.mark.parametrize("given", [{"platform": 1}, "ios", [("platform", "ios")]])
@@ -152,7 +172,7 @@ def test_panels_are_drawn_uniformly() -> None:
     for _ in range(8000):
         account = Account("{}", "survey")
         account._keep_panel(plan, coins)
-        drawn[account.panel] += 1
+        drawn[account.panel_of(plan)] += 1
     assert sorted(drawn) == list(range(1, 17))
     assert sum((n - 500) ** 2 / 500 for n in drawn.values()) < 37.7  # 0.999 of chi-squared, 15
 
@@ -165,24 +185,26 @@ def test_two_people_of_a_device_and_two_surveys_of_a_person_have_panels_of_their
         account = Account(stored, survey)
         account._keep_panel(plan, coins)
         stored = account.dump()
-        panels.append(account.panel)
+        panels.append(account.panel_of(plan))
     other = Account("{}", "first")
     other._keep_panel(plan, coins)
-    assert len({*panels, other.panel}) == 3
-    assert Account(stored, "first").panel == panels[0]
+    assert len({*panels, other.panel_of(plan)}) == 3
+    assert Account(stored, "first").panel_of(plan) == panels[0]
 
 
-def test_a_panel_is_drawn_anew_only_for_another_number_of_panels() -> None:
+def test_a_panel_is_drawn_once_for_each_number_of_panels() -> None:
     coins = SeededCoins(2)
     account = Account("{}", "survey")
-    account._keep_panel(parse(public(64)), coins)
-    first = account.panel
-    account._keep_panel(parse(public()), coins)
-    assert (account.panel, account.panel_of(parse(public()))) == (first, 0)
-    account._keep_panel(parse(public(64, title="Later")), coins)
-    assert account.panel == first
-    account._keep_panel(parse(public(2)), coins)
-    assert account.panel in (1, 2)
+    plans = [parse(public(panels, title=f"{panels} panels")) for panels in (64, 0, 32, 64, 32)]
+    found = []
+    for plan in plans:
+        account._keep_panel(plan, coins)
+        found.append(account.panel_of(plan))
+        account = Account(account.dump(), "survey")
+    first, none, other, *again = found
+    assert (1 <= first <= 64, none, 1 <= other <= 32) == (True, 0, True)
+    assert again == [first, other]
+    assert account.panel_of(parse(public(64, title="Later"))) == first
 
 
 def test_a_server_in_a_test_counts_panels_and_groups() -> None:
@@ -231,6 +253,29 @@ def test_rows_of_two_panels_or_properties_share_no_batch(file: Path) -> None:
         (panel, (platform, ""), rows) for (panel, platform), rows in wanted.items()
     )
     assert [each.batch for each in sent] == transport.batches
+
+
+def test_batches_have_all_waiting_reports_of_a_kind_and_leave_in_a_random_order() -> None:
+    kinds = [(a, b) for a in ("", "ios", "android") for b in ("", "1", "2")]
+    orders = set()
+    for seed in range(3):
+        coins = SeededCoins(seed)
+        with device(Liar(public()), delivery=Delivery(batch_age=3600.0), coins=coins) as client:
+            assert client.wait_ready()
+            for number in range(18):
+                platform, version = kinds[number % 9]
+                own = {"platform": platform, "version": version}
+                person = client.person(str(number), properties=own)
+                person.grant()
+                assert person.record(answer="yes")
+            client._device.sender.pause(client, 5.0)
+            sealing.seal(client._device.store, "survey", coins, rows=2, size=1 << 20)
+            batches = client.outbox().batches
+            assert [batch.rows for batch in batches] == [2] * 8  # the ninth waits for an answer
+            orders.add(tuple(tuple(batch.properties) for batch in batches))
+            client._device.sender.resume(client)
+    assert len(orders) == 3
+    assert tuple(kinds[:8]) not in orders
 
 
 def test_another_value_of_a_property_goes_into_another_batch(file: Path) -> None:

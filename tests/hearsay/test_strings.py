@@ -24,7 +24,7 @@ strict = 2.0
 name = "word"
 [attributes.strings]
 alphabet = "abc"
-longest = 6
+longest = 9
 [[attributes]]
 name = "kept"
 memo = 2
@@ -38,6 +38,12 @@ candidates = ["ab", "c"]
 @pytest.fixture(scope="module")
 def frozen() -> bytes:
     return surveys.resolve(surveys.from_toml(TOML, "test"))
+
+
+def rappor(plan: Any, **integers: int) -> None:
+    for parameter in plan.levels[0].mechanisms[1].parameters:
+        if parameter.name in integers:
+            parameter.values[0] = integers[parameter.name]
 
 
 # --- the domain --------------------------------------------------------------------------------
@@ -130,7 +136,7 @@ def test_a_memo_of_a_word_is_kept_and_reported_again(frozen: bytes) -> None:
 
 def test_an_app_agrees_to_alphabet_and_candidates(frozen: bytes) -> None:
     assert Agreement.on(frozen).domains == {
-        "word": ("abc", "6 at most"),
+        "word": ("abc", "9 at most"),
         "kept": ("abc", "3 at most", "ab", "c"),
     }
 
@@ -146,10 +152,11 @@ def test_any_word_is_one_of_the_longest_and_all_are_as_likely() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
-        ("longest = 6", "longest = 13", r"attributes\[0\] \(word\): longest must lie in 1"),
+        ("longest = 9", "longest = 13", r"attributes\[0\] \(word\): longest must lie in 1"),
         ('alphabet = "abc"', 'alphabet = "a"', r"attributes\[0\] \(word\): alphabet must have 2"),
         ('alphabet = "abc"', 'alphabet = "a\u200bc"', "alphabet: .* a format character"),
         ('"c"]', '"d"]', r"attributes\[1\] \(kept\): candidates must be written in the alphabet"),
+        ("longest = 9", "longest = 8", "3 letters make only 6,561 words of 8: .* categorical"),
         ("memo = 2", "memo = 1", "declare a memo above 1"),
         ("memo = 2", 'mechanism = "rappor"', "declare a memo above 1"),
         ("memo = 2", 'memo = 2\nmechanism = "prefix_hashing"', "a memo takes rappor"),
@@ -171,6 +178,8 @@ def test_a_survey_that_cannot_be_is_refused(old: str, new: str, reason: str) -> 
         (lambda plan: plan.survey.attributes[0].ClearField("memo"), ""),
         (lambda plan: setattr(plan.survey.attributes[1], "memo", 0), "a memo of words goes with"),
         (lambda plan: plan.survey.attributes[1].strings.ClearField("candidates"), "listed words"),
+        (lambda plan: rappor(plan, cohorts=17), "may have 16 cohorts, got 17: a device's"),
+        (lambda plan: rappor(plan, cohorts=1, bits=2), "tells of fewer than 2 words, got 2 cand"),
     ],
 )
 def test_a_client_checks_what_goes_with_rappor(frozen: bytes, change: Any, reason: str) -> None:

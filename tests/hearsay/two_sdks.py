@@ -16,6 +16,7 @@ from ldp import (
     HRR,
     KRR,
     LOLOHA,
+    RAPPOR,
     ChannelTable,
     Coins,
     CountMeanSketch,
@@ -144,12 +145,18 @@ def values_of(mechanism: Mechanism, n: int, rng: random.Random) -> list[Any]:
         letters, longest = len(mechanism.alphabet), mechanism.lengths[-1]
         sizes = [rng.choice((1, longest, rng.randint(1, longest))) for _ in range(n)]
         return [[rng.randint(1, letters) for _ in range(size)] for size in sizes]
+    if isinstance(mechanism, RAPPOR):
+        points = (0, 0x7F, 0x80, 0x7FF, 0x800, 0xFFFF, 0x10FFFF, *range(97, 123))
+        return [rng.choices(points, k=rng.choice((0, 1, 12, 200))) for _ in range(n)]
     ends = [0, mechanism.k - 1]  # type: ignore[attr-defined]
     return [rng.choice(ends) if rng.random() < 0.2 else rng.randint(*ends) for _ in range(n)]
 
 
 def taken(mechanism: Mechanism, value: Any) -> Any:
-    """Return a value of `values_of` as Python's mechanism takes it: a word as its integer."""
+    """Return a value of `values_of` as Python's mechanism takes it: a word as its integer, the code
+    points of a text as the text."""
+    if isinstance(mechanism, RAPPOR):
+        return "".join(map(chr, value))
     if isinstance(mechanism, PrefixHashing):
         return sum(letter << 5 * place for place, letter in enumerate(value))
     return value
@@ -258,6 +265,15 @@ def _loloha(rng: random.Random) -> LOLOHA:
     return LOLOHA.calibrate(_k(rng, 1 << 20), *_chain(rng), buckets)
 
 
+def _rappor(rng: random.Random) -> RAPPOR:
+    hashes = rng.choice((1, 2, 2, 3, rng.randint(1, 64)))
+    bits, cohorts = 2 * hashes + rng.randint(0, 300), rng.randint(1, 1 << rng.randint(0, 15))
+    if rng.random() < 0.3:
+        q, p, f = sorted((rng.uniform(0.1, 0.9), rng.uniform(0.1, 0.9), rng.uniform(0.1, 0.9)))
+        return RAPPOR.published(f, q, p, bits=bits, hashes=hashes, cohorts=cohorts)
+    return RAPPOR.calibrate(*_chain(rng), bits=bits, hashes=hashes, cohorts=cohorts)
+
+
 def _window(rng: random.Random) -> tuple[float, int, int]:
     return _epsilon(rng), rng.randint(1, 2048), rng.randint(1, 3000)
 
@@ -304,6 +320,7 @@ MAKERS: dict[str, Callable[[random.Random], Mechanism]] = {
     "set_bits": lambda r: SetBits(_k(r, 1 << 15), _epsilon(r)),
     "waves": _waves,
     "prefix_hashing": _prefix_hashing,
+    "rappor": _rappor,
     "mean_table": lambda r: mean_design.plain(min(_epsilon(r), 8.0), r.randint(1, 12)),
     "policy_mean_table": lambda r: mean_design.under(_policy(r, 8)),
 }

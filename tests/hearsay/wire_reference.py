@@ -526,6 +526,7 @@ CODES: Mapping[str, Callable[..., bytes]] = {
     "set_bits": set_bits,
     "waves": waves,
     "prefix_hashing": prefix_hashing,
+    "rappor": lambda i, v, s: _lasting(i, v, s, "rappor"),
 }
 
 
@@ -552,7 +553,25 @@ def enroll(name: str, i: Integers, s: Stream) -> bytes:
         prime = i["prime"][0]
         a, b = s.uniform(prime), s.uniform(prime)
         return little(a * prime + b, _loloha_width(i))
+    if name == "rappor":
+        return little(s.uniform(i["cohorts"][0]), 2)
     return b""
+
+
+def _filter(i: Integers, device: bytes, v: Sequence[int]) -> list[int]:
+    """Return the bits of a word, given by its code points, in a device's cohort."""
+    hashes, count = _one(i, "hashes", "bits")
+    text = "".join(map(chr, v)).encode()
+    found: list[int] = []
+    block = 0
+    while len(found) < hashes:
+        salt = device + bytes(6) + little(block, 8)
+        digest = hashlib.blake2b(text, digest_size=64, salt=salt, person=b"hearsay").digest()
+        for w in _split(digest, 8):
+            if len(found) < hashes and w * count // ONE not in found:
+                found.append(w * count // ONE)
+        block += 1
+    return [int(bit in found) for bit in range(count)]
 
 
 def _device_bucket(i: Integers, device: bytes, v: int) -> int:
@@ -561,8 +580,10 @@ def _device_bucket(i: Integers, device: bytes, v: int) -> int:
     return bucket(a, b, v, prime, buckets)
 
 
-def key(name: str, i: Integers, device: bytes, v: int) -> int:
-    """Return the key of a category's memo."""
+def key(name: str, i: Integers, device: bytes, v: Any) -> int:
+    """Return the key of a value's memo."""
+    if name == "rappor":
+        return sum(bit << place for place, bit in enumerate(_filter(i, device, v)))
     if name == "loloha":
         return _device_bucket(i, device, v)
     if name == "dbitflip":
@@ -571,8 +592,11 @@ def key(name: str, i: Integers, device: bytes, v: int) -> int:
     return v
 
 
-def memoize(name: str, i: Integers, device: bytes, v: int, s: Stream) -> bytes:
+def memoize(name: str, i: Integers, device: bytes, v: Any, s: Stream) -> bytes:
     """Return a memo, as the bytes of a code."""
+    if name == "rappor":
+        own, other = i["permanent"]
+        return device + packed(second_round(_filter(i, device, v), own, other, s))
     if name == "krr_chain":
         k, permanent = _one(i, "k", "permanent")
         return little(krr(k, permanent, v, s), integer_width(k))
@@ -595,6 +619,9 @@ def memoize(name: str, i: Integers, device: bytes, v: int, s: Stream) -> bytes:
 
 def report(name: str, i: Integers, memo: bytes, s: Stream) -> bytes:
     """Return a report of a memo, as the bytes of a code."""
+    if name == "rappor":
+        own, other = i["instantaneous"]
+        return memo[:2] + packed(second_round(bits_of(memo[2:], i["bits"][0]), own, other, s))
     if name == "krr_chain":
         k, instantaneous = _one(i, "k", "instantaneous")
         return little(krr(k, instantaneous, int.from_bytes(memo, "little"), s), len(memo))

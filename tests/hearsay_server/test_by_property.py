@@ -1,8 +1,9 @@
 """Questions about public groups: selections, answers by property, and differences of groups."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import numpy as np
 import pytest
@@ -49,10 +50,17 @@ ROWS = {"ios": 900, "android": 700, "": 300}
 
 
 def batch(
-    plan: Plan, day: str, level: str, platform: str, version: str, chosen: str, seed: int
+    plan: Plan,
+    day: str,
+    level: str,
+    platform: str,
+    version: str,
+    chosen: str,
+    seed: int,
+    rows: int = 0,
 ) -> collector_pb2.Batch:
     rng, coins = np.random.default_rng(seed), SeededCoins(seed)
-    rows = ROWS[platform]
+    rows = rows or ROWS[platform]
     message = collector_pb2.Batch(
         id=seed.to_bytes(16, "big"),
         survey=plan.survey,
@@ -64,7 +72,7 @@ def batch(
     )
     smokes = rng.integers(0, 2, rows)
     for name, by_map, truth in (
-        ("mood", chosen, rng.choice(3, rows, p=SHARES[platform])),
+        ("mood", chosen, rng.choice(3, rows, p=SHARES.get(platform))),
         ("smokes", "", smokes),
     ):
         mechanism = plan.mechanism(level, name, by_map)
@@ -173,6 +181,40 @@ def test_what_is_not_declared_is_refused_by_name(moods: tuple[str, Analyst]) -> 
         analyst.estimate("moods", "mood", panels=[5])
     with pytest.raises(NotReady, match="no such reports of 'mood'"):
         analyst.estimate("moods", "mood", where={"platform": "web"})
+
+
+def test_a_group_of_few_reports_is_not_answered_about(address: str) -> None:
+    _, plan = register(address, TOML.replace("moods", "few"))
+    sent = [  # in panels 2 and 3
+        batch(plan, DAYS[0], "open", "ios", "1", "", 1, rows=20),
+        batch(plan, DAYS[0], "open", "web", "1", "", 2, rows=19),
+    ]
+    results = submit(address, *sent)
+    assert {result.status for result in results} == {collector_pb2.Result.STORED}, results
+    ios: Any = {"where": {"platform": "ios"}}
+    with Analyst(address) as analyst:
+        assert analyst.estimate("few", "mood").attrs["reports"] == 39
+        assert analyst.estimate("few", "mood", **ios).attrs["reports"] == 20
+        assert analyst.crosstab("few", "mood", "smokes", **ios).attrs["reports"] == 20
+        words = "left out are groups with fewer than 20 reports .* period: web .19 reports"
+        with pytest.warns(UserWarning, match=words):
+            by = analyst.by_property("few", "mood", "platform")
+        assert by.attrs["reports"] == {"ios": 20}
+        asked: list[Callable[[Any], object]] = [
+            lambda few: analyst.estimate("few", "mood", **few),
+            lambda few: analyst.by_level("few", "mood", **few),
+            lambda few: analyst.compare("few", "mood", ios, few),
+            lambda few: analyst.crosstab("few", "mood", "smokes", **few),
+            lambda few: analyst.within("few", "mood", "smokes", **few),
+            lambda few: analyst.ols("few", "smokes ~ mood", success="yes", **few),
+        ]
+        for few in ({"where": {"platform": ["web", ""]}}, {"panels": [3]}):
+            for ask in asked:
+                with pytest.raises(NotReady, match=f"19 of the level 'open' in {DAYS[0]}"):
+                    ask(few)
+        by_margin = {"platform": {"ios": 0.0, "web": 1.0}}
+        with pytest.raises(NotReady, match=r"one report counts for 0\.053 of"):
+            analyst.estimate("few", "mood", margins=by_margin)
 
 
 def test_groups_are_drawn_beside_each_other(moods: tuple[str, Analyst]) -> None:

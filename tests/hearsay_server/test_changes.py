@@ -336,6 +336,8 @@ def test_the_tables_fit_into_80_columns(trips: tuple[str, Analyst]) -> None:
         assert "…" not in shown
         assert "bike, or foot" in shown
         assert "How do you go to <b>work</b>?" in shown
+        heads = {"--trend": ("start", "end"), "--breaks": ("before", "after")}
+        assert all(name in shown for name in heads.get(way[0], [day[5:] for day in way[1:]]))
         assert "errors: the largest that the same people in several periods could make" in shown
     assert f"{DAYS[0]}: 1,100 reports, {DAYS[-1]}: 1,100 reports" in asked(
         trips, "how", "--change", DAYS[0], DAYS[-1]
@@ -350,6 +352,10 @@ def test_csv_json_and_plots_have_the_same(trips: tuple[str, Analyst], tmp_path: 
     assert [float(line["difference"]) for line in lines] == pytest.approx(
         table["difference"].tolist()
     )
+    assert [float(line["before"]) for line in lines] == pytest.approx(table["before"].tolist())
+    (line,) = csv.DictReader(asked(trips, "minutes", "--trend", "--csv").splitlines())
+    slope = trips[1].trend("trips", "minutes")["slope"].iloc[0]
+    assert float(line["slope"]) == pytest.approx(slope)
     document = json.loads(asked(trips, "minutes", "--trend", "--json", "--plot", file))
     assert document["kind"] == "TREND"
     assert document["period_reports"] == [733] * 8

@@ -267,6 +267,7 @@ def test_explain_tells_what_is_in_the_clear() -> None:
     assert "panel: 1 of 4, which a person's device draws once and sends with every report" in text
     assert "platform (Platform): ios or android, or none, as the app says" in text
     assert "1 of 36 combinations, 5.2 bits by which a person's reports may be linked" in text
+    assert "27.8 of 1,000 respondents share a combination" in text
 
 
 def test_a_ledger_shows_the_panel_and_what_each_batch_tells(tmp_path: Path) -> None:
@@ -289,5 +290,5 @@ def test_a_ledger_shows_the_panel_and_what_each_batch_tells(tmp_path: Path) -> N
     (sent,) = survey["sent"]
     assert (sent["panel"], sent["properties"]) == (panel, {"platform": "ios", "version": ""})
     text = run_command("device", "show", file, COLUMNS="160").stdout
-    assert f"panel {panel}, which every report is sent with, for ever" in text
+    assert f"panel {panel}, which every report is sent with" in text
     assert f"panel {panel}, platform ios, version not given" in text

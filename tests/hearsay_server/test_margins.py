@@ -16,6 +16,8 @@ from serving import submit
 from hearsay import Analyst, InvalidInput
 from hearsay.margins import messages, read_margins
 from hearsay.plans.plan import parse
+from hearsay.v1 import analyst_pb2
+from hearsay_server.answers import questions
 from hearsay_server.answers.repeats import of_groups, of_levels
 from hearsay_server.demo.play import from_csv
 from hearsay_server.ingest.intake import Cohort
@@ -187,7 +189,7 @@ def test_each_level_is_weighted_by_itself(weather: tuple[str, Analyst]) -> None:
     assert found.loc["open", "estimate"].tolist() == pytest.approx(alone["estimate"].tolist())
 
 
-@pytest.mark.filterwarnings("ignore:.*left out|.*small groups")
+@pytest.mark.filterwarnings("ignore:.*left out|.*small groups|.*the shares of country are taken")
 def test_each_value_of_a_property_is_weighted_to_margins_of_the_others(
     weather: tuple[str, Analyst],
 ) -> None:
@@ -195,10 +197,84 @@ def test_each_value_of_a_property_is_weighted_to_margins_of_the_others(
     found = analyst.by_property("weather", "sky", "platform", margins=country)
     alone = analyst.estimate("weather", "sky", margins=country, where={"platform": ["ios"]})
     assert found.loc["ios", "estimate"].tolist() == pytest.approx(alone["estimate"].tolist())
-    with pytest.raises(InvalidInput, match="answers are by 'platform', which a margin is of"):
+    with pytest.raises(InvalidInput, match="reports are selected by platform, which is all that a"):
         analyst.by_property("weather", "sky", "platform", margins=MARGINS)
-    with pytest.raises(InvalidInput, match="reports are selected by platform, which a margin"):
+    with pytest.raises(InvalidInput, match="reports are selected by platform, which is all that a"):
         analyst.estimate("weather", "sky", margins=MARGINS, where={"platform": ["ios"]})
+    both: Any = {("platform", "country"): {("web", "de"): 0.5, ("android", "fr"): 0.5}}
+    with pytest.raises(InvalidInput, match="has no share of the population with platform 'ios'"):
+        analyst.estimate("weather", "sky", margins=both, where={"platform": ["ios"]})
+
+
+OWN = """
+name = "own"
+period = "P1D"
+[levels]
+open = 8.0
+[[properties]]
+name = "platform"
+values = ["ios", "web"]
+[[properties]]
+name = "country"
+values = ["de", "fr", "it", "nl"]
+[[attributes]]
+name = "sky"
+mechanism = "krr"
+categorical.values = ["blue", "grey"]
+"""
+
+
+def weighed(
+    reports: dict[tuple[str, str], list[int]], margins: Any, days: int = 1
+) -> analyst_pb2.EstimateResponse:
+    """Answer for ios, from groups' numbers of the two codes, the same on each day."""
+    frozen = resolve(from_toml(OWN, "own.toml"))
+    plan = parse(frozen)
+    tallies = {
+        Cohort("own", plan.revision, "sky", "open", day, "", 0, plan.properties.group(group)): (
+            Tally(sum(codes), np.array(codes))
+        )
+        for group, codes in reports.items()
+        for day in (f"2026-01-{number:02}" for number in range(1, days + 1))
+    }
+    question = analyst_pb2.EstimateRequest(survey="own", attribute="sky", margins=messages(margins))
+    (answer,) = questions.estimates(frozen, question, {"ios": tallies}, by="platform")
+    return analyst_pb2.EstimateResponse.FromString(answer)
+
+
+def test_a_value_has_its_own_mix_where_a_margin_tells_it_and_otherwise_a_warning() -> None:
+    reports = {("ios", "de"): [720, 80], ("ios", "fr"): [20, 180]}  # 90% and 10% are blue
+    country = {"de": 0.5, "fr": 0.5}
+    told = {("ios", "de"): 0.4, ("ios", "fr"): 0.1, ("web", "de"): 0.1, ("web", "fr"): 0.4}
+    alone = weighed(reports, {"country": country})
+    assert alone.rows[0].estimate == pytest.approx(0.5, abs=0.01)
+    assert "the shares of country are taken to be the same within each platform" in alone.warning
+    for margins in (
+        {("platform", "country"): told},
+        {"country": country, ("platform", "country"): told},
+    ):
+        own = weighed(reports, margins)
+        assert own.rows[0].estimate == pytest.approx(0.8 * 0.9 + 0.2 * 0.1, abs=0.01)
+        assert not own.warning
+
+
+def test_which_rows_are_joined_does_not_depend_on_the_order_of_the_file() -> None:
+    sizes = {"de": [5, 0], "fr": [0, 5], "it": [5, 0], "nl": [0, 5]}
+    shares = {"de": 0.1, "fr": 0.4, "it": 0.2, "nl": 0.3}
+    reports = {("ios", country): codes for country, codes in sizes.items()}
+    answers = {
+        (answer.rows[0].estimate, answer.warning)
+        for order in (shares, sorted(shares, reverse=True), ("fr", "nl", "it", "de"))
+        for answer in [weighed(reports, {"country": {name: shares[name] for name in order}})]
+    }
+    ((_, warning),) = answers
+    assert "country fr + de (10 people)" in warning
+
+
+def test_a_group_of_few_people_on_many_days_is_small() -> None:
+    reports = {("ios", name): codes for name, codes in (("de", [1, 0]), ("fr", [20, 40]))}
+    answer = weighed(reports, {"country": {"de": 0.5, "fr": 0.5}}, 30)
+    assert "country fr + de (61 people)" in answer.warning
 
 
 def test_the_table_fits_into_80_columns_and_has_before_and_after(
@@ -238,12 +314,17 @@ def test_small_values_are_joined_and_the_warning_names_them(
             "the margins contradict each other: the share of country 'de' is 0.5 in one and 0.3",
         ),
         ({"country": 0.5}, {}, "must have a share by value, got 0.5"),
+        ({"country": {"de": None, "fr": 1.0}}, {}, "numbers >= 0, got None for 'de'"),
+        ({"country": {"de": "0.5"}}, {}, "numbers >= 0, got '0.5' for 'de'"),
+        ({"country": {2020: 0.5}}, {}, "the values of a row of .* must be a string, or a tuple"),
+        ({5: {"a": 1.0}}, {}, "a margin's properties must be a string, or a tuple .* got 5"),
+        (MARGINS, {"least": 1}, "the least number of people of a row must be >= 2, got 1"),
         ("country", {}, "margins are a mapping of a property"),
         (MARGINS, {"method": "mle"}, "are stratified by level, got the method 'mle'"),
         (MARGINS, {"consistency": "norm-sub"}, "have no consistency: leave it out"),
         (MARGINS, {"forged": 3}, "have no forged"),
     ],
-    ids=range(10),
+    ids=range(15),
 )
 def test_margins_that_do_not_fit_are_refused(
     weather: tuple[str, Analyst], margins: Any, options: Any, message: str

@@ -21,6 +21,10 @@ def test_levels_have_their_worth_share_and_price() -> None:
     assert 8 * found["variance"] == pytest.approx(6.710e-4, rel=1e-3)  # over eight frequencies
     rows = found["levels"]
     assert [row["share"] for row in rows] == pytest.approx([0.028, 0.089, 0.302, 0.581], abs=6e-4)
+    shown = hearsay(*EIGHT, *asked).stdout
+    assert max(map(len, shown.splitlines())) <= 80
+    assert f"-{100 * rows[3]['lowers']:.2g}%" in shown
+    assert rows[3]["lowers"] == pytest.approx(rows[3]["share"] / 1000)
     assert sum(row["price"] * row["respondents"] for row in rows) == pytest.approx(3000)
     assert rows[3]["price"] / rows[1]["price"] == pytest.approx(rows[3]["in_respondents"])
 
@@ -66,6 +70,9 @@ def test_a_survey_is_priced_by_its_own_mechanisms(tmp_path: Path) -> None:
         ((*EIGHT, "--n", 5), "give --highest"),
         ((*EIGHT, "--highest", "1,0,0,0"), "a model of people takes"),
         ((*EIGHT, "--epsilon", 1), "--prices goes without --epsilon"),
+        ((*EIGHT, "--panels", 4, "--explain"), "--prices goes without --panels, --explain"),
+        ((*EIGHT, "--simultaneous", "--power", 0.9), "goes without --power, --simultaneous"),
+        (("plan", "--prices", "--survey", "s", "--truth", 0), "--survey has its own questions"),
         ((*EIGHT, "--levels", "2,1"), "in order of epsilon"),
     ],
 )

@@ -37,8 +37,8 @@ def test_a_pilot_proposes_the_range_of_a_survey(address: str, tmp_path: Path) ->
     found = json.loads(done.stdout)
     assert 0 <= found["low"] < 200
     assert 1500 < found["high"] < 5000
-    clipped = np.mean((found["low"] > WAGES) | (found["high"] < WAGES))
-    assert found["clipped_low"] <= clipped <= found["clipped_high"] < 0.15
+    clamped = np.mean((found["low"] > WAGES) | (found["high"] < WAGES))
+    assert found["clamped_low"] <= clamped <= found["clamped_high"] < 0.15
     (block,) = tomllib.loads(found["toml"])["attributes"]
     assert block["numeric"]["clamp"]
     survey = 'name = "wages"\nlevels = { only = 1.0 }\n' + found["toml"]
@@ -47,12 +47,22 @@ def test_a_pilot_proposes_the_range_of_a_survey(address: str, tmp_path: Path) ->
     answers.write_text(hearsay("query", plan.survey, "wage", "--json", "--target", address).stdout)
     told = hearsay(*asked, "--answers", answers).stdout
     assert found["toml"] in told
-    assert f"most,\n  noise has a standard error of {found['noise']:.3g}" in told
+    assert f"noise has a standard error\n  of {found['noise']:.3g}, both" in told
+    assert f"by up to {found['bias_high']:.3g} (95%)" in told
     assert max(map(len, told.splitlines())) <= 80
+    swapped = json.loads(answers.read_text())
+    rows = swapped["rows"]
+    rows[-5]["estimate"], rows[23]["estimate"] = rows[23]["estimate"], rows[-5]["estimate"]
+    two_modes = tmp_path / "two_modes.json"
+    two_modes.write_text(json.dumps(swapped))
+    assert "contradict the fitted" in hearsay(*asked, "--answers", two_modes).stderr
     other = tmp_path / "other.toml"
     other.write_text(file.read_text().replace("pilot = 2.0", "pilot = 1.0"))
     done = hearsay(*asked, "--answers", answers, "--pilot", other)
     assert "another revision of the pilot" in done.stderr
+    other.write_text(file.read_text().replace("edges = [", "edges = [-1e9, "))
+    found = hearsay(*asked, "--answers", answers, "--pilot", other)
+    assert f"have 31 bins, {other} declares 32 for 'wage': give the file" in found.stderr
     answers.write_text("{}")
     assert "are not what" in hearsay(*asked, "--answers", answers).stderr
 
@@ -65,7 +75,8 @@ def test_a_pilot_proposes_the_range_of_a_survey(address: str, tmp_path: Path) ->
         (("--out", "FILE", "--smallest", 5, "--largest", 1), "0 < smallest < largest"),
         (("--out", "FILE", "--largest", 1e300), "take a larger smallest number"),
         (("--out", "FILE", "--epsilon", 99), "epsilon"),
-        (("--pilot", "FILE"), "give --n with --pilot"),
+        (("--out", "FILE"), "survey.toml exists: give another --out, or remove it first"),
+        (("--pilot", "FILE"), "--pilot needs --n, the number of reports"),
         (("--pilot", "FILE", "--n", 5), "does not ask for 'wage' as a number in bins"),
     ],
 )

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from collected import DAYS, batch, register
 from command import hearsay
+from scipy.stats import norm
 from serving import submit
 
 from hearsay import Analyst, InvalidInput
@@ -119,8 +120,24 @@ def test_frequent_words_are_found(collected: Collected) -> None:
     assert list(table.index) == WORDS
     assert len(table.attrs["findable"]) == 3
     assert table.attrs["repeats"] == pytest.approx(2)
-    (best,) = collected.analyst.heavy_hitters("terms", "word", top=1).index
-    assert best == "you"
+    assert not table.attrs["simultaneous"]
+
+
+@pytest.mark.parametrize("ask", ["--discover", "--candidates"])
+def test_intervals_of_the_largest_estimates_are_those_of_all_words(
+    collected: Collected, tmp_path: Path, ask: str
+) -> None:
+    file = tmp_path / "words.txt"
+    file.write_text("\n".join(WORDS), encoding="utf-8")
+    given = ["word", ask, *([file] if ask == "--candidates" else [])]
+    every, most = (json.loads(asked(collected, *given, "--top", top, "--json")) for top in (4, 1))
+    assert not every.get("simultaneous")
+    assert most["simultaneous"]
+    (row,) = most["rows"]
+    assert row["label"] == "you"
+    ordinary = next(each for each in every["rows"] if each["label"] == "you")
+    wider = (row["high"] - row["low"]) / (ordinary["high"] - ordinary["low"])
+    assert wider == pytest.approx(norm.isf(0.05 / 8) / norm.isf(0.05 / 2), rel=0.05)
 
 
 def test_shares_of_listed_words(collected: Collected) -> None:
@@ -207,6 +224,8 @@ def test_the_words_found_make_a_survey(collected: Collected, tmp_path: Path) -> 
     command = ["survey", "words", "terms", "word", "top", "--top", 3, "--out", file]
     done = hearsay(*command, "--target", collected.address)
     assert done.returncode == 0, done.stderr
+    again = hearsay(*command, "--target", collected.address)
+    assert "top.toml exists: give another --out, or remove it first" in again.stderr
     made = parse(surveys.resolve(surveys.from_file(file)))
     assert made.attributes["word"].domain == Categorical(("you", "the", "i'm", "other"))
     assert (made.survey, made.period) == ("top", "P1D")

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy.stats import binom
 
 from ldp import KRR, InvalidInput, Tally
 from ldp.estimating.change import (
@@ -74,16 +76,10 @@ def collected(
 def of_two(found: Series) -> Series:
     """Return the first and the last period of a series."""
     ends = [0, -1]
-    return Series(
-        found.value[ends],
-        found.variance[ends],
-        found.truths[ends],
-        found.n[ends],
-        found.bounds,
-        found.people,
-        found.codes,
-        scores=None if found.scores is None else found.scores[:, ends],
-    )
+    each = {
+        name: getattr(found, name)[ends] for name in ("value", "variance", "truths", "n", "sample")
+    }
+    return replace(found, **each, scores=None if found.scores is None else found.scores[:, ends])
 
 
 # --- the formulas ------------------------------------------------------------------------------
@@ -143,6 +139,40 @@ def test_no_people_make_a_larger_variance_than_is_allowed_for(
         own = series(periods).variance[:, 1].sum()
         both = 2 / n * min(math.prod(shares), math.prod(1 - f for f in shares))
         assert found.standard_error[0, 1] ** 2 == pytest.approx(own + both, rel=1e-6)
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_people_who_come_back_may_be_of_another_kind(swapped: bool) -> None:
+    """Half come back: all who ever said yes, of whom half did, and each now says the other."""
+    mechanism, n, half = KRR(2, 30.0), 2 * 10**9, 10**9
+    periods = [
+        {"all": (mechanism, tally(n - half // 2, half // 2))},
+        {"all": (mechanism, tally(half // 2, half // 2))},
+    ]
+    found = difference(series(periods[::-1] if swapped else periods))
+    covariance = -0.25 / n
+    true = 0.25 * 0.75 / n + 0.25 / half - 2 * covariance
+    assert found.standard_error[1] ** 2 >= true * (1 - 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("n", "epsilon", "f", "g"), [(50, 6.0, 0.0, 0.03), (200, 6.0, 0.0, 0.01), (200, 1.0, 0.1, 0.3)]
+)
+def test_differences_of_rare_values_are_covered(n: int, epsilon: float, f: float, g: float) -> None:
+    """By the chances of all counts that matter; the normal interval covers 81% of the first."""
+    mechanism = KRR(2, epsilon)
+    matrix = mechanism.matrix()
+    assert matrix is not None
+    p = float(matrix[1, 1])
+    chances = [binom.pmf(np.arange(n + 1), n, x * p + (1 - x) * (1 - p)) for x in (f, g)]
+    seen = [np.flatnonzero(chance > 3e-3).tolist() for chance in chances]
+    covered = 0.0
+    for y, z in product(*seen):
+        both = [{"all": (mechanism, tally(n - each, each))} for each in (y, z)]
+        low, high = difference(series(both)).interval()
+        covered += chances[0][y] * chances[1][z] * bool(low[1] <= g - f <= high[1])
+    total = math.prod(chance[own].sum() for chance, own in zip(chances, seen, strict=True))
+    assert covered / total > 0.945
 
 
 def test_panels_of_one_size_have_the_error_of_the_mean_of_their_contrasts() -> None:
@@ -208,6 +238,7 @@ def test_what_is_known_without_error_did_not_change() -> None:
     for found in (trend(series(periods), range(6)), breaks(series(periods))):
         assert found.value == pytest.approx([0], abs=1e-9)
         assert found.p_value == pytest.approx([1])
+    assert np.ravel(difference(series(periods[:2])).interval()) == pytest.approx([0, 0], abs=1e-9)
 
 
 def test_sums_have_the_errors_of_their_covariance() -> None:
@@ -252,6 +283,27 @@ def test_all_values_are_tested_at_once_over_panels(memo: bool) -> None:
         rejected.append(np.mean(found))
     assert rejected[0] <= 0.05 + 3 * math.sqrt(0.0475 / runs)
     assert rejected[1] > 0.15 + 0.3 * memo
+
+
+@pytest.mark.parametrize("rows", [np.eye(6)[:3], np.eye(6)[:2], np.eye(6)])
+def test_a_change_of_the_last_row_alone_is_seen(rows: Floats) -> None:
+    mechanism, n = KRR(6, 3.0), 16000
+    last = len(rows) - 1
+    matrix, rng = mechanism.matrix(), np.random.default_rng(0)
+    assert matrix is not None
+    periods = []
+    for moved in (-0.05, 0.05):
+        shares = np.full(6, 1 / 6)
+        shares[[last, last - 3]] += moved, -moved
+        periods.append(rng.multinomial(n // PANELS, shares @ matrix, size=PANELS))
+    estimator = Summed(mechanism, rows)
+    panels = [
+        [{"all": (estimator, Tally(n // PANELS, own[p]))} for own in periods] for p in range(PANELS)
+    ]
+    whole = [{"all": (estimator, Tally(n, own.sum(axis=0)))} for own in periods]
+    found = difference(series(whole, panels))
+    assert found.adjusted_p_value[last] < 1e-4
+    assert found.any_p_value < 0.01
 
 
 # --- breaks ------------------------------------------------------------------------------------
@@ -395,6 +447,21 @@ def test_what_cannot_be_told_is_refused() -> None:
 
 
 # --- plans -------------------------------------------------------------------------------------
+
+
+def test_rare_values_have_the_planned_power() -> None:
+    """The test pools both periods, which is more than the first one's own variance."""
+    mechanism, runs = KRR(2, 6.0), 400
+    n = two_wave_sample_size(mechanism, 0.0, 0.02, same_people=True)
+    matrix = mechanism.matrix()
+    assert matrix is not None
+    p = float(matrix[1, 1])
+    counts = np.random.default_rng(1).binomial(n, [1 - p, 0.02 * p + 0.98 * (1 - p)], (runs, 2))
+    found = [
+        difference(series([{"all": (mechanism, tally(n - y, y))} for y in own])).p_value[1]
+        for own in counts.tolist()
+    ]
+    assert np.mean(np.array(found) <= 0.05) >= 0.82
 
 
 @pytest.mark.slow

@@ -58,7 +58,7 @@ def test_small_rows_join_the_smallest_row_that_is_alike_in_all_but_the_last_prop
     margin = Margin(("platform", "version"), groups, shares)
     found = rake(("platform", "version"), groups, [100, 3, 50, 4, 200, 60], [margin])
     # a/2 joins a/3; b/1 has no row of its platform, and joins the smallest of all.
-    assert found.joined == ("platform and version a / 3 + a / 2 + b / 1 (57 respondents)",)
+    assert found.joined == ("platform and version a / 3 + a / 2 + b / 1 (57 people)",)
     together = found.shares[[1, 2, 3]]
     assert together.sum() == pytest.approx(0.5)
     assert together / together.sum() == pytest.approx(np.array([3, 50, 4]) / 57)
@@ -82,6 +82,7 @@ def test_margins_with_common_properties_are_reconciled_within_their_rounding() -
             "contradict each other: the share of platform 'ios' is 0.3 in one and 0.5 in another",
         ),
         ([], "give one margin at least"),
+        ([PLATFORM] * 65, "there may be 64 margins, got 65"),
     ],
 )
 def test_margins_that_do_not_fit_are_refused(margins: list[Margin], message: str) -> None:
@@ -114,7 +115,33 @@ def test_margins_that_need_groups_without_respondents_are_refused_by_name() -> N
 
 def test_a_value_that_no_respondent_has_is_joined_and_too_few_respondents_are_refused() -> None:
     found = raked(PLATFORM, counts=[500, 100, 0, 0])
-    assert found.joined == ("platform ios + web (600 respondents)",)
+    assert found.joined == ("platform ios + web (600 people)",)
     assert found.design_effect == pytest.approx(1)
     with pytest.raises(InvalidInput, match="weighting needs 10 at least"):
         raked(PLATFORM, counts=[2, 3, 1, 1])
+
+
+def test_margins_that_differ_a_little_in_many_shares_contradict_each_other() -> None:
+    values = [(str(value),) for value in range(200)]
+    one = Margin(("platform",), values, np.full(200, 1 / 200))
+    other = Margin(("platform",), values, np.repeat([0.0095, 0.0005], 100))
+    with pytest.raises(InvalidInput, match=r"In all they differ for 45.00% of the population"):
+        rake(("platform",), values, [50] * 200, [one, other])
+
+
+@pytest.mark.parametrize(
+    ("counts", "german"), [([5000, 15, 15, 5000], 0.499), ([20000, 60, 15, 8000], 0.5)]
+)
+def test_margins_of_properties_that_nearly_determine_each_other_are_met(
+    counts: list[int], german: float
+) -> None:
+    found = raked(
+        Margin(("platform",), [("ios",), ("web",)], np.array([0.5, 0.5])),
+        Margin(("country",), [("de",), ("fr",)], np.array([german, 1 - german])),
+        counts=counts,
+    )
+    assert found.rounds < 110
+    table = found.shares.reshape(2, 2)
+    assert table.sum(axis=1) == pytest.approx([0.5, 0.5], abs=1e-8)
+    assert table.sum(axis=0) == pytest.approx([german, 1 - german], abs=1e-8)
+    assert found.each[0] * found.each[3] == pytest.approx(found.each[1] * found.each[2])

@@ -56,8 +56,8 @@ def test_the_range_is_near_the_best(negative: bool) -> None:
     found = []
     for seed in range(3):
         proposed = pilot(numbers, 5000, 2.0, seed, 20_000)
-        clipped = np.mean((numbers < proposed.low) | (numbers > proposed.high))
-        assert proposed.clipped_low <= clipped <= proposed.clipped_high
+        clamped = np.mean((numbers < proposed.low) | (numbers > proposed.high))
+        assert proposed.clamped_low <= clamped <= proposed.clamped_high
         assert proposed.error**2 == pytest.approx(proposed.bias**2 + proposed.noise**2)
         found.append(error(numbers, proposed.low, proposed.high, 20_000))
     lows, highs = (-ends, ends / 5) if negative else (ends[:1], ends)
@@ -81,8 +81,8 @@ def test_wages_get_a_range_near_the_best(file: str, column: str) -> None:
         for seed in range(7):
             proposed = pilot(numbers, 5000, 1.0, seed, n)
             found.append(error(numbers, proposed.low, proposed.high, n) / best)
-            clipped = np.mean((numbers < proposed.low) | (numbers > proposed.high))
-            covered += bool(proposed.clipped_low <= clipped <= proposed.clipped_high)
+            clamped = np.mean((numbers < proposed.low) | (numbers > proposed.high))
+            covered += bool(proposed.clamped_low <= clamped <= proposed.clamped_high)
         assert np.median(found) < 1.7
         assert max(found) < 8
         assert covered >= 6
@@ -99,12 +99,46 @@ def test_a_sign_that_is_not_seen_is_left_out() -> None:
     assert not model.shares[: BINS // 2].any()
 
 
+def test_numbers_that_are_mostly_zero_get_a_range_of_the_others() -> None:
+    edges = growing_edges(1.0, 1e6, negative=False)
+    bins = len(edges) - 1
+    numbers = np.exp(np.random.default_rng(0).normal(5, 1, 100_000))
+    numbers[:90_000] = 0
+    mechanism = Waves.over(bins, 2.0)
+    drawn = np.random.default_rng(0).choice(numbers, 20_000)
+    codes = np.clip(np.searchsorted(edges, drawn, side="right") - 1, 0, bins - 1)
+    tally = mechanism.tally(mechanism.randomize_many(codes, SeededCoins(0)))
+    spread = mechanism.covariance(np.full(bins, 1 / bins), 20_000)
+    found = propose(edges, mechanism.debias(tally), spread, pilot=20_000, n=20_000, variance=NOISE)
+    assert 500 < found.high < 2000  # from the middle alone: 1.3
+
+
+def test_two_modes_contradict_the_fitted_distribution() -> None:
+    """Of 90% near 20 and 10% near 5,000 the fit sees the first alone, and proposes their range."""
+    draw = np.random.default_rng(3)
+    numbers = np.exp(np.r_[draw.normal(3, 0.5, 9000), draw.normal(8.5, 0.5, 1000)])
+    found = pilot(numbers, 5000, 3.0, 1, 20_000)
+    moved = np.maximum(numbers - found.high, 0).mean()
+    assert moved > 100 * found.bias
+    assert found.bias_high > moved
+    assert found.misfit > 6
+
+
+def test_numbers_beyond_the_pilot_may_be_clamped() -> None:
+    """A pilot up to 100, of numbers that are mostly larger: no end of a range is known to hold."""
+    edges = (0.0, 1.0, 10.0, 100.0)
+    found = propose(edges, (0.1, 0.1, 0.8), np.eye(3) / 5000, pilot=5000, n=10**9, variance=4)
+    assert found.high > 90
+    assert found.clamped_high > 0.75
+    assert found.beyond > 0.5
+
+
 @pytest.mark.slow
 def test_more_reports_allow_a_wider_range() -> None:
     numbers = np.exp(np.random.default_rng(1).normal(5.0, 1.0, 10_000))
     few, many = (pilot(numbers, 5000, 2.0, 1, n) for n in (1000, 1_000_000))
     assert few.high < many.high
-    assert few.clipped > many.clipped
+    assert few.clamped > many.clamped
 
 
 THREE, SHARES, SPREAD = (0.0, 1.0, 10.0, 100.0), (0.2, 0.5, 0.3), np.eye(3) / 100

@@ -146,6 +146,8 @@ def test_the_figures_of_4000_people_are_a_draw_of_these(eight: Levels) -> None:
     [
         (lambda: Levels([1.0], [2.0]), "at least two levels, got 1: prices for one level only"),
         (lambda: Levels([2.0, 1.0], [1.0, 2.0]), "in order of epsilon"),
+        (lambda: Levels([1.0, 1.0], [1.0, 2.0]), "levels must differ in epsilon"),
+        (lambda: best_alone(Levels([1, 2], [4, 1]), People([1, 0], 1, 1), 1e300), "out of all"),
         (lambda: Levels([1.0, 2.0], [1.0]), "2 levels have as many variances"),
         (lambda: Levels([1.0, 2.0], [1.0, 0.0]), "variances must be finite and > 0"),
         (lambda: Levels([1.0, 2.0], [1.0, 2.0], [1.0, 1.0]), "1 questions have as many weights"),

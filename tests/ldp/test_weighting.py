@@ -180,6 +180,37 @@ def test_intervals_cover_the_population_where_raw_ones_do_not() -> None:
     assert raw > 2 * error  # a raw interval of 1.96 errors does not cover
 
 
+@pytest.mark.parametrize(
+    ("n", "share", "rare", "epsilon"), [(10, 0.5, 0.1, 6.0), (20, 0.3, 0.05, 4.0)]
+)
+def test_few_people_of_a_large_weight_and_a_rare_value_are_covered(
+    n: int, share: float, rare: float, epsilon: float
+) -> None:
+    rng = np.random.default_rng(11)
+    mechanism, counts = KRR(2, epsilon), (n, 5000)
+    truths = np.array([[rare, 1 - rare], [0.4, 0.6]])
+    shares = np.array([share, 1 - share])
+    weights = rake(("platform",), TWO, counts, [Margin(("platform",), TWO, shares)])
+    inside = []
+    for _ in range(150):
+        codes = [
+            rng.multinomial(m, t @ mechanism.matrix()) for m, t in zip(counts, truths, strict=True)
+        ]
+        groups = [Cohorts([(mechanism, Tally(m, c))]) for m, c in zip(counts, codes, strict=True)]
+        low, high = weighted(groups, weights).estimate.interval()
+        inside.append(low[0] <= shares @ truths[:, 0] <= high[0])
+    assert np.mean(inside) > 0.93  # Wilson's at an effective number: 0.6 and 0.8
+
+
+def test_leverage_is_of_people() -> None:
+    """Two people on thirty days: their truths' variance is divided by one, not by 59 / 60."""
+    group = Cohorts([(KRR(2, 12.0), Tally(60, np.array([30, 30])))], [Repeats(30.0)])
+    margin = Margin(("platform",), [("a",)], np.ones(1))
+    weights = rake(("platform",), [("a",)], [60], [margin], least=2, people=[2])
+    error = weighted([group], weights).estimate.standard_error
+    assert error == pytest.approx(np.sqrt(0.25 / (2 - 1)), rel=0.01)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("how", MARGINS)
 @pytest.mark.parametrize("epsilons", [(1.0,), (8.0,), (1.0, 4.0)])

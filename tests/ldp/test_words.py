@@ -101,8 +101,17 @@ def test_words_that_cannot_be_estimated_are_refused() -> None:
         estimate_words([cohort, (other, cohort[1], ONCE)], ["ab"])
     first = cohort[1][cohort[1]["group"] == 0]
     with pytest.raises(InvalidInput, match="no report sees the whole of 'baby'"):
-        estimate_words([(mechanism, first, ONCE)], ["a", "baby"])
-    assert estimate_words([(mechanism, first, ONCE)], ["a"]).n == len(first)
+        estimate_words([(mechanism, first, ONCE)], ["baby", "abba"])
+
+
+def test_a_word_that_no_report_sees_whole_leaves_the_others_estimated() -> None:
+    mechanism = made(1.0)
+    codes = reports(mechanism, 100, 5)
+    first = [(mechanism, codes[codes["group"] == 0], ONCE)]
+    found = estimate_words(first, ["a", "baby"])
+    assert np.isnan(found.value[1])
+    assert [end[1] for end in found.interval()] == [0, 1]
+    assert found.value[0] == estimate_words(first, ["a"]).value[0]
 
 
 def test_shares_of_words_have_the_moments_of_supports() -> None:

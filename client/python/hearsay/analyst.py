@@ -208,7 +208,8 @@ class Analyst(Changes, Comparisons, Distributions, Sets, Words):
         self, survey: str, attribute: str, name: str, **options: Unpack[Options]
     ) -> "pd.DataFrame":
         """Return `estimate` of the devices with each value of a public property, indexed by the
-        property's name and value; "(not given)" are those whose app gave none.
+        property's name and value; "(not given)" are those whose app gave none. A value with fewer
+        than 20 reports of a level and period is left out, and a warning names it.
 
         `compare` tests whether two of these groups differ.
         """

@@ -30,7 +30,8 @@ class Selection(TypedDict, total=False):
     and earlier ones. `maps`: answers of people who chose one of these maps of the attribute, ""
     standing for none. `where`: reports of devices with one of these values of public properties,
     such as `{"platform": "ios"}` or `{"version": ["1", "2"]}`, "" standing for an app that gave
-    none. `panels`: reports of these panels, from 1 on. An empty value restricts nothing.
+    none. `panels`: reports of these panels, from 1 on. An empty value restricts nothing. By `where`
+    or `panels` each level, map and period must keep 20 reports: `NotReady` is raised for fewer.
     """
 
     levels: Sequence[str]
@@ -48,7 +49,7 @@ class Weighting(Selection, total=False):
     `margins` weights the respondents of public groups so that these are as frequent as in the
     population: `{"platform": {"ios": 0.3, "android": 0.7}, "country": {...}}`, or for combinations
     `{("platform", "country"): {("ios", "de"): 0.1, ...}}` (`hearsay.margins`). A value with fewer
-    than `least` respondents, 10 by default, is joined with another one, as the warning says.
+    than `least` people (10 by default, 2 or more) is joined with another one, as the warning says.
     """
 
     margins: Margins

@@ -163,7 +163,8 @@ class Agreed:
                 continue
             if attribute.memo and name not in self.may_tell_changes:
                 raise InvalidInput(
-                    f"answers to {name!r} are memoised, so reports tell when they change; "
+                    f"answers to {name!r} are memoised, so reports tell when they change, "
+                    "and may tell for life which are of one device; "
                     f"if that is meant, pass may_tell_changes=[{name!r}]"
                 )
             ordinary, allowed = plan.revealed.get(name, ()), self.may_reveal.get(name, frozenset())

@@ -137,8 +137,9 @@ class Client(Person):
         `{"platform": "ios"}`: everybody reads them on each batch. Give what is so whatever the
         person answers, and never compute a value from an answer: no mechanism protects it. One
         that is not given is sent empty. Another value later, as of a new version of the app, goes
-        into other batches. Where the survey declares no such property or value, nothing is sent:
-        the arguments are refused, or the plan that came is.
+        into other batches. A value that the survey does not declare is sent empty, too, and
+        `status` says so. Where the survey declares no such property, nothing is sent: the arguments
+        are refused, or the plan that came is.
 
         TLS with the system's authorities is used for any host that is not loopback unless
         `insecure`, with which "http://" may name such a host; `tls`, a `Tls(...)`, names other
@@ -473,7 +474,7 @@ def _choices(
 
 
 def _check_declared(agreed: Agreed, choices: Choices) -> None:
-    """Raise `InvalidInput` for a property or a value that the app's agreement does not declare."""
+    """Raise `InvalidInput` for a property that the app's agreement does not declare."""
     if agreed.agreement is not None:
         agreed.agreement.declared.checked(dict(choices.properties))
 

@@ -37,6 +37,10 @@ DIFFERENCE_COLUMNS = (
     "p_value",
     "adjusted_p_value",
 )
+_RENAMED = {
+    analyst_pb2.ChangeRequest.BREAKS: {"first": "before", "second": "after"},
+    analyst_pb2.ChangeRequest.TREND: {"difference": "slope"},
+}
 FIT_COLUMNS = ("estimate", "standard_error", "z", "p_value", "low", "high")
 
 
@@ -56,6 +60,12 @@ def errors_text(panels: int) -> str:
     if panels:
         return f"errors from the spread of {panels} panels"
     return "errors: the largest that the same people in several periods could make"
+
+
+def change_columns(kind: analyst_pb2.ChangeRequest.Kind) -> list[str]:
+    """Return the names of `DIFFERENCE_COLUMNS` of a change of this kind."""
+    renamed = _RENAMED.get(kind, {})
+    return [renamed.get(name, name) for name in DIFFERENCE_COLUMNS]
 
 
 def given_columns(rows: Sequence[analyst_pb2.Row]) -> list[str]:

@@ -10,6 +10,7 @@ from hearsay.columns import (
     DIFFERENCE_COLUMNS,
     FIT_COLUMNS,
     PAIR_COLUMNS,
+    change_columns,
     errors_text,
     given_columns,
     naive,
@@ -143,16 +144,13 @@ def comparison(answer: analyst_pb2.CompareResponse) -> AnswerFrame:
 def change(answer: analyst_pb2.ChangeResponse) -> AnswerFrame:
     """Return changes over time as a DataFrame; see `Analyst.change`, `.trend` and `.breaks`."""
     index = pd.Index([row.label for row in answer.rows], name=answer.attribute)
-    columns = list(DIFFERENCE_COLUMNS)
-    numbers = [[getattr(row, column) for column in columns] for row in answer.rows]
+    numbers = [[getattr(row, column) for column in DIFFERENCE_COLUMNS] for row in answer.rows]
+    columns = change_columns(answer.kind)
     table = AnswerFrame(numbers, index=index, columns=columns, dtype=float)
     if answer.rows and answer.rows[0].HasField("mix"):
         table["mix"] = [row.mix for row in answer.rows]
     if answer.kind == analyst_pb2.ChangeRequest.BREAKS:
         table.insert(0, "period", [row.period for row in answer.rows])
-        table = AnswerFrame(table.rename(columns={"first": "before", "second": "after"}))
-    if answer.kind == analyst_pb2.ChangeRequest.TREND:
-        table = AnswerFrame(table.rename(columns={"difference": "slope"}))
     names = ("survey", "attribute", "title", "statistic", "confidence", "simultaneous", "panels")
     table.attrs = {
         **{name: getattr(answer, name) for name in names},

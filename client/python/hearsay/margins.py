@@ -1,7 +1,9 @@
 """Known shares of the population, by public properties, which answers are weighted to."""
 
 import csv
+import math
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from pathlib import Path
 
 from hearsay.v1 import analyst_pb2
@@ -13,8 +15,7 @@ Names = str | tuple[str, ...]
 Margins = Mapping[Names, Mapping[Names, float]]
 """Margins by the property that they are of, or by a tuple of several; each has the share of the
 population by value, or by a tuple of values: {"platform": {"ios": 0.3, "android": 0.7}}. A series
-of
-pandas is such a mapping."""
+of pandas is such a mapping."""
 
 _SHARE, _COUNT = "share", "count"
 
@@ -28,13 +29,19 @@ def messages(margins: Margins) -> list[analyst_pb2.Margin]:
         )
     found = []
     for names, shares in margins.items():
+        properties = _several(names, "a margin's properties")
+        what = f"the margin of {names!r}"
         if not hasattr(shares, "items"):
-            raise InvalidInput(
-                f"the margin of {names!r} must have a share by value, got {shares!r}"
-            )
-        margin = analyst_pb2.Margin(properties=_several(names))
+            raise InvalidInput(f"{what} must have a share by value, got {shares!r}")
+        margin = analyst_pb2.Margin(properties=properties)
         for values, share in shares.items():
-            margin.rows.add(values=_several(values), share=share)
+            own = _several(values, f"the values of a row of {what}")
+            number = isinstance(share, Real) and not isinstance(share, bool)
+            if not (number and math.isfinite(share) and share >= 0):
+                raise InvalidInput(
+                    f"{what} must have shares that are numbers >= 0, got {share!r} for {values!r}"
+                )
+            margin.rows.add(values=own, share=float(share))
         found.append(margin)
     return found
 
@@ -87,5 +94,8 @@ def _read(file: Path) -> tuple[tuple[str, ...], Mapping[Names, float]]:
     return names, shares
 
 
-def _several(names: Names) -> Sequence[str]:
-    return (names,) if isinstance(names, str) else tuple(names)
+def _several(names: object, what: str) -> tuple[str, ...]:
+    several = names if isinstance(names, tuple) else (names,)
+    if not all(isinstance(name, str) for name in several):
+        raise InvalidInput(f"{what} must be a string, or a tuple of strings, got {names!r}")
+    return several

@@ -145,7 +145,8 @@ class Person:
     def status(self) -> Status:
         """Return whether answers are taken now, and if not, why; and the transport's last error.
 
-        Where the pace of a cap for life drops answers as "spent", `detail` says until when.
+        Where the pace of a cap for life drops answers as "spent", `detail` says until when. It also
+        says which values of properties are not sent, because the survey does not declare them.
         """
         device = self._device
         keeper = device.keeper
@@ -163,7 +164,8 @@ class Person:
                 device.last = Status(Reason.READY)
         except Trouble as trouble:
             return Status(trouble.status.reason, trouble.status.detail, transport)
-        details = [keeper.refused_other] if keeper.refused_other else []
+        undeclared = self._terms().undeclared
+        details = [each for each in (keeper.refused_other, undeclared) if each]
         if resumes is not None:
             details.append(
                 "the cap for life is paced: answers are taken again in a period that is first "

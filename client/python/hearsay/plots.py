@@ -112,7 +112,8 @@ class _Panel:
         width = _TITLE - min(taken, _LABEL)
         axis.set_title(_wrapped(attrs["title"] or attrs["attribute"], width, 4))
         axis.spines[["top", "right"]].set_visible(False)
-        interval = f"{100 * attrs['confidence']:g}% intervals"
+        kind = "simultaneous " if attrs.get("simultaneous") else ""
+        interval = f"{kind}{100 * attrs['confidence']:g}% intervals"
         if self._left_out:
             interval += f"; {self._left_out:,} smaller ones are left out"
         if self._histogram:

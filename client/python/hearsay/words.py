@@ -31,8 +31,10 @@ class Words:
         There are `top` rows at most. Columns: estimate, standard_error, low and high, of the share
         of people. With the probability `confidence` no word is listed that nobody has, in the whole
         answer. `frame.attrs["findable"]` is the smallest share that a word of 1, 2, ... letters has
-        to have to be found every second time: rarer words are missing. The server reads all the
-        reports: that takes time. Ask about several periods to find more.
+        to have to be found every second time: rarer words are missing. Where more than `top`
+        words were found, the intervals hold for all of them at once
+        (`frame.attrs["simultaneous"]`). The server reads all the reports: that takes time. Ask
+        about several periods to find more.
         """
         if top < 1:
             raise InvalidInput(f"top must be >= 1, got {top}")
@@ -58,7 +60,8 @@ class Words:
         """Return the share of people who have each of some words: a row per word.
 
         Without `words` those that the survey lists. Columns are those of `heavy_hitters`, and so is
-        the time. Raises `InvalidInput` for a word that the survey's alphabet cannot write.
+        the time. A word that no report tells of has the estimate nan and the interval [0, 1].
+        Raises `InvalidInput` for a word that the survey's alphabet cannot write.
         """
         if isinstance(words, str):
             raise InvalidInput(f"words must be a list of words, got {words!r}")

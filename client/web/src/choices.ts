@@ -245,31 +245,38 @@ export function choicesOf(
 }
 
 /**
- * Return the value of each declared property, "" for one that is not given.
+ * Return the value of each declared property, "" for one that is not given or not declared, and in words which
+ * values are not.
  *
- * Throws `InvalidInput`, naming those declared, for another property or another value.
+ * Throws `InvalidInput`, naming those declared, for another property.
  */
 export function told(
   declared: ReadonlyMap<string, readonly string[]>,
   given: Choices["properties"],
-): string[] {
+): { properties: string[]; undeclared: string } {
+  const sent = new Map<string, string>();
+  const wrong: string[] = [];
   for (const [name, value] of given) {
     const values = declared.get(name);
     if (!values) {
       const known = [...declared.keys()].join(", ") || "none";
       throw new InvalidInput(`the survey has no property ${shown(name)}; it declares ${known}`);
     }
-    if (value && !values.includes(value)) {
-      throw new InvalidInput(
-        `the property ${shown(name)} has no value ${shown(value)}; the survey declares ${values.join(", ")}`,
+    if (values.includes(value)) sent.set(name, value);
+    else if (value) {
+      wrong.push(
+        `the property ${shown(name)} has no value ${shown(value)}; the survey declares ` +
+          `${values.join(", ")}: none is sent`,
       );
     }
   }
-  const values = new Map(given);
-  return [...declared.keys()].map((name) => values.get(name) ?? "");
+  return {
+    properties: [...declared.keys()].map((name) => sent.get(name) ?? ""),
+    undeclared: wrong.join("; "),
+  };
 }
 
-/** Throw `InvalidInput` for a property or a value that the app's agreement does not declare. */
+/** Throw `InvalidInput` for a property that the app's agreement does not declare. */
 export function checkDeclared(agreed: Agreed, choices: Choices): void {
   if (agreed.agreement) {
     told(new Map(Object.entries(agreed.agreement.properties ?? {})), choices.properties);

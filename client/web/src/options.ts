@@ -37,8 +37,8 @@ export interface ClientOptions {
   /**
    * The values of public properties that the survey declares, by name, such as `{ platform: "ios" }`: everybody
    * reads them on each batch. Give what is so whatever the person answers, and never compute a value from an
-   * answer: no mechanism protects it. One that is not given is sent empty. Where the survey declares no such
-   * property or value, nothing is sent.
+   * answer: no mechanism protects it. One that is not given is sent empty, and so is a value that the survey does
+   * not declare, which `status` tells. Where the survey declares no such property, nothing is sent.
    */
   readonly properties?: Readonly<Record<string, string>>;
   /** The most that one record may spend; required without an `agreement`. */

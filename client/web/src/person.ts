@@ -128,13 +128,15 @@ export class Person {
   }
 
   /** Return whether answers are taken now, and if not, why; and the transport's last error. Where the pace
-   * of a cap for life drops answers as "spent", `detail` says until when. */
+   * of a cap for life drops answers as "spent", `detail` says until when. It also says which values of
+   * properties are not sent, because the survey does not declare them. */
   async status(): Promise<Status> {
     const { keeper, sender } = this.device;
     const transport = (): string => keeper.transportError || sender.lastError;
     let resumes: number | undefined;
+    let terms: Terms;
     try {
-      const terms = await this.#answering();
+      terms = await this.#answering();
       const { ledger, caps } = this.device;
       resumes = await ledger.check(this.#name, terms, this.#moment(), caps);
     } catch (error) {
@@ -144,7 +146,7 @@ export class Person {
       }
       throw error;
     }
-    const details = keeper.refusedOther ? [keeper.refusedOther] : [];
+    const details = [keeper.refusedOther, terms.undeclared].filter(Boolean);
     if (resumes !== undefined) {
       details.push(
         "the cap for life is paced: answers are taken again in a period that is first answered at " +

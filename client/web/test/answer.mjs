@@ -73,7 +73,10 @@ const mechanismOf = ({ name, epsilon, integers }) =>
     new Map(Object.entries(integers).map(([field, values]) => [field, values.map(BigInt)])),
   );
 
-const valueOf = (mechanism, value) => (mechanism.input === "number" ? double(value) : value);
+const valueOf = ({ input }, value) => {
+  if (input === "text") return String.fromCodePoint(...value);
+  return input === "number" ? double(value) : value;
+};
 
 const answers = {
   async build({ mechanism }) {
@@ -96,8 +99,9 @@ const answers = {
     const memoizer = await Memoizer.of(await mechanismOf(mechanism));
     const coins = new Script(seed);
     const device = memoizer.enroll(coins);
-    const memos = values.map((value) => {
-      const key = memoizer.key(device, value);
+    const memos = values.map((shown) => {
+      const value = valueOf(memoizer.mechanism, shown);
+      const key = String(memoizer.key(device, value));
       const memo = memoizer.memoize(device, value, coins);
       return { key, memo: hex(memo), reports: [0, 1].map(() => hex(memoizer.report(memo, coins))) };
     });

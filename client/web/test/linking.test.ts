@@ -3,7 +3,11 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { type Agreement, Client, type ClientOptions, MemoryStore } from "../src/index.js";
 import { Account } from "../src/recording/account.js";
+import { add } from "../src/recording/outbox.js";
+import { type BatchRow, EMPTY, Places } from "../src/recording/places.js";
 import { termsOf } from "../src/recording/terms.js";
+import { seal } from "../src/sending/sealing.js";
+import { list, transact } from "../src/storage/store.js";
 import { parsePlan } from "../src/plans/plan.js";
 import { SystemCoins } from "../src/coins.js";
 import { categorical, clientOf, Collector, krr, planOf, readyOf, revisionOf } from "./kit.js";
@@ -63,16 +67,12 @@ test("a plan with more panels than the app agreed to is refused", async () => {
   );
 });
 
-test("what the survey does not declare is refused and never sent", async () => {
-  for (const [properties, words] of [
-    [{ colour: "red" }, /no property "colour"; it declares platform, version/],
-    [{ platform: "linux" }, /"platform" has no value "linux"; the survey declares ios, android/],
-  ] as const) {
-    expect(await refusalOf(plan(), { properties })).toMatch(words);
-    const options = { url: "http://localhost:1", store: new MemoryStore() };
-    const make = () => new Client({ ...options, agreement: agreementOn(0), properties });
-    expect(make).toThrow(words);
-  }
+test("a property that the survey does not declare is refused and never sent", async () => {
+  const [properties, words] = [{ colour: "red" }, /no property "colour"; it declares platform,/];
+  expect(await refusalOf(plan(), { properties })).toMatch(words);
+  const options = { url: "http://localhost:1", store: new MemoryStore() };
+  const make = () => new Client({ ...options, agreement: agreementOn(0), properties });
+  expect(make).toThrow(words);
   const store = new MemoryStore();
   const wrong = { platform: 1 as unknown as string };
   expect(
@@ -82,6 +82,20 @@ test("what the survey does not declare is refused and never sent", async () => {
   expect(
     () => new Client({ url: "http://localhost:1", survey: "a", epsilon: 1, store, panels: -1 }),
   ).toThrow(/panels must be a whole number/);
+});
+
+test("a value that the survey does not declare is sent as none given", async () => {
+  const properties = { platform: "ios", version: "3" }; // a release after the survey was made
+  const words = '"version" has no value "3"; the survey declares 1, 2: none is sent';
+  for (const own of [{}, { agreement: agreementOn(0) }]) {
+    const server = await Collector.start(plan());
+    const client = await readyOf(server.url, { ...own, properties });
+    expect((await client.status()).detail).toContain(words);
+    expect((await client.record({ answer: "yes" })).taken).toEqual(["answer"]);
+    expect(await client.flush()).toBe(true);
+    expect(server.batches.map(({ batch }) => batch.properties)).toEqual([["ios", ""]]);
+    expect(vi.mocked(console.warn).mock.calls.flat().join("\n")).toContain(words);
+  }
 });
 
 test("rows of two panels or properties share no batch, and the outbox shows both", async () => {
@@ -106,6 +120,28 @@ test("rows of two panels or properties share no batch, and the outbox shows both
   const sent = new Map(server.batches.map(({ batch }) => [kind(batch), batch.rows]));
   expect(sent).toEqual(wanted);
   expect(server.batches.length).toBe(wanted.size);
+});
+
+test("batches have all waiting reports of a kind, and leave in a random order", async () => {
+  const places = new Places("daily");
+  const kinds = Array.from({ length: 8 }, (_, i) => [`${i}`]);
+  const row = { person: "", period: "once", revision: "00", size: 1, codes: [], memos: [] };
+  const orders = new Set<string>();
+  for (let run = 0; run < 3; run++) {
+    const store = new MemoryStore();
+    await transact(store, "strict", function* () {
+      let queue = EMPTY;
+      for (let i = 0; i < 16; i++) {
+        const report = { ...row, at: i, properties: kinds[i % 8]! };
+        ({ queue } = yield* add(places, queue, report, [99, 99]));
+      }
+      yield* seal(places, 2, 1 << 20, false, new SystemCoins());
+    });
+    const batches = await transact(store, "read", () => list<BatchRow>(places.batches));
+    expect(batches.map(([, { rows }]) => rows.length)).toEqual(Array(8).fill(2));
+    orders.add(JSON.stringify(batches.map(([, { properties }]) => properties)));
+  }
+  expect(orders.size).toBe(3); // two of 8! orders are the same once in ten thousand runs
 });
 
 test("panels are drawn uniformly, and once", async () => {

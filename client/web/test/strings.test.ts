@@ -2,8 +2,10 @@
 
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import type { Agreement } from "../src/index.js";
+import { InvalidInput } from "../src/errors.js";
 import { parsePlan } from "../src/plans/plan.js";
 import type { WireAttribute } from "../src/plans/protobuf.js";
+import { Strings } from "../src/plans/strings.js";
 import { Collector, krr, over64, planOf, readyOf, revisionOf } from "./kit.js";
 
 const word = (more: object = {}): WireAttribute => ({
@@ -56,6 +58,14 @@ test("a word is recorded, and what is none is replaced and counted as invalid", 
     const strict = await readyOf(server.url, { epsilon: 4, strict: true });
     await expect(strict.record({ word: answer })).rejects.toThrow(/^word must /);
   }
+});
+
+test("an answer of many spaces is read in time linear in its length", () => {
+  const words = new Strings("abc", 6, []);
+  const start = process.cpuUsage().user;
+  expect(() => words.encode(`a${" ".repeat(300_000)}a`)).toThrow(InvalidInput);
+  expect(process.cpuUsage().user - start).toBeLessThan(5e6); // microseconds; by the square, a minute
+  expect(words.encode("   ab  ")).toBe("ab");
 });
 
 test("an agreement lists the alphabet, the most letters and the candidates", async () => {

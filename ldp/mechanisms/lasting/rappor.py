@@ -61,7 +61,8 @@ class RAPPOR(Longitudinal):
     epsilon and `memo_epsilon` are `hashes` times the log odds ratio of a bit.
     Cost: 2 bytes of cohort and ceil(bits / 8).
     Raises `InvalidInput` unless 1 <= hashes <= 64, 2 hashes <= bits <= 2**16,
-    1 <= cohorts <= 2**16, cohorts * bits <= 2**24 and 0 < other < own < 2**64 in both rounds.
+    1 <= cohorts <= 2**16, cohorts * bits <= 2**24, 0 < other < own < 2**64 in both rounds, and
+    `memo_epsilon` <= 32.
     Source: Erlingsson, Pihur and Korolova, "RAPPOR: randomized aggregatable
     privacy-preserving ordinal response", CCS 2014, theorem 1 and equations 2 and 3.
     """
@@ -128,6 +129,7 @@ class RAPPOR(Longitudinal):
             )
         check_round(f"{self.name}: permanent", self.permanent)
         check_round(f"{self.name}: instantaneous", self.instantaneous)
+        check_epsilon(log_upper(self._memo_ratio()), f"{self.name}: memo_epsilon")
 
     def _worst_ratio(self) -> Fraction:
         return odds_ratio(*self.support) ** self.hashes

@@ -25,11 +25,14 @@ def _plan(
     title: str = "",
     chances: tuple[int, ...] = (),
     memo: float = 0.0,
+    words: bool = False,
     maps: dict[str, str] | None = None,
     panels: int = 0,
     properties: dict[str, str] | None = None,
 ) -> str:
     """Return a plan's bytes: `questions` makes the mechanism of each, of three values.
+
+    With `words` the attributes are words of one of these letters.
 
     `maps` are those of the first question: name to its sensitive values, as "ab"; `properties`
     have their values as "ab", too.
@@ -39,7 +42,11 @@ def _plan(
     wire.views.extend(survey_pb2.View(attributes=q.split("+")) for q in questions if "+" in q)
     for name in dict.fromkeys(part for question in questions for part in question.split("+")):
         attribute = wire.attributes.add(name=name, memo=memo)
-        attribute.categorical.values.extend(["a", "b", "c"])
+        if words:
+            attribute.strings.alphabet, attribute.strings.longest = "abc", 1
+            attribute.strings.candidates.extend("ab")
+        else:
+            attribute.categorical.values.extend(["a", "b", "c"])
     for name, sensitive in (maps or {}).items():
         wire.attributes[0].categorical.maps[name].sensitive.extend(sensitive)
     wire.panels = panels
@@ -69,6 +76,13 @@ def _chain(epsilon: float) -> Mechanism:
     return m.KRRChain.calibrate(3, epsilon, 2 * epsilon)
 
 
+def _rappor(epsilon: float) -> Mechanism:
+    made = m.RAPPOR.calibrate(epsilon, 2 * epsilon, bits=128, hashes=2, cohorts=16)
+    # Each letter has a memo of its own, in every cohort.
+    assert all(len({made.positions(cohort, x) for x in "abc"}) == 3 for cohort in range(16))
+    return made
+
+
 _TWO = {"x": _krr, "y": _krr}
 _PAIRS = {"x+y": _krr_of_pairs, "x+z": _krr_of_pairs}
 _VIEWS = {"w": _krr, **_PAIRS}
@@ -92,6 +106,7 @@ _PLANS = {
         chances=(_THIRD, _THIRD, ONE - 2 * _THIRD),
     ),
     "memos": _plan("memos", "P1D", {"strict": 1.0}, {"x": _chain}, memo=2.5),
+    "words": _plan("words", "P1D", {"strict": 1.0}, {"x": _rappor}, memo=2.5, words=True),
     "views": _plan("views", "P1D", {"strict": 1.5, "open": 4.5}, _VIEWS),
     "drawn": _plan("drawn", "P1D", _LEVELS, _PAIRS, chances=(ONE // 2, ONE // 2)),
     "kept": _plan("kept", "P1D", {"strict": 1.0}, {"x": _krr}, memo=1.0),
@@ -103,6 +118,9 @@ _PLANS = {
     ),
     "public": _plan(
         "public", "P1D", _LEVELS, _TWO, panels=64, properties={"system": "ab", "version": "12"}
+    ),
+    "public in other panels": _plan(
+        "public", "P1D", _LEVELS, _TWO, panels=63, properties={"system": "ab", "version": "12"}
     ),
 }
 _INDEX = {name: index for index, name in enumerate(_PLANS)}
@@ -860,17 +878,18 @@ def _of_caps() -> list[Case]:
 
 
 def _of_memos() -> list[Case]:
-    def answers(*values: str) -> list[Case]:
+    def answers(*values: str, plan: str = "memos") -> list[Case]:
         found = []
         for day, value in enumerate(values):
             found += [
                 _clock(_NOON + day * _DAY),
-                _fetch("memos", _NOON + day * _DAY),
+                _fetch(plan, _NOON + day * _DAY),
                 _record(x=value, invalid="" if value in "abc" else "x"),
             ]
         return found
 
     memo = m.KRRChain.calibrate(3, 1.0, 2.0).memo_epsilon
+    of_word = m.RAPPOR.calibrate(1.0, 2.0, bits=128, hashes=2, cohorts=16).memo_epsilon
     return [
         _history(
             "an answer that stays costs one memo",
@@ -904,6 +923,25 @@ def _of_memos() -> list[Case]:
             _spent(1, memo),
             _send(*(_batch("memos", f"2026-07-0{day}", 1, {"x/strict": 1}) for day in range(4, 9))),
             plan="memos",
+            may_tell_changes=["x"],
+            caps={"life": double(3.0)},
+        ),
+        _history(
+            "a word that stays costs one memo, a new one another, and none nothing",
+            *_beginning("words"),
+            *answers("a", "b", "none", "a", "b", plan="words"),
+            _restart(),
+            _spent(2, 2 * of_word),
+            plan="words",
+            may_tell_changes=["x"],
+        ),
+        _history(
+            "beyond the cap for life a new word is reported by a random word's memo",
+            *_beginning("words"),
+            *answers("a", "b", "c", "b", "a", plan="words"),
+            _spent(1, of_word),
+            _send(*(_batch("words", f"2026-07-0{day}", 1, {"x/strict": 1}) for day in range(4, 9))),
+            plan="words",
             may_tell_changes=["x"],
             caps={"life": double(3.0)},
         ),
@@ -1215,6 +1253,23 @@ def _of_what_is_public() -> list[Case]:
             panels=64,
         ),
         _history(
+            "a panel is kept for each number of panels",
+            *_beginning("public"),
+            _record(x="a"),
+            _send(_batch("public", day, 1, {"x/strict": 1}, **_told("", ""))),
+            *_revised("public in other panels", 1),
+            _record(x="a"),
+            _send(
+                _batch("public in other panels", "2026-07-05", 1, {"x/strict": 1}, **_told("", ""))
+            ),
+            *_revised("public", 2),
+            _record(x="a"),
+            _send(_batch("public", "2026-07-06", 1, {"x/strict": 1}, **_told("", ""))),
+            plan="public",
+            revision=_INDEX["public"],
+            panels=64,
+        ),
+        _history(
             "reports with other properties go in a batch of their own",
             *_beginning("public"),
             _record(x="a"),
@@ -1227,6 +1282,15 @@ def _of_what_is_public() -> list[Case]:
             plan="public",
             panels=64,
             properties={"system": "a"},
+        ),
+        _history(
+            "a value that is not declared is sent as none given",
+            *_beginning("public"),
+            _record(x="a"),
+            _send(_batch("public", day, 1, {"x/strict": 1}, **_told("", "2"))),
+            plan="public",
+            panels=64,
+            properties={"system": "c", "version": "2"},
         ),
         _history(
             "reports with the same properties share a batch",
@@ -1251,10 +1315,6 @@ def _of_what_is_public() -> list[Case]:
             for note, options in (
                 ("agreed to no panels", {}),
                 ("agreed to fewer panels", {"panels": 63}),
-                (
-                    "gives a value that is not declared",
-                    {"panels": 64, "properties": {"system": "c"}},
-                ),
                 ("gives a property that is not declared", {"panels": 64, "properties": {"z": "a"}}),
             )
         ),

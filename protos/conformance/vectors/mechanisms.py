@@ -183,10 +183,23 @@ def every() -> Iterator[Mechanism]:
         ("".join(map(chr, range(0x3B1, 0x3D0))), (12, 12), 12.0),
     ):
         yield m.PrefixHashing(tuple(map(ord, alphabet)), lengths, epsilon)
+    for epsilon, memo_epsilon, bits, hashes, cohorts in (
+        (1.0, 2.0, 16, 1, 1),
+        (2.0, 4.0, 128, 2, 16),
+        (4.0, 8.0, 75, 3, 7),
+        (8.0, 16.0, 64, 9, 16),
+    ):
+        yield m.RAPPOR.calibrate(epsilon, memo_epsilon, bits=bits, hashes=hashes, cohorts=cohorts)
+    yield m.RAPPOR.published(0.5, 0.25, 0.75, bits=32, hashes=2, cohorts=8)
+    yield m.RAPPOR.published(0.5, 0.25, 0.5, bits=77, hashes=2, cohorts=16)
 
 
 NUMBERS = (-1.0, -math.nextafter(1, 0), -0.7, -5e-324, 0.0, 1e-300, 0.1, 1 / 3, 0.5, 0.999, 1.0)
 """Numbers that are randomised: the ends, beside them, and such as no grid point is."""
+
+
+TEXTS = ("", "a", "that's", "\u03b1\u03b2\U0010ffff", "b" * 128, "c" * 129, "d" * 300)
+"""Texts that are hashed: in one block or several, of one byte a character or up to four."""
 
 
 def values(made: Mechanism) -> Sequence[Any]:
@@ -203,6 +216,8 @@ def values(made: Mechanism) -> Sequence[Any]:
         ways = {(1,) * longest, (letters,) * longest, (1,), (letters,)}
         ways |= {tuple(1 + 7 * at % letters for at in range(n)) for n in range(1, longest + 1)}
         return [list(word) for word in sorted(ways)]
+    if isinstance(made, m.RAPPOR):
+        return [[*map(ord, word)] for word in TEXTS]
     assert isinstance(made, Categorical)
     if made.k <= _SMALL:
         return range(made.k)
@@ -211,7 +226,10 @@ def values(made: Mechanism) -> Sequence[Any]:
 
 
 def taken(made: Mechanism, value: Any) -> Any:
-    """Return a value as a mechanism takes it: a word's letters, counted from 1, as its integer."""
+    """Return a value as a mechanism takes it: a word's letters, counted from 1, as its integer; a
+    text's code points as the text."""
+    if isinstance(made, m.RAPPOR):
+        return "".join(map(chr, value))
     if isinstance(made, m.PrefixHashing):
         return sum(letter << 5 * place for place, letter in enumerate(value))
     return value
@@ -238,14 +256,15 @@ def codes() -> dict[str, list[Case]]:
         kind = "number" if takes_numbers(made) else "category"
         kind = "set" if isinstance(made, m.SetMechanism) else kind
         kind = "word" if isinstance(made, m.PrefixHashing) else kind
+        kind = "text" if isinstance(made, m.RAPPOR) else kind
         found.append(mechanism(made) | {"input": kind, "width": made.code_bytes, "codes": listed})
     return {"mechanisms": found}
 
 
-def lasting() -> Iterator[Categorical]:
+def lasting() -> Iterator[Categorical | m.RAPPOR]:
     """Yield the mechanisms of lives.json: those with rounds, and some without."""
     for made in every():
-        if isinstance(made, Longitudinal) and isinstance(made, Categorical):
+        if isinstance(made, Longitudinal) and isinstance(made, Categorical | m.RAPPOR):
             yield made
     yield m.KRR(3, 1.0)
     yield m.UnaryEncoding(9, 1.0)
@@ -268,14 +287,15 @@ def lives() -> dict[str, list[Case]]:
             coins = Script(seed)
             device = memoizer.enroll(coins)
             width = len(device)
-            key = memoizer.key(device, int(value))
-            others = (x for x in values(made) if memoizer.key(device, int(x)) != key)
+            key = memoizer.key(device, taken(made, value))
+            others = (x for x in values(made) if memoizer.key(device, taken(made, x)) != key)
             memos = []
             for each in (value, *list(others)[:1]):
-                memo = memoizer.memoize(device, int(each), coins)
+                memo = memoizer.memoize(device, taken(made, each), coins)
                 reports = [memoizer.report(memo, coins).hex() for _ in range(2)]
-                where = memoizer.key(device, int(each))
-                memos.append({"value": each, "key": where, "memo": memo.hex(), "reports": reports})
+                where = memoizer.key(device, taken(made, each))
+                shown = integer(where) if isinstance(made, m.RAPPOR) else where
+                memos.append({"value": each, "key": shown, "memo": memo.hex(), "reports": reports})
             life = {"seed": seed.hex(), "device": device.hex(), "memos": memos, "used": coins.used}
             listed.append(life)
         widths = {"width": made.code_bytes, "device": width}
@@ -632,6 +652,23 @@ def _edges() -> Iterator[Case]:
         ("256 buckets", {"buckets": (256,), "resample": (ONE - 1,)}),
     ):
         yield _outcome("prefix_hashing", 1.0, word | changed, note)
+    text = m.RAPPOR.calibrate(2.0, 4.0, bits=64, hashes=2, cohorts=4).integers
+    for note, changed in (
+        ("64 hashes", {"hashes": (64,), "bits": (128,)}),
+        ("65 hashes", {"hashes": (65,), "bits": (130,)}),
+        ("3 bits of 2 hashes", {"bits": (3,)}),
+        ("4 bits of 2 hashes", {"bits": (4,)}),
+        ("65536 bits", {"bits": (1 << 16,)}),
+        ("65537 bits", {"bits": ((1 << 16) + 1,)}),
+        ("65536 cohorts", {"cohorts": (1 << 16,)}),
+        ("65537 cohorts", {"cohorts": ((1 << 16) + 1,)}),
+        ("2^24 bits of all cohorts", {"cohorts": (1 << 10,), "bits": (1 << 14,)}),
+        ("more bits of all cohorts", {"cohorts": (1 << 10,), "bits": ((1 << 14) + 1,)}),
+        ("a round of equals", {"instantaneous": (ONE // 2, ONE // 2)}),
+        ("a memo above 32", {"permanent": (ONE - (1 << 40), 1 << 40)}),
+        ("a memo far above 32", {"permanent": (ONE - 1, 1), "hashes": (64,), "bits": (128,)}),
+    ):
+        yield _outcome("rappor", 32.0, text | changed, note)
     for distance in (UNIT, UNIT + 1, 0, UNLIMITED):
         policy = Policy.uniform(2, 1.0).integers
         given = {

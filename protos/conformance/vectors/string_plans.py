@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 from hearsay.plans.plan import mechanism_message
 from hearsay.v1 import plan_pb2, survey_pb2
-from ldp import KRR, Mechanism, PrefixHashing
+from ldp import KRR, RAPPOR, Mechanism, PrefixHashing, UnaryChain
 
 Change = Callable[[plan_pb2.Plan], object]
 
@@ -73,3 +73,34 @@ def listed() -> Iterator[tuple[str, bytes, str]]:
         plan.survey.attributes[0].memo = 2.0
 
     yield "a memo of words that are found", changed(remembered), "memo"
+
+    def kept(made: Mechanism, memo: float = 2.0, period: str = "P1D", *listed: str) -> Change:
+        """Keep the second word, of a list, by a mechanism."""
+
+        def change(plan: plan_pb2.Plan) -> None:
+            plan.survey.period = period
+            plan.survey.attributes[1].memo = memo
+            plan.levels[0].mechanisms[1].CopyFrom(mechanism_message(made))
+            if listed:
+                del plan.survey.attributes[1].strings.candidates[:]
+                plan.survey.attributes[1].strings.candidates.extend(filter(None, listed))
+
+        return change
+
+    rappor = RAPPOR.calibrate(1.0, 2.0, bits=32, cohorts=16)
+    yield "words kept for life", changed(kept(rappor)), ""
+    yield (
+        "words kept for life by one cohort",
+        changed(kept(RAPPOR.calibrate(1.0, 2.0, cohorts=1))),
+        "",
+    )
+    yield "words kept at more than the memo", changed(kept(rappor, 1.9)), "memo"
+    yield "words kept without a memo", changed(kept(rappor, 0.0)), "memo"
+    yield "words kept without a period", changed(kept(rappor, 2.0, "")), "memo"
+    yield "words kept of no list", changed(kept(rappor, 2.0, "P1D", "")), "fit"
+    two, three = (RAPPOR.calibrate(1.0, 2.0, bits=n, hashes=1, cohorts=1) for n in (2, 3))
+    yield "as many words as the bits of all cohorts", changed(kept(two)), "fit"
+    yield "one word less than the bits of all cohorts", changed(kept(three)), ""
+    many = RAPPOR.calibrate(1.0, 2.0, bits=32, cohorts=17)
+    yield "words kept for life by 17 cohorts", changed(kept(many)), "fit"
+    yield "words kept by a chain of bits", changed(kept(UnaryChain.l_sue(2, 1.0, 2.0))), "fit"

@@ -16,6 +16,7 @@ from hearsay_server.answers.queries import CONFIDENCE, NoReports, Tallies
 from hearsay_server.answers.repeats import of_levels
 from hearsay_server.ingest.intake import Cohort
 from ldp import InvalidInput, Tally
+from ldp.core.estimation import LEAST_PANELS, LEAST_REPORTS
 from ldp.estimating import change as changing
 from ldp.estimating.change import Changes, Parts, Series
 from ldp.estimating.sums import Summed
@@ -242,7 +243,7 @@ def _few(plan: Plan, found: Series) -> str:
         return ""
     return (
         "the panels have too few reports to tell an error by: it takes "
-        f"{changing.LEAST_PANELS} panels, and {changing.LEAST_REPORTS} reports for each panel and "
+        f"{LEAST_PANELS} panels, and {LEAST_REPORTS} reports for each panel and "
         "period on average"
     )
 

@@ -62,7 +62,7 @@ def distribution(
         raise InvalidInput(f"there may be {_MOST_BINS} ranges, got {len(question.ranges)}")
     weights: Weights | None = None
     if question.margins:
-        weights, groups = weighted.weights_of(plan, question, tallies)
+        weights, groups, assumed = weighted.weights_of(plan, question, tallies)
         tallies = weighted.ungrouped(tallies)
     cohorts = by_level(plan, question.attribute, tallies)
     for mechanism, _ in cohorts:
@@ -90,7 +90,7 @@ def distribution(
         _estimate_points(answer, question, points, cohorts, alike=alike, found=found)
     if weights:
         answer.method = weighted.method(question)
-        weighted.tell(answer, weights)
+        weighted.tell(answer, weights, assumed)
     return answer
 
 

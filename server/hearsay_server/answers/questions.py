@@ -11,6 +11,7 @@ from typing import TypeVar
 import numpy as np
 
 import hearsay.plans.plan
+from hearsay.columns import NOT_GIVEN
 from hearsay.plans.domains import Categorical, Ratings, SetOf, Strings
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2, collector_pb2
@@ -65,16 +66,31 @@ def estimate(frozen: bytes, question: analyst_pb2.EstimateRequest, tallies: Tall
 
 
 def estimates(
-    frozen: bytes, question: analyst_pb2.EstimateRequest, groups: Mapping[str, Tallies]
+    frozen: bytes,
+    question: analyst_pb2.EstimateRequest,
+    groups: Mapping[str, Tallies],
+    left_out: str = "",
+    by: str = "",
 ) -> list[bytes]:
-    """Answer a question from the tallies of each group by itself; raise as `queries.estimate`."""
+    """Answer a question from the tallies of each group by itself; raise as `queries.estimate`.
+
+    The first answer's warning says which groups are left out. `by` is the property of which the
+    groups are the values, if any.
+    """
     plan = _parsed(frozen)
-    work = weighted.estimate if question.margins else queries.estimate
-    return [
-        data
-        for group, part in groups.items()
-        for data in _messages(work(plan, question, part, group))
-    ]
+    answers = []
+    for name, part in groups.items():
+        if not question.margins:
+            answers.append(queries.estimate(plan, question, part, name))
+            continue
+        own = analyst_pb2.EstimateRequest()
+        own.CopyFrom(question)
+        if by:
+            value = "" if name == NOT_GIVEN else name
+            own.selection.where.add(property=by, values=[value])
+        answers.append(weighted.estimate(plan, own, part, name))
+    answers[0].warning = "; ".join(filter(None, (answers[0].warning, left_out)))
+    return [data for answer in answers for data in _messages(answer)]
 
 
 def distribution(

@@ -1,5 +1,6 @@
 """How often one person may be among the reports of several periods, from their tallies."""
 
+from collections import Counter
 from collections.abc import Mapping
 
 import numpy as np
@@ -85,3 +86,13 @@ def of_groups(plan: Plan, groups: Mapping[str, Mapping[Cohort, Tally]]) -> dict[
     return {
         name: [Repeats(found[rows[name, *row]], memo) for row in own] for name, own in each.items()
     }
+
+
+def people(plan: Plan, tallies: Mapping[Cohort, Tally]) -> int:
+    """Return how many different people the reports of a group are of at least: those of the period,
+    or of the view in a period, that has the most."""
+    views = any(level.budget.reported > 1 for level in plan.levels.values())
+    found: Counter[tuple[str, str]] = Counter()
+    for cohort, tally in tallies.items():
+        found[cohort.period, cohort.attribute if views else ""] += tally.n
+    return max(found.values())

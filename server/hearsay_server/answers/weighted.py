@@ -1,6 +1,6 @@
 """Answers for the population, from respondents whose public groups have known shares in it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -8,16 +8,16 @@ import numpy as np
 from hearsay.plans.domains import Ratings, SetOf
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2
-from hearsay_server.answers import queries
+from hearsay_server.answers import few, queries
 from hearsay_server.answers import sets as sets_of
 from hearsay_server.answers.queries import CONFIDENCE, Floats, Tallies
-from hearsay_server.answers.repeats import of_groups
+from hearsay_server.answers.repeats import of_groups, people
 from hearsay_server.ingest.intake import Cohort
 from ldp import Estimate, InvalidInput, SetBits, Tally
 from ldp.core.estimation import Cohorts
 from ldp.core.estimator import Estimator
 from ldp.core.tally import add_up
-from ldp.estimating.raking import LEAST, Margin, Weights, rake
+from ldp.estimating.raking import LEAST, Margin, Weights, rake, reconciled
 from ldp.estimating.sets import MeanSize, SetSizes
 from ldp.estimating.weighting import weighted, weighted_ratings
 from ldp.mechanisms import SetMechanism
@@ -41,10 +41,10 @@ def estimate(
     for name in ("margins", "least", "top", "values"):
         plain.ClearField(name)
     answer = queries.estimate(plan, plain, ungrouped(tallies), group)
-    weights, groups = weights_of(plan, question, tallies)
+    weights, groups, assumed = weights_of(plan, question, tallies)
     _weigh(plan, question, answer, groups, weights)
     answer.method = method(question)
-    tell(answer, weights)
+    tell(answer, weights, assumed)
     for name in ("homogeneity", "detectable_difference"):
         answer.ClearField(name)
     return answer
@@ -62,18 +62,24 @@ def weights_of(
     plan: Plan,
     question: analyst_pb2.EstimateRequest | analyst_pb2.DistributionRequest,
     tallies: Tallies,
-) -> tuple[Weights, list[Cohorts]]:
-    """Return the weights that a question's margins give the groups, and the groups' cohorts."""
-    margins = _margins(plan, question)
-    each = _by_group(plan, question.attribute, tallies)
+) -> tuple[Weights, list[Cohorts], list[str]]:
+    """Return the weights that a question's margins give the groups, the groups' cohorts, and what
+    is assumed of the part of the population that is selected, in words."""
+    margins, assumed = _margins(plan, question)
+    groups: dict[str, dict[Cohort, Tally]] = {}
+    for cohort, tally in tallies.items():
+        groups.setdefault(cohort.group, {})[cohort] = tally
+    each = _by_group(plan, question.attribute, groups)
     weights = rake(
         tuple(plan.properties.by_name),
         [tuple(plan.properties.values_of(name).values()) for name in each],
         [cohorts.n for cohorts in each.values()],
         margins,
         least=question.least if question.HasField("least") else LEAST,
+        people=[people(plan, groups[name]) for name in each],
     )
-    return weights, list(each.values())
+    few.check_weights(weights)
+    return weights, list(each.values()), assumed
 
 
 def method(question: analyst_pb2.EstimateRequest | analyst_pb2.DistributionRequest) -> str:
@@ -82,7 +88,9 @@ def method(question: analyst_pb2.EstimateRequest | analyst_pb2.DistributionReque
 
 
 def tell(
-    answer: analyst_pb2.EstimateResponse | analyst_pb2.DistributionResponse, weights: Weights
+    answer: analyst_pb2.EstimateResponse | analyst_pb2.DistributionResponse,
+    weights: Weights,
+    assumed: Sequence[str],
 ) -> None:
     """Put into an answer what there is to know of its weights."""
     answer.reports = weights.n
@@ -90,6 +98,7 @@ def tell(
     answer.smallest_weight, answer.largest_weight = weights.range
     left = int(weights.counts.sum()) - weights.n
     told = [answer.warning] if answer.warning else []
+    told += assumed
     if left:
         told.append(f"{left:,} respondents of groups with a share of 0 are left out")
     if weights.joined:
@@ -110,35 +119,58 @@ def _check(question: analyst_pb2.EstimateRequest) -> None:
 
 def _margins(
     plan: Plan, question: analyst_pb2.EstimateRequest | analyst_pb2.DistributionRequest
-) -> list[Margin]:
-    """Return a question's margins; raise `InvalidInput` where they do not fit the survey."""
+) -> tuple[list[Margin], list[str]]:
+    """Return a question's margins within the part of the population that it selects by properties,
+    and what they assume of it; raise `InvalidInput` where they do not fit the survey."""
     if not plan.properties:
         raise InvalidInput(
             f"{plan.survey!r} declares no properties, which margins are shares by: declare them "
             "before people answer"
         )
-    selected = {each.property for each in question.selection.where}
-    found = []
-    for given in question.margins:
-        names = tuple(given.properties)
-        if both := selected.intersection(names):
+    given = reconciled([_margin(plan, margin) for margin in question.margins])
+    selected = {each.property: list(each.values) for each in question.selection.where}
+    found, assumed = [], []
+    for margin in given:
+        own = set(margin.properties)
+        if own <= selected.keys():
             raise InvalidInput(
-                f"reports are selected by {', '.join(sorted(both))}, which a margin is of: select "
-                "by a share of 0, or leave the margin out"
+                f"reports are selected by {', '.join(sorted(own))}, which is all that a margin is "
+                "of: select by a share of 0, or leave the margin out"
             )
-        rows = [tuple(row.values) for row in given.rows]
-        margin = Margin(names, rows, np.array([row.share for row in given.rows]))
-        for row in rows:
-            plan.properties.checked(dict(zip(names, row, strict=True)))
-        found.append(margin)
-    return found
+        if lacking := selected.keys() - own:
+            if any(own | lacking <= set(other.properties) for other in given):
+                continue  # it follows from the other one, and is of the whole population
+            rest = " and ".join(name for name in margin.properties if name not in selected)
+            assumed.append(
+                f"the shares of {rest} are taken to be the same within each "
+                f"{' and '.join(sorted(lacking))}: a margin of them together tells"
+            )
+        found.append(margin.within(selected))
+    return found, assumed
 
 
-def _by_group(plan: Plan, attribute: str, tallies: Tallies) -> dict[str, Cohorts]:
+def _margin(plan: Plan, given: analyst_pb2.Margin) -> Margin:
+    """Return a margin whose rows are in the survey's order, none given last, whatever the file's:
+    of rows that are as small, the first ones are joined."""
+    names = tuple(given.properties)
+    shares = {tuple(row.values): row.share for row in given.rows}
+    if len(shares) < len(given.rows):  # `Margin` says which
+        return Margin(names, [tuple(row.values) for row in given.rows], np.zeros(len(given.rows)))
+    Margin(names, list(shares), np.array(list(shares.values())))  # checked before its values
+    for row in shares:
+        for name, value in zip(names, row, strict=True):
+            plan.properties.check(name, value)
+    values = [(*plan.properties.named(name).values, "") for name in names]
+
+    def place(row: tuple[str, ...]) -> list[int]:
+        return [those.index(value) for those, value in zip(values, row, strict=True)]
+
+    rows = sorted(shares, key=place)
+    return Margin(names, rows, np.array([shares[row] for row in rows]))
+
+
+def _by_group(plan: Plan, attribute: str, groups: Mapping[str, Tallies]) -> dict[str, Cohorts]:
     """Return the cohorts of each group that has reports: one for each level and map."""
-    groups: dict[str, dict[Cohort, Tally]] = {}
-    for cohort, tally in tallies.items():
-        groups.setdefault(cohort.group, {})[cohort] = tally
     repeats = of_groups(plan, groups)
     return {
         name: Cohorts(

@@ -91,8 +91,9 @@ def words(
     """Answer a `WordsRequest` from the tallies of a selection and the codes of its reports.
 
     `parts` are not read where the tallies tell (`from_tallies`). Levels are pooled, as if people of
-    all levels used the same words: few would be found otherwise. Raises `NoReports` where there are
-    no reports; the question was checked (`check`).
+    all levels used the same words: few would be found otherwise. Where rows are left out, intervals
+    cover all words at once, of which those with the largest estimates are shown. Raises `NoReports`
+    where there are no reports; the question was checked (`check`).
     """
     attribute = question.attribute
     asked = plan.asked(attribute)
@@ -111,7 +112,6 @@ def words(
             shares = smallest_shares(each, 1 - confidence).tolist()
         else:
             estimate = estimate_words(cohorts, listed)
-    low, high = estimate.interval(confidence)
     order = np.argsort(-estimate.value, kind="stable")
     if question.discover:
         order = order[: question.top or _SHOWN]
@@ -119,12 +119,16 @@ def words(
         order = order[: question.top]
     else:
         order = np.sort(order)
+    # Rows that are shown because their estimates are the largest ones are covered as all are.
+    simultaneous = order.size < len(listed)
+    low, high = estimate.interval(confidence, simultaneous=simultaneous)
     return analyst_pb2.EstimateResponse(
         survey=plan.survey,
         attribute=attribute,
         title=asked.title,
         statistic="share",
         confidence=confidence,
+        simultaneous=simultaneous,
         reports=sum(tally.n for tally in tallies.values()),
         rows=[
             analyst_pb2.Row(

@@ -14,7 +14,7 @@ from rich.table import Table
 from hearsay import Analyst
 from hearsay.analyst import Options, change_request
 from hearsay.changes import ChangeOptions, Kind
-from hearsay.columns import DIFFERENCE_COLUMNS, errors_text
+from hearsay.columns import DIFFERENCE_COLUMNS, change_columns, errors_text
 from hearsay.v1 import analyst_pb2
 from hearsay_server.commands import plotting
 from hearsay_server.commands.shown import Shown, interval_heading, plain
@@ -105,7 +105,7 @@ def _show(answers: Sequence[analyst_pb2.ChangeResponse], show: Shown) -> None:
         if answer.warning:
             where = f"{answer.attribute}: " if several else ""
             text = f"warning: {where}{answer.warning}"
-            Console(stderr=True).print(escape(text), soft_wrap=True)
+            Console(stderr=True).print(escape(text))
     if show.as_json:
         documents = [plain(answer) for answer in answers]
         for document, answer in zip(documents, answers, strict=True):
@@ -113,7 +113,8 @@ def _show(answers: Sequence[analyst_pb2.ChangeResponse], show: Shown) -> None:
         typer.echo(json.dumps(documents if several else documents[0], indent=2))
         return
     if show.as_csv:
-        heading = ["attribute", "statistic", "value", "period", *DIFFERENCE_COLUMNS, "mix"]
+        columns = change_columns(answers[0].kind)
+        heading = ["attribute", "statistic", "value", "period", *columns, "mix"]
         show.write_csv([*heading, "confidence", "panels", "reports"], _lines(answers))
         return
     for answer in answers:
@@ -147,8 +148,10 @@ def _print(answer: analyst_pb2.ChangeResponse) -> None:
         table.add_column("from", no_wrap=True)
     changed = "per period" if sloped else "change"
     interval = interval_heading(answer.confidence, answer.simultaneous)
-    ends = [] if broken else [interval]  # of a break that was known: CSV and JSON have it
-    for heading in ("before", "after", changed, *ends, "p (Holm)"):
+    within = [] if broken else [interval]  # of a break that was known: CSV and JSON have it
+    names = [_headed(name) for name in answer.periods]
+    ends = ["before", "after"] if broken else ["start", "end"] if sloped else names
+    for heading in (*ends, changed, *within, "p (Holm)"):
         table.add_column(heading, justify="right", no_wrap=True)
     rows: Sequence[analyst_pb2.Difference] = answer.rows
     if len(rows) > _ROWS:
@@ -173,12 +176,15 @@ def _print(answer: analyst_pb2.ChangeResponse) -> None:
     else:
         span = f"{answer.periods[0]} to {answer.periods[-1]}"
         counted = f"{span}: {len(counts)} periods, {sum(counts):,} reports"
-    if sloped:
-        counted += "; before and after are the ends of the line"
     Console().print(counted)
     Console().print(errors_text(answer.panels))
     if len(answer.rows) > 1:
         Console().print(f"that nothing changed at all: p = {answer.any_p_value:.2g}")
+
+
+def _headed(period: str) -> str:
+    """Return a period's name as the heading of a narrow column, with the year in a line above."""
+    return period if len(period) <= len("2026-11") else period.replace("-", "-\n", 1)
 
 
 def _digits(rows: Sequence[analyst_pb2.Difference]) -> int:

@@ -175,7 +175,7 @@ def _show(survey: dict[str, Any], console: Console) -> None:
     revision = (survey["revision"] or "none yet")[:12]
     console.print(f"plan {revision}, last period answered {survey['latest period'] or 'none'}")
     if survey["panel"]:
-        console.print(f"panel {survey['panel']}, which every report is sent with, for ever")
+        console.print(f"panel {survey['panel']}, which every report is sent with")
     if survey["caps"]:
         console.print(f"the user's caps: {escape(json.dumps(survey['caps']))}")
     if survey["persons"]:

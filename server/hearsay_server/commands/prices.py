@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from hearsay_server.surveys import survey as surveys
+from hearsay_server.surveys import worth
 from hearsay_server.surveys.explain import explain
 from ldp import InvalidInput
 from ldp.planning import value
@@ -91,7 +92,7 @@ def _of_counts(asked: Asked, names: Sequence[str], levels: Levels, as_json: bool
         found |= {
             "respondents": counts.tolist(),
             "share": levels.shares(counts).tolist(),
-            "one_more": levels.one_more(counts).tolist(),
+            "lowers": (levels.one_more(counts) / levels.variance(counts)).tolist(),
         }
     if asked.budget is not None:
         found["price"] = levels.prices(counts, asked.budget).tolist()
@@ -106,7 +107,7 @@ def _of_counts(asked: Asked, names: Sequence[str], levels: Levels, as_json: bool
         "in_respondents": ("worth", "{:,.4g}".format),
         "respondents": ("people", "{:,.0f}".format),
         "share": ("information", "{:.1%}".format),
-        "one_more": ("one more", "-{:.3g}".format),
+        "lowers": ("one more", worth.lowered),
         "price": ("price", "{:,.4g}".format),
         "stratified": ("stratified", "{:.1%}".format),
     }
@@ -116,9 +117,10 @@ def _of_counts(asked: Asked, names: Sequence[str], levels: Levels, as_json: bool
     Console().print(_table(shown))
     typer.echo(f"worth: in respondents at {names[reference]}, where levels are pooled")
     if asked.respondents:
-        typer.echo("one more: what one more respondent changes the variance by")
+        typer.echo("one more: what one more respondent changes the variance by, pooled")
     typer.echo(
-        f"stratified: what a respondent's move from {names[0]} to the level gains without pooling"
+        f"stratified: without pooling, what a move from {names[0]} to the level gains,\n"
+        "  as a share of what the loosest level gains"
     )
     if asked.respondents:
         typer.echo(f"variance of all together, pooled: {levels.variance(counts):.4g}")

@@ -170,7 +170,9 @@ def query(
     ] = None,
     least: Annotated[
         int | None,
-        typer.Option(help="Of --margins: join values with fewer respondents; by default 10."),
+        typer.Option(
+            help="Of --margins: join values with fewer people, 2 at least; by default 10."
+        ),
     ] = None,
     watch: Annotated[
         float | None, typer.Option(help="Ask again every so many seconds if reports came in.")
@@ -311,8 +313,8 @@ def query(
     if margins:
         options["margins"] = read_margins(margins)
     if least is not None:
-        if least < 1 or not margins:
-            raise InvalidInput(f"--least is a number >= 1, with --margins, got {least}")
+        if least < 2 or not margins:
+            raise InvalidInput(f"--least is a number >= 2, with --margins, got {least}")
         options["least"] = least
     if values:
         options["values"] = next(csv.reader([values]))

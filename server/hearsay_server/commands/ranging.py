@@ -16,13 +16,21 @@ from hearsay.plans.plan import Plan
 from hearsay_server.commands import connect, plotting
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Target, Token
 from hearsay_server.commands.shown import document
+from hearsay_server.commands.writing import write_new
 from hearsay_server.surveys import catalogue
 from hearsay_server.surveys import survey as surveys
 from ldp import InvalidInput, Waves
 from ldp.estimating import ranges
 
-_WIDE = 0.01
-"""The share of numbers in the outermost bins from which the pilot was too narrow."""
+_MISFIT = 3.0
+"""Standard errors from which the reports contradict the fitted distribution: some percent of pilots
+of numbers with one mode have as many."""
+
+_REST = 10.0
+"""Errors from which a bias that the reports allow is told to be large."""
+
+_WIDE = 0.1
+"""The part of the error, moved by numbers at the pilot's end, from which it was too narrow."""
 
 
 def survey_range(
@@ -73,16 +81,16 @@ def survey_range(
         )
         text = _pilot(attribute, edges, epsilon)
         surveys.resolve(surveys.from_toml(text, str(out)))  # refused before anything is written
-        out.write_text(text, encoding="utf-8")
-        Console().print(
+        write_new(out, text)
+        typer.echo(
             f"{out} asks for {attribute} in {len(edges) - 1} bins, from {edges[0]:g} to "
-            f"{edges[-1]:g}; register it with `hearsay survey create {out}`",
-            soft_wrap=True,
+            f"{edges[-1]:g}:\n  hearsay survey create {out}"
         )
         return
     if n is None or out is not None:
         raise InvalidInput(
-            "a range is proposed for so many reports: give --n with --pilot, and no --out"
+            "--pilot needs --n, the number of reports that the survey is to have, and takes no "
+            "--out"
         )
     if plot is not None:
         plotting.check(plot)
@@ -94,7 +102,7 @@ def survey_range(
             collected = document(analyst.query(plan.survey, attribute))
     else:
         collected = _read(answers)
-    estimate, reports = _estimate(collected, plan, attribute, len(edges) - 1)
+    estimate, reports = _estimate(collected, plan, pilot, attribute, len(edges) - 1)
     variance = catalogue.numeric("auto", epsilon).largest_report_variance
     spread = mechanism.covariance(np.full(mechanism.k, 1 / mechanism.k), reports)
     found = ranges.propose(edges, estimate, spread, pilot=reports, n=n, variance=variance)
@@ -111,18 +119,29 @@ def survey_range(
     typer.echo(
         f"{attribute} from {found.low:.10g} to {found.high:.10g}, by {reports:,} reports of the "
         f"pilot\n"
-        f"clipped: {found.clipped:.1%} of the people by the fitted distribution, between\n"
-        f"  {found.clipped_low:.1%} and {found.clipped_high:.1%} by the reports alone (95%)\n"
-        f"mean of {n:,} reports at epsilon {epsilon:g}: clamping moves it by {found.bias:.3g} at "
-        f"most,\n  noise has a standard error of {found.noise:.3g}; both together "
-        f"{found.error:.3g}\n"
+        f"clamped: {found.clamped:.1%} of the people by the fitted distribution, between\n"
+        f"  {found.clamped_low:.1%} and {found.clamped_high:.1%} by the reports alone (95%)\n"
+        f"mean of {n:,} reports at epsilon {epsilon:g}, by the fitted distribution:\n"
+        f"  clamping moves the mean by {found.bias:.3g} at most, noise has a standard error\n"
+        f"  of {found.noise:.3g}, both together {found.error:.3g}\n"
+        f"by the reports alone clamping may move the mean by up to {found.bias_high:.3g} (95%)"
     )
+    if found.bias_high > _REST * found.error:
+        typer.echo("  so that the proposal rests on the fitted distribution, of one mode a sign")
+    typer.echo()
     typer.echo(block, nl=False)
-    if found.beyond > _WIDE:
-        Console(stderr=True).print(
-            f"warning: {found.beyond:.0%} of the numbers are in the pilot's outermost bins: repeat "
-            "it with a larger --largest",
-            soft_wrap=True,
+    console = Console(stderr=True)
+    if found.misfit > _MISFIT or not found.clamped_low <= found.clamped <= found.clamped_high:
+        console.print(
+            "warning: the reports contradict the fitted distribution, which has one mode for each "
+            f"sign: a share below one edge of the pilot is {found.misfit:.1f} standard errors off. "
+            "Do not rely on this range: look at `hearsay query PILOT ATTRIBUTE`, and choose one "
+            "that holds all bins with people"
+        )
+    if found.beyond * max(-edges[0], edges[-1]) > _WIDE * found.error:
+        console.print(
+            f"warning: {found.beyond:.2%} of the numbers are in the pilot's outermost bins, and "
+            "how large they are is not known: repeat it with a larger --largest"
         )
 
 
@@ -172,7 +191,7 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def _estimate(
-    found: dict[str, Any], plan: Plan, attribute: str, bins: int
+    found: dict[str, Any], plan: Plan, file: Path, attribute: str, bins: int
 ) -> tuple[list[float], int]:
     """Return the shares of the bins, and how many reports they are of."""
     try:
@@ -183,8 +202,16 @@ def _estimate(
         raise InvalidInput(
             "the answers are not what `hearsay query PILOT ATTRIBUTE --json` prints"
         ) from None
-    if found.get("attribute") != attribute or len(shares) != bins:
-        raise InvalidInput(f"the answers are not of the {bins} bins of {attribute!r}")
+    if found.get("attribute") != attribute:
+        raise InvalidInput(f"the answers are of {found.get('attribute')!r}, not of {attribute!r}")
+    if len(shares) != bins:
+        raise InvalidInput(
+            f"the answers have {len(shares)} bins, {file} declares {bins} for {attribute!r}: give "
+            "the file that was registered"
+        )
     if revisions != {plan.revision.hex()}:
-        raise InvalidInput("the answers are of another revision of the pilot than this file")
+        raise InvalidInput(
+            f"the answers are of another revision of the pilot than {file}: give the file that was "
+            "registered"
+        )
     return shares, reports

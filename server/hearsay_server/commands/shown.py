@@ -101,7 +101,11 @@ class Shown:
         shown.rows_left_out = 0
         self.estimates([shown])
         if answer.rows_left_out:
-            Console().print(f"{answer.rows_left_out:,} more words were found: see --top")
+            Console().print(
+                f"{answer.rows_left_out:,} more words were found: see --top. The intervals hold "
+                "for all of them at once",
+                soft_wrap=True,
+            )
         steps = [
             (letters, share)
             for letters, share in enumerate(answer.findable, 1)

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import textwrap
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -94,15 +95,15 @@ def explain_survey(
         explain.show(explain.explain(survey, str(file), users, periods), Console())
         return
     Console(stderr=True).print(f"[bold red]{weights.WARNING}[/]")
-    try:
-        found = weights.propose(survey, target, public)
-    except InvalidInput as error:
-        raise InvalidInput(f"{file}: {error}") from None
+    found = weights.propose(survey, target, public)
     Console().print(weights.table(found))
     typer.echo(
-        f"At {found.level} it takes {found.gain:.2f} times as many people by the weights of the "
-        "file to learn\nas well how the attributes go with the target, each counting by what it "
-        "tells."
+        textwrap.fill(
+            f"At {found.level} the present weights take {found.gain:.2f} times as many people as "
+            "the proposed ones to learn equally well how the attributes go with "
+            f"{found.target}.",
+            80,
+        )
     )
 
 

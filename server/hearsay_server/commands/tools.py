@@ -23,6 +23,7 @@ from ldp.planning import sizes
 _CATEGORICAL = f"With --k one of: {', '.join(catalogue.CATEGORICAL)}."
 _NUMERIC = f"Without, for numbers: {', '.join(catalogue.NUMERIC)}."
 MechanismName = Annotated[str, typer.Argument(help=f"{_CATEGORICAL} {_NUMERIC}")]
+_POWER, _CONFIDENCE = 0.8, 0.95
 Categories = Annotated[int | None, typer.Option("--k", help="The number of categories.")]
 Epsilon = Annotated[float | None, typer.Option(help="What one report may spend.")]
 Confidence = Annotated[float, typer.Option(help="Of the intervals, or of the test.")]
@@ -41,14 +42,30 @@ class _Scale:
         """One unit of the mechanism's own scale, [0, 1] or [-1, 1], in ours."""
         return 1.0 if self.k else (self.high - self.low) / 2
 
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The least and the greatest value that the parameter can have."""
+        return (0.0, 1.0) if self.k else (self.low, self.high)
+
     def planned(self, truth: float | None) -> float:
         """Return the parameter to plan for; by default 1/k, or the middle of the range."""
-        low, high = (0.0, 1.0) if self.k else (self.low, self.high)
+        low, high = self.ends
         if truth is None:
             return 1 / self.k if self.k else low + (high - low) / 2
         if not low <= truth <= high:
             raise InvalidInput(f"--truth must lie in [{low:g}, {high:g}], got {truth:g}")
         return truth
+
+    def check_change(self, truth: float, change: float) -> None:
+        """Raise `InvalidInput` where the parameter can neither rise nor fall by so much."""
+        low, high = self.ends
+        if change - max(high - truth, truth - low) > 1e-9 * (high - low):
+            raise InvalidInput(
+                f"a frequency of {truth:g} cannot change by {change:g}: --change is a share, 0.02 "
+                "for two percentage points"
+                if self.k
+                else f"a mean of {truth:g} cannot change by {change:g} within {low:g} to {high:g}"
+            )
 
     def inner(self, truth: float) -> float:
         """Return a parameter on the mechanism's scale."""
@@ -65,18 +82,18 @@ def plan(
     low: Annotated[float | None, typer.Option(help="The least number; -1 by default.")] = None,
     high: Annotated[float | None, typer.Option(help="The greatest; 1 by default.")] = None,
     epsilon: Epsilon = None,
-    n: Annotated[int | None, typer.Option(help="The number of reports (of each wave).")] = None,
+    n: Annotated[int | None, typer.Option(help="The number of reports (of each period).")] = None,
     half_width: Annotated[
         float | None, typer.Option(help="Of the interval, as a frequency or in your units.")
     ] = None,
     change: Annotated[
-        float | None, typer.Option(help="The change between two waves that is to be seen.")
+        float | None, typer.Option(help="The change between two periods that is to be seen.")
     ] = None,
     power: Annotated[
         float, typer.Option(help="The probability with which the change is to be seen.")
-    ] = 0.8,
+    ] = _POWER,
     different_people: Annotated[
-        bool, typer.Option(help="Of --change: nobody answers in both waves, as at two levels.")
+        bool, typer.Option(help="Of --change: nobody answers in both periods, as at two levels.")
     ] = False,
     panels: Annotated[
         int, typer.Option(help="Of --change: the survey's panels, which tell the error; 0: none.")
@@ -85,7 +102,7 @@ def plan(
         float | None,
         typer.Option(help="The frequency or mean to plan for; by default 1/k or the middle."),
     ] = None,
-    confidence: Confidence = 0.95,
+    confidence: Confidence = _CONFIDENCE,
     simultaneous: Annotated[
         bool, typer.Option(help="Intervals that cover all values at once.")
     ] = False,
@@ -141,10 +158,24 @@ def plan(
     planned = scale.planned(truth)
     inner = scale.inner(planned)
     if prices:
-        if any(value is not None for value in (epsilon, half_width, change)):
-            raise InvalidInput("--prices goes without --epsilon, --half-width and --change")
-        if survey is not None and (k is not None or mechanism != "auto"):
-            raise InvalidInput("--survey has its own mechanisms: leave --k and the mechanism out")
+        given = {
+            "--epsilon": epsilon is not None,
+            "--half-width": half_width is not None,
+            "--change": change is not None,
+            "--power": power != _POWER,
+            "--different-people": different_people,
+            "--panels": panels != 0,
+            "--confidence": confidence != _CONFIDENCE,
+            "--simultaneous": simultaneous,
+            "--explain": explain,
+        }
+        if left := [name for name, is_given in given.items() if is_given]:
+            raise InvalidInput(f"--prices goes without {', '.join(left)}")
+        if survey is not None and (mechanism != "auto" or {k, low, high, truth} != {None}):
+            raise InvalidInput(
+                "--survey has its own questions and mechanisms: leave out --k, --low, --high, "
+                "--truth and the mechanism"
+            )
 
         def one_report(spent: float) -> float:
             return float(np.max(make(spent).variance(inner, 1))) * scale.unit**2
@@ -160,11 +191,17 @@ def plan(
             "same_people": not (panels or different_people),
             "panels": panels,
         }
-        found = _two_waves(make, inner, scale, epsilon, n, half_width, change, power, options)
-    elif different_people or panels:
-        raise InvalidInput("--different-people and --panels go with --change")
+        if simultaneous:
+            raise InvalidInput(
+                "--change plans the test of one value: leave out --simultaneous, and for m values "
+                "give --confidence 1 - 0.05 / m"
+            )
+        scale.check_change(planned, change)
+        found = _two_periods(make, inner, scale, epsilon, n, half_width, change, power, options)
+    elif different_people or panels or power != _POWER:
+        raise InvalidInput("--different-people, --panels and --power go with --change")
     else:
-        found = _one_wave(make, inner, scale, epsilon, n, half_width, confidence, simultaneous)
+        found = _one_period(make, inner, scale, epsilon, n, half_width, confidence, simultaneous)
     spent = float(found["epsilon"])
     built = make(spent)
     if explain and k is not None and mechanism == "auto":
@@ -181,7 +218,7 @@ def plan(
         typer.echo(found["why"])
 
 
-def _one_wave(
+def _one_period(
     make: Callable[[float], Mechanism],
     truth: float,
     scale: _Scale,
@@ -208,7 +245,7 @@ def _one_wave(
     return {"finds": "epsilon", "epsilon": epsilon, "n": n, "half_width": half_width}
 
 
-def _two_waves(
+def _two_periods(
     make: Callable[[float], Mechanism],
     truth: float,
     scale: _Scale,
@@ -219,15 +256,14 @@ def _two_waves(
     power: float,
     options: dict[str, Any],
 ) -> dict[str, Any]:
-    """Return the number of reports of each wave for a power, or the power of `n` reports."""
+    """Return the number of reports of each period for a power, or the power of `n` reports."""
     if epsilon is None or half_width is not None:
         raise InvalidInput("--change goes with --epsilon and perhaps --n, without --half-width")
     built, shift = make(epsilon), change / scale.unit
     finds = "n" if n is None else "power"
     if n is None:
         n = sizes.two_wave_sample_size(built, truth, shift, power=power, **options)
-    else:
-        power = sizes.two_wave_power(built, truth, shift, n, **options)
+    power = sizes.two_wave_power(built, truth, shift, n, **options)
     return {"finds": finds, "epsilon": epsilon, "n": n, "change": change, "power": power}
 
 
@@ -235,8 +271,8 @@ def _sentence(found: dict[str, Any], scale: _Scale, confidence: float, simultane
     n, spent = f"{found['n']:,}", f"epsilon {found['epsilon']:.6g}"
     if "change" in found:
         return (
-            f"two waves of {n} reports each at {spent} show a change of {found['change']:g} "
-            f"with probability {found['power']:.3f} (two-sided test at {1 - confidence:.3g})"
+            f"two periods of {n} reports each at {spent} show a change of {found['change']:g}\n"
+            f"  with probability {found['power']:.3f} (two-sided test at {1 - confidence:.3g})"
         )
     kind = "simultaneous " if simultaneous else ""
     return (

@@ -16,8 +16,9 @@ from hearsay_server.commands import connect
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, Insecure, Target, Token
 from hearsay_server.commands.selecting import First, Last, Level, Period, Where, message, selected
 from hearsay_server.commands.shown import warn
+from hearsay_server.commands.writing import write_new
 from hearsay_server.surveys import survey as surveys
-from ldp.errors import InvalidInput, NotReady, StorageFailed
+from ldp.errors import InvalidInput, NotReady
 
 _OTHERS = ("other", "any other", "none of these")
 """What the last value of a survey from words is called: the first that is none of the words."""
@@ -109,10 +110,7 @@ def words_survey(
     if out is None:
         typer.echo(text, nl=False)
         return
-    try:
-        out.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise StorageFailed(f"cannot write {out}: {error}") from None
+    write_new(out, text)
     Console().print(f"{len(found.rows)} words of {survey} are the values of {name}, in {out}")
 
 

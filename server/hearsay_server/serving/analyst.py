@@ -19,7 +19,7 @@ from hearsay.columns import NO_MAP, NOT_GIVEN
 from hearsay.plans import period
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2, analyst_pb2_grpc
-from hearsay_server.answers import changes, questions
+from hearsay_server.answers import changes, few, questions
 from hearsay_server.answers import pairs as paired
 from hearsay_server.answers import words as worded
 from hearsay_server.answers.queries import NoReports, Tallies
@@ -124,18 +124,21 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
             frozen, plan = await self._plan(question)
             if request.by not in (By.LEVEL, By.PERIOD, By.MAP, By.PROPERTY):
                 raise InvalidInput(f"by must be LEVEL, PERIOD, MAP or PROPERTY, got {request.by}")
+            left_out = ""
             if request.by == By.PROPERTY:
                 groups = await self._by_property(plan, question, request.property)
+                groups, left_out = few.without_small(groups)
             else:
                 tallies = await self._tallies(plan, question)
                 groups = _grouped(plan, question.attribute, tallies, request.by)
+            by = request.property if request.by == By.PROPERTY else ""
             rows = len(plan.asked(question.attribute).domain.labels)
             begun = False
             for some in _together(groups, rows):
-                work = partial(questions.estimates, frozen, question, some)
+                work = partial(questions.estimates, frozen, question, some, left_out, by)
                 for message in await self._analyses.run(work, begun=begun):
                     yield message
-                begun = True
+                begun, left_out = True, ""
 
     async def Compare(  # noqa: N802
         self, request: analyst_pb2.CompareRequest, context: object
@@ -303,7 +306,7 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         with _telling():
             frozen, plan = await self._frozen(request.survey)
             selected = resolve(plan, request.selection)
-            if selected.groups or selected.panels:
+            if selected.is_of_groups:
                 raise InvalidInput(
                     "rows are exported of all devices together, without their panels and "
                     "properties: leave these out of the selection"
@@ -394,8 +397,7 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
                 f"no view asks {request.attribute!r} and {request.other!r} together: there is no "
                 "report that tells of both"
             )
-        selected = resolve(plan, request.selection)
-        return await self._read(lambda: self._store.tallies(plan.survey, asked, selected))
+        return await self._enough(plan, asked, resolve(plan, request.selection))
 
     async def _tallies(
         self,
@@ -405,14 +407,20 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         none: bool = False,
         apart: Sequence[Apart] = (),
     ) -> PackedTallies:
-        """Return the tallies asked for; raise `NoReports` where there are none, unless `none`.
+        """Return the tallies asked for; raise `NoReports` where there are none, or too few of the
+        panels and groups asked for, unless `none`.
 
         `apart` is as of `resolve`; groups are apart where margins weight them.
         """
         could = analyst_pb2.EstimateRequest | analyst_pb2.DistributionRequest
         if isinstance(question, could) and question.margins:
             apart = (*apart, "group")
-        tallies = await self._selected(plan, question.attribute, question.selection, apart)
+        try:
+            tallies = await self._selected(plan, question.attribute, question.selection, apart)
+        except NoReports:
+            if not none:
+                raise
+            tallies = _NONE
         if not tallies and not none:
             raise NoReports(f"there are no such reports of {question.attribute!r} yet")
         return tallies
@@ -427,10 +435,6 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
             raise InvalidInput(
                 f"answers are by level, period, map or a property, and {error}"
             ) from None
-        if any(name in margin.properties for margin in question.margins):
-            raise InvalidInput(
-                f"answers are by {name!r}, which a margin is of: give margins of other properties"
-            )
         apart = await self._selected(plan, question.attribute, question.selection, ("group",))
         if not apart:
             raise NoReports(f"there are no such reports of {question.attribute!r} yet")
@@ -450,8 +454,14 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         apart: Sequence[Apart] = (),
     ) -> PackedTallies:
         asked = plan.questions_of(plan.parts(attribute))
-        selected = resolve(plan, selection, attribute, apart)
-        return await self._read(lambda: self._store.tallies(plan.survey, asked, selected))
+        return await self._enough(plan, asked, resolve(plan, selection, attribute, apart))
+
+    async def _enough(self, plan: Plan, asked: Sequence[str], selected: Selected) -> PackedTallies:
+        """Return the tallies of questions; raise `NoReports` where groups have too few reports."""
+        tallies = await self._read(lambda: self._store.tallies(plan.survey, asked, selected))
+        if selected.is_of_groups:
+            few.check(few.counts_of(tallies))
+        return tallies
 
     async def _answer(
         self,

@@ -32,6 +32,11 @@ class Selected:
     groups: tuple[str, ...] = ()
     apart: tuple[Apart, ...] = ()
 
+    @property
+    def is_of_groups(self) -> bool:
+        """Whether only reports of some panels or groups are selected."""
+        return bool(self.panels or self.groups)
+
     def takes(self, batch: collector_pb2.Batch) -> bool:
         """Tell whether a batch's panel and group are selected."""
         return (not self.panels or batch.panel in self.panels) and (

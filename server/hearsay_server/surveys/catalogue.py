@@ -5,7 +5,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from hearsay.plans.strings import Strings
+from hearsay.plans.strings import MOST_COHORTS, Strings
 from ldp.core.mechanism import Categorical, Mechanism
 from ldp.errors import InvalidInput
 from ldp.estimating.windows import best_wave
@@ -104,14 +104,21 @@ BINNED: Mapping[str, Callable[[tuple[int, ...], float], Waves]] = {"auto": Waves
 SETS: Mapping[str, Callable[[int, int, float], SetMechanism]] = {"auto": best_for_sets, **_SETS}
 """Makers from (items, items of the largest set, epsilon); "auto" takes the least variance."""
 
-_FILTERS = 16
-"""Hash families of RAPPOR: so many that words which collide in one are told apart, and few enough
-for a tally that is written with every commit."""
+_FEWEST_WORDS = 10_000
+"""The fewest words of the longest length among which words are found: random ones, which devices
+report for answers outside the domain, must be too rare to be found themselves."""
 
 
 def _prefix_hashing(domain: Strings, epsilon: float, memo_epsilon: float) -> Mechanism:
     if memo_epsilon:
         raise InvalidInput("words that are found are reported afresh: a memo takes rappor")
+    words = len(domain.alphabet) ** domain.longest
+    if not domain.candidates and words < _FEWEST_WORDS:
+        raise InvalidInput(
+            f"{len(domain.alphabet)} letters make only {words:,} words of {domain.longest}: random "
+            "ones in place of other answers could be found. Ask for one of categorical values, or "
+            "list candidates"
+        )
     make = PrefixHashing.whole if domain.candidates else PrefixHashing.over
     return make(domain.alphabet, domain.longest, epsilon)
 
@@ -124,8 +131,9 @@ def _rappor(domain: Strings, epsilon: float, memo_epsilon: float) -> Mechanism:
             "rappor keeps an answer for life, with fresh noise in each report: declare a memo "
             "above 1, such as memo = 2"
         )
+    # Words that collide in one of so many cohorts are told apart, and tallies remain small.
     # One hash has the least error: epsilon is shared by as many bits as a filter has.
-    return RAPPOR.calibrate(epsilon, memo_epsilon, hashes=1, cohorts=_FILTERS)
+    return RAPPOR.calibrate(epsilon, memo_epsilon, hashes=1, cohorts=MOST_COHORTS)
 
 
 STRINGS: Mapping[str, Callable[[Strings, float, float], Mechanism]] = {

@@ -289,13 +289,14 @@ def _protections(question: Question) -> list[str]:
     ]
 
 
-def _in_the_clear(plan: Plan) -> list[str]:
-    """Return lines on panels and properties, and on how many bits link a person's reports."""
+def _in_the_clear(plan: Plan, users: int) -> list[str]:
+    """Return lines on panels and properties, how many bits link a person's reports, and how many
+    of the respondents share them on average."""
     lines = []
     if plan.panels:
         lines.append(
             f"panel: 1 of {plan.panels}, which a person's device draws once and sends with every "
-            "report; people of two panels are never the same"
+            "report as long as the person has one ledger"
         )
     for each in plan.properties.declared:
         title = f" ({each.title})" if each.title else ""
@@ -304,6 +305,11 @@ def _in_the_clear(plan: Plan) -> list[str]:
         lines.append(
             f"all together: 1 of {plan.told:,} combinations, {math.log2(plan.told):.1f} bits by "
             "which a person's reports may be linked over periods"
+        )
+        lines.append(
+            f"{users / plan.told:,.3g} of {users:,} respondents share a combination, if all are as "
+            "frequent; whoever reads the database can link the reports of a person who is alone in "
+            "one"
         )
     return lines
 
@@ -366,7 +372,7 @@ def show(explanation: Explanation, console: Console) -> None:
     console.print("\n[bold]Who is protected from what[/bold]")
     for line in explanation.protections:
         _print(f"  {line}", console)
-    if told := _in_the_clear(plan):
+    if told := _in_the_clear(plan, explanation.users):
         console.print("\n[bold]What is in the clear besides levels and maps[/bold]")
         for line in told:
             _print(f"  {line}", console)

@@ -26,6 +26,8 @@ WARNING = (
     "sees the survey sees them. Never give answers of the people who are asked, nor any other "
     "private data."
 )
+_SHOWN = 10
+"""Values of a question that an error lists."""
 _PARTS = 5
 """Parts of as many people into which numbers are cut, to see what they tell."""
 
@@ -134,13 +136,17 @@ def _attribute(question: Question, importance: float) -> Attribute:
 def _columns(file: Path, asked: Mapping[str, Question]) -> dict[str, NDArray[np.intp]]:
     """Return each attribute's column as categories, numbers in parts of as many people."""
     try:
-        with file.open(encoding="utf-8", newline="") as opened:
-            reader = csv.DictReader(opened)
+        with file.open(encoding="utf-8-sig", newline="") as opened:
+            reader = csv.DictReader(opened, restval="")
             missing = sorted(set(asked) - set(reader.fieldnames or ()))
             if missing:
                 raise InvalidInput(f"{file} has no column {', '.join(map(repr, missing))}")
             rows = [[row[name] for name in asked] for row in reader]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except (UnicodeDecodeError, csv.Error):
+        raise InvalidInput(
+            f"{file} is no CSV file of text in UTF-8: give the public data as CSV, not compressed"
+        ) from None
+    except OSError as error:
         raise InvalidInput(f"cannot read {file}: {error}") from None
     if len(rows) < 2:
         raise InvalidInput(f"{file} needs rows below its heading, got {len(rows)}")
@@ -155,20 +161,36 @@ def _codes(question: Question, column: Sequence[str], file: Path) -> NDArray[np.
     domain, name = question.domain, question.name
     if isinstance(domain, Categorical):
         places = {value: place for place, value in enumerate(domain.values)}
-        unknown = sorted({str(value) for value in column} - set(places))
-        if unknown:
-            raise InvalidInput(f"{file}: {name!r} has no value {unknown[0]!r} in the survey")
+        for row, value in enumerate(column, 2):
+            if value not in places:
+                raise InvalidInput(
+                    f"{file}, row {row}: {name!r} is {value!r}, which the survey lacks: it has "
+                    f"{_listed(domain.values)}"
+                )
         return np.array([places[value] for value in column], dtype=np.intp)
     if not isinstance(domain, Numeric):
         raise InvalidInput(f"weights for a target are of values and numbers: {name!r} is another")
-    try:
-        numbers = np.array(column, dtype=float)
-    except (TypeError, ValueError):
-        raise InvalidInput(f"{file}: {name!r} must have a number in every row") from None
+    numbers = np.array([_number(value) for value in column])
     if not np.isfinite(numbers).all():
-        raise InvalidInput(f"{file}: {name!r} must have finite numbers")
+        row = int(np.argmin(np.isfinite(numbers)))
+        raise InvalidInput(
+            f"{file}, row {row + 2}: {name!r} is {column[row]!r}, which is no finite number"
+        )
     cuts = np.unique(np.quantile(numbers, np.arange(1, _PARTS) / _PARTS))
     return np.searchsorted(cuts, numbers, side="right")
+
+
+def _number(text: str) -> float:
+    """Return the number that a field says; nan for none."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def _listed(values: Sequence[str]) -> str:
+    more = f" and {len(values) - _SHOWN} more" if len(values) > _SHOWN else ""
+    return f"{', '.join(values[:_SHOWN])}{more}"
 
 
 def _counts(one: NDArray[np.intp], other: NDArray[np.intp]) -> NDArray[np.float64]:

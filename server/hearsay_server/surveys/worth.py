@@ -81,6 +81,11 @@ def table(plan: Plan, levels: Levels, users: int) -> Table:
             each.attribute or "[bold]whole record[/bold]",
             f"{each.respondents:,.4g}",
             f"{each.share:.1%}",
-            f"-{100 * each.lowers:.2g}%",
+            lowered(each.lowers),
         )
     return made
+
+
+def lowered(part: float) -> str:
+    """Return by how much a variance changes that one more respondent lowers by this part."""
+    return f"-{100 * part:.2g}%"

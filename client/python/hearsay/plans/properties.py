@@ -90,13 +90,23 @@ class Properties:
         return math.prod(len(each.values) + 1 for each in self.declared)
 
     def checked(self, given: Mapping[str, str]) -> tuple[str, ...]:
-        """Return the value of each property, "" for one that is not given.
+        """Return the value of each property, "" for one that is not given or not declared.
 
-        Raises `InvalidInput`, naming those declared, for another property or another value.
+        Raises `InvalidInput`, naming those declared, for another property.
         """
-        for name, value in given.items():
-            self._check(name, value)
-        return tuple(given.get(each.name, "") for each in self.declared)
+        for name in given:
+            self.named(name)
+        values = [(each, given.get(each.name, "")) for each in self.declared]
+        return tuple(value if value in each.values else "" for each, value in values)
+
+    def undeclared(self, given: Mapping[str, str]) -> list[str]:
+        """Return what is wrong with each of the given values that the survey does not declare."""
+        return [
+            f"the property {name!r} has no value {value!r}; the survey declares "
+            f"{', '.join(self.named(name).values)}"
+            for name, value in given.items()
+            if value and value not in self.named(name).values
+        ]
 
     def named(self, name: str) -> Property:
         """Return a property; raise `InvalidInput`, naming those declared, where there is none."""
@@ -106,19 +116,16 @@ class Properties:
             raise InvalidInput(f"the survey has no property {name!r}; it declares {known}")
         return found
 
-    def _check(self, name: str, value: str) -> None:
-        found = self.named(name)
-        if value and value not in found.values:
-            raise InvalidInput(
-                f"the property {name!r} has no value {value!r}; the survey declares "
-                f"{', '.join(found.values)}"
-            )
+    def check(self, name: str, value: str) -> None:
+        """Raise `InvalidInput`, naming those declared, for another property or another value."""
+        for wrong in self.undeclared({name: value}):
+            raise InvalidInput(wrong)
 
     def group(self, values: Sequence[str]) -> str:
         """Return the name of the group of one value, or "", of each property, as tallies have it.
 
         It is "" where nothing is declared. Raises `InvalidInput` for another number of values, and
-        as `checked`.
+        for another value.
         """
         if len(values) != len(self.declared):
             raise InvalidInput(
@@ -126,17 +133,18 @@ class Properties:
                 f"({', '.join(self.by_name) or 'none are declared'}), got {len(values)}"
             )
         for each, value in zip(self.declared, values, strict=True):
-            self._check(each.name, value)
+            self.check(each.name, value)
         return group_of(values)
 
     def groups(self, where: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
         """Return the names of the groups in which each named property has one of the given values.
 
-        An empty value stands for devices whose app gave none. Raises `InvalidInput` as `checked`.
+        An empty value stands for devices whose app gave none. Raises `InvalidInput`, naming those
+        declared, for another property or another value.
         """
         for name, values in where.items():
             for value in values:
-                self._check(name, value)
+                self.check(name, value)
         chosen = (where.get(each.name, ("", *each.values)) for each in self.declared)
         return tuple(map(group_of, product(*map(dict.fromkeys, chosen))))
 

@@ -14,6 +14,9 @@ from ldp.mechanisms.strings.spelling import LONGEST, MOST_LETTERS, Spelling
 MOST_CANDIDATES = 1 << 12
 """The most words that a survey lists."""
 
+MOST_COHORTS = 16
+"""The most cohorts of RAPPOR. A device draws one for life, and sends it in the clear: 4 bits."""
+
 # An error about an answer names its type only: messages end up in logs and crash reports, and
 # the answer must not.
 
@@ -115,7 +118,7 @@ class Strings:
     def anything(self, coins: Coins) -> str:
         """Return a word of the longest length, of letters drawn uniformly.
 
-        Such words are so many that none of them gains, as short ones would.
+        Surveys that find words have so many of these that none gains, as short ones would.
         """
         drawn = (coins.below(len(self.alphabet)) for _ in range(self.longest))
         return "".join(self.alphabet[place] for place in drawn)
@@ -144,6 +147,20 @@ class Strings:
         """Raise `InvalidInput` unless the mechanism is for these words."""
         if isinstance(mechanism, RAPPOR) and not self.candidates:
             raise InvalidInput("rappor tells of listed words alone: the survey needs candidates")
+        if isinstance(mechanism, RAPPOR) and mechanism.cohorts > MOST_COHORTS:
+            raise InvalidInput(
+                f"rappor may have {MOST_COHORTS} cohorts, got {mechanism.cohorts}: a device's "
+                "cohort is drawn once, and sent in the clear with each report"
+            )
+        if (
+            isinstance(mechanism, RAPPOR)
+            and len(self.candidates) >= mechanism.cohorts * mechanism.bits
+        ):
+            raise InvalidInput(
+                f"rappor of {mechanism.cohorts} cohorts of {mechanism.bits} bits tells of fewer "
+                f"than {mechanism.cohorts * mechanism.bits} words, got {len(self.candidates)} "
+                "candidates"
+            )
         if isinstance(mechanism, PrefixHashing) and mechanism.spelling.letters != self.alphabet:
             raise InvalidInput(f"{mechanism.name} does not fit the alphabet {self.alphabet!r}")
         if isinstance(mechanism, PrefixHashing) and mechanism.lengths[-1] != self.longest:

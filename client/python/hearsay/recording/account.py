@@ -35,7 +35,7 @@ class Account:
     For each survey it holds:
     - the time of the first answer, and the latest period: when it was entered, the plan's
       revision, the drawn questions, the epsilon of each reported one, and the costs;
-    - `panel`, where the survey has panels: the person's, and how many there were to draw from;
+    - `panels`, where the survey has any: the person's panel, by how many there were to draw from;
     - `answered`, the time ranges of the answered periods;
     - `life`, how many times each epsilon was ever spent, by question;
     - `parts`, the attributes that each view asked, as a later revision may ask them in other views,
@@ -170,23 +170,19 @@ class Account:
             self._left = Fraction(terms.record_epsilon) - spent
         return label
 
-    @property
-    def panel(self) -> int:
-        """The person's panel, from 1 on; 0 where none was drawn."""
-        return int(self._mine.get("panel", (0, 0))[0])
-
     def panel_of(self, plan: Plan) -> int:
-        """Return the panel that a report by a plan is sent with; 0 where the plan has none."""
-        return self.panel if plan.panels else 0
+        """Return the panel, from 1 on, that a report by a plan is sent with; 0 where the plan has
+        none, or none was drawn yet."""
+        return int(self._mine.get("panels", {}).get(str(plan.panels), 0))
 
     def _keep_panel(self, plan: Plan, coins: Coins) -> None:
-        """Draw the person's panel once for the life of the survey.
+        """Draw the person's panel once for each number of panels that a plan of the survey has.
 
-        It is drawn anew only where another revision has another number of panels: whose tallies are
-        never compared by panel with those of the old one.
+        An app that goes back to an earlier number goes back to the panel of then.
         """
-        if plan.panels and self._mine.get("panel", (0, 0))[1] != plan.panels:
-            self._mine["panel"] = [1 + coins.below(plan.panels), plan.panels]
+        if plan.panels and not self.panel_of(plan):
+            drawn = 1 + coins.below(plan.panels)
+            self._mine.setdefault("panels", {})[str(plan.panels)] = drawn
 
     def _keep_parts(self, plan: Plan) -> None:
         """Keep which attributes each view asks.

@@ -138,7 +138,7 @@ def _survey(connection: sqlite3.Connection, name: str, person: bytes) -> SurveyF
             for attribute in account.maps
             if plan and attribute in plan.attributes
         },
-        panel=account.panel,
+        panel=account.panel_of(plan) if plan else 0,
         counters=dict(all_of("SELECT name, count FROM counters WHERE survey = ? ORDER BY name")),
         waiting=tuple(Batch.FromString(data) for (data,) in [*batches, *reports]),
         sent=tuple(

@@ -26,7 +26,8 @@ def _epsilon_of(budget: Budget, attributes: tuple[int, ...]) -> float:
 class Terms:
     """A plan as one person executes it: each question's level and mechanism, the maps that were
     chosen, the budget of a record, the withheld attributes, the memoizers of the memoised ones, and
-    the value of each public property, "" for one that was not given.
+    the value of each public property, "" for one that was not given or that the survey does not
+    declare, which `undeclared` tells in words.
     """
 
     plan: Plan
@@ -38,15 +39,16 @@ class Terms:
     withheld: frozenset[str]
     memoizers: Mapping[str, Memoizer]
     properties: tuple[str, ...] = ()
+    undeclared: str = ""
 
     @classmethod
     def of(cls, plan: Plan, choices: Choices, agreed: Agreed, withheld: frozenset[str]) -> "Terms":
         """Return the terms of one person under a plan that was agreed to.
 
-        Raises `InvalidInput` where the plan lacks a level, map, attribute, property or a property's
-        value, a map could reveal more than the app agreed to, or a record at these levels spends
-        more than the loosest of them, than the app agreed to, or on an attribute than the plan's
-        cap of it. A view is reported at the strictest of its attributes' levels.
+        Raises `InvalidInput` where the plan lacks a level, map, attribute or property, a
+        map could reveal more than the app agreed to, or a record at these levels spends more than
+        the loosest of them, than the app agreed to, or on an attribute than the plan's cap of it.
+        A view is reported at the strictest of its attributes' levels.
         """
         if choices.level is None and not plan.default_level:
             raise InvalidInput(
@@ -71,6 +73,8 @@ class Terms:
                 maps[name] = chosen_map
                 if name not in withheld:
                     agreed.check_map(plan, name, chosen_map)
+        given = dict(choices.properties)
+        undeclared = [f"{wrong}: none is sent" for wrong in plan.properties.undeclared(given)]
         budget = level.budget
         for position, (name, chosen) in enumerate(levels.items()):
             if chosen is not level:
@@ -87,7 +91,8 @@ class Terms:
             budget=budget,
             withheld=withheld,
             memoizers={name: memo for name, memo in memoizers.items() if memo is not None},
-            properties=plan.properties.checked(dict(choices.properties)),
+            properties=plan.properties.checked(given),
+            undeclared="; ".join(undeclared),
         )
         allowed = max(chosen.epsilon for chosen in (level, *levels.values()))
         if terms.record_epsilon > allowed:

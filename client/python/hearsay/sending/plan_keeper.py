@@ -287,6 +287,8 @@ class PlanKeeper:
     def _checked(self, plan: Plan, choices: Choices) -> Terms:
         terms = Terms.of(plan, choices, self._agreed, self._withheld)
         terms.check_caps(self._caps)
+        if terms.undeclared:
+            _log.warning("%r: %s", plan.survey, terms.undeclared)
         return terms
 
     def _accepted(self, data: bytes) -> Plan:
@@ -300,7 +302,8 @@ class PlanKeeper:
             self._terms[self._choices] = self._checked(plan, self._choices)
         else:
             try:
-                self._checked(plan, replace(_least(plan), maps=self._choices.maps))
+                least = _least(plan)
+                self._checked(plan, replace(self._choices, level=least.level, levels=least.levels))
             except InvalidInput as error:
                 raise InvalidInput(
                     f"nobody could answer {plan.survey!r}, whatever level they choose: {error}"

@@ -32,24 +32,31 @@ def seal(store: Store, survey: str, coins: Coins, *, rows: int, size: int) -> No
 
 
 def _seal_some(store: Store, survey: str, coins: Coins, rows: int, size: int) -> bool:
-    """Seal the oldest reports; return whether there may be more."""
+    """Seal the oldest reports, or in a survey with panels or properties all reports of the kind of
+    some that are drawn; return whether there may be more.
 
-    def look(connection: sqlite3.Connection) -> tuple[int, list[_Row]]:
+    Few reports are of one kind there: the oldest reports alone would make small batches, which
+    would leave in the order in which people answered.
+    """
+
+    def look(connection: sqlite3.Connection) -> tuple[int, bool, list[_Row]]:
         (unanswered,) = connection.execute(
             "SELECT count(*) FROM batches WHERE survey = ? AND leased >= 0", (survey,)
         ).fetchone()
-        found = connection.execute(
-            "SELECT seq, at, person, report FROM reports WHERE survey = ? ORDER BY seq LIMIT ?",
-            (survey, rows),
-        )
-        return unanswered, [_Row(*row) for row in found]
+        waiting = "SELECT seq, at, person, report FROM reports WHERE survey = ? ORDER BY seq"
+        if unanswered >= _UNANSWERED:
+            return 0, False, []
+        found = connection.execute(f"{waiting} LIMIT ?", (survey, rows)).fetchall()
+        grouped = bool(found) and _is_grouped(_Row(*found[0]))
+        if grouped:
+            found = connection.execute(waiting, (survey,)).fetchall()
+        return _UNANSWERED - unanswered, grouped, [_Row(*row) for row in found]
 
-    unanswered, found = store.read(look)
+    free, grouped, found = store.read(look)
     # Batches are built outside of the transaction, so that no answer waits for it.
-    sealed = [
-        (group, _sealed(survey, group, coins))
-        for group in _groups(found, rows, size)[: max(0, _UNANSWERED - unanswered)]
-    ]
+    if grouped:
+        found = [found[i] for i in coins.permutation(len(found))]
+    sealed = [(group, _sealed(survey, group, coins)) for group in _groups(found, rows, size)[:free]]
 
     def work(connection: sqlite3.Connection) -> None:
         keep_totals(connection, survey)
@@ -71,7 +78,7 @@ def _take_out(connection: sqlite3.Connection, survey: str, seqs: Sequence[int]) 
 
     Somebody else may have sealed, dropped or revoked some of them since they were read.
     """
-    first, last = seqs[0], seqs[-1]
+    first, last = min(seqs), max(seqs)
     within = "survey = ? AND seq BETWEEN ? AND ?"
     (there,) = connection.execute(
         f"SELECT count(*) FROM reports WHERE {within}", (survey, first, last)
@@ -89,6 +96,12 @@ def _take_out(connection: sqlite3.Connection, survey: str, seqs: Sequence[int]) 
         f"DELETE FROM reports WHERE survey = ? AND seq IN ({marks})", (survey, *seqs)
     )
     return True
+
+
+def _is_grouped(row: _Row) -> bool:
+    """Tell whether a report is of a survey with panels or properties."""
+    report = Batch.FromString(row.report)
+    return bool(report.panel or report.properties)
 
 
 def _groups(found: Sequence[_Row], rows: int, size: int) -> list[list[_Row]]:

@@ -74,10 +74,9 @@ export const unaryChain: Kind = {
   make(given) {
     const k = given.categories(2 ** 20);
     const [p, q] = readPair(given, "permanent");
-    const [own, other] = readPair(given, "instantaneous");
+    const pair = readPair(given, "instantaneous");
     const memoRatio = oddsRatio(fraction(p.t, ONE), fraction(q.t, ONE));
     checkRound(given, memoRatio);
-    const through = (t: bigint): Fraction => fraction(t * own.t + (ONE - t) * other.t, ONE * ONE);
     const width = rowBytes(k);
     const rounds: Rounds = {
       ratio: memoRatio,
@@ -88,15 +87,24 @@ export const unaryChain: Kind = {
       memoize: (_, value, coins) => drawUnary(k, p, q, value, coins),
       report(memo, coins) {
         given.check((memo[width - 1]! & ~(0xff >> (-k & 7))) === 0, "memo");
-        return flipRow(memo, k, own, other, coins);
+        return flipRow(memo, k, ...pair, coins);
       },
     };
-    return { k, width, ratio: oddsRatio(through(p.t), through(q.t)), rounds, draw: atOnce(rounds) };
+    const ratio = oddsRatio(through(p, pair), through(q, pair));
+    return { k, width, ratio, rounds, draw: atOnce(rounds) };
   },
 };
 
+/** A round over bits: the chances that a 1 stays 1, and that a 0 becomes 1. */
+export type Pair = readonly [own: Chance, other: Chance];
+
+/** Return the chance of a 1 that was a 1 with chance `t` before a round. */
+export function through({ t }: Chance, [own, other]: Pair): Fraction {
+  return fraction(t * own.t + (ONE - t) * other.t, ONE * ONE);
+}
+
 /** Return a row of bits after a round: a 1 stays 1 with `own`, a 0 becomes 1 with `other`. */
-function flipRow(
+export function flipRow(
   row: Uint8Array,
   columns: number,
   own: Chance,
@@ -109,13 +117,11 @@ function flipRow(
   return drawn.map((byte, i) => (row[i]! & kept[i]!) | (~row[i]! & byte));
 }
 
-function readPair(given: Integers, field: string): [own: Chance, other: Chance] {
+/** Return the round of a field's two integers; throw `InvalidInput` where they are none. */
+export function readPair(given: Integers, field: string): Pair {
   const [own, other, ...more] = given.list(field);
   given.check(own !== undefined && other !== undefined && !more.length, field);
-  const pair: [Chance, Chance] = [
-    chance(given.name, field, own!),
-    chance(given.name, field, other!),
-  ];
+  const pair = [chance(given.name, field, own!), chance(given.name, field, other!)] as const;
   given.check(other! < own!, field);
   return pair;
 }
@@ -125,6 +131,8 @@ function checkRound(given: Integers, ratio: Fraction): void {
 }
 
 /** Return the draw of a device that answers but once: both rounds in turn. */
-export function atOnce(rounds: Rounds): (value: number, coins: Coins) => Uint8Array {
+export function atOnce<V extends number | string>(
+  rounds: Rounds<V>,
+): (value: V, coins: Coins) => Uint8Array {
   return (value, coins) => rounds.report(rounds.memoize(rounds.enroll(coins), value, coins), coins);
 }

@@ -6,16 +6,15 @@ import { InvalidInput } from "../errors.js";
 import { hybrid } from "./hybrid.js";
 import { krr } from "./krr.js";
 import {
+  type AnyParts,
   checkSet,
+  checkText,
   checkValue,
   checkWord,
   Integers,
   type Kind,
   type Mechanism,
-  type Parts,
-  type SetParts,
   type Value,
-  type WordParts,
 } from "./mechanism.js";
 import { onebit, windowed } from "./numbers.js";
 import { subset } from "./subset.js";
@@ -23,7 +22,7 @@ import { unary } from "./unary.js";
 
 export type { Mechanism, Rounds, Value } from "./mechanism.js";
 
-type AnyKind = Kind<Parts | SetParts | WordParts>;
+type AnyKind = Kind<AnyParts>;
 
 /** The mechanisms that "auto" and most surveys choose: they are there at once. */
 const COMMON: Readonly<Record<string, Kind>> = {
@@ -49,6 +48,7 @@ const OWN: Readonly<Record<string, () => Promise<AnyKind>>> = {
   mean_table: async () => (await import("./meanTable.js")).meanTable,
   policy_mean_table: async () => (await import("./meanTable.js")).policyMeanTable,
   prefix_hashing: async () => (await import("./prefixHashing.js")).prefixHashing,
+  rappor: async () => (await import("./rappor.js")).rappor,
   set_selection: async () => (await import("./setSelection.js")).setSelection,
   waves: async () => (await import("./waves.js")).waves,
   set_bits: async () => (await import("./setBits.js")).setBits,
@@ -130,7 +130,7 @@ function complete(
   name: string,
   epsilon: number,
   integers: ReadonlyMap<string, readonly bigint[]>,
-  parts: Parts | SetParts | WordParts,
+  parts: AnyParts,
 ): Mechanism {
   const { width, ratio } = parts;
   const same = { name, epsilon, width, ratio, integers };
@@ -158,6 +158,20 @@ function complete(
       rounds: undefined,
       randomize(value: Value, coins: Coins): Uint8Array {
         checkWord(name, parts, value);
+        return parts.draw(value, coins);
+      },
+    };
+  }
+  if ("text" in parts) {
+    return {
+      ...same,
+      input: "text",
+      k: 0,
+      most: 0,
+      policy: undefined,
+      rounds: parts.rounds,
+      randomize(value: Value, coins: Coins): Uint8Array {
+        checkText(name, value);
         return parts.draw(value, coins);
       },
     };

@@ -17,9 +17,9 @@ export interface Mechanism {
   readonly name: string;
   /** The epsilon that the plan states; the integers realise at most this. */
   readonly epsilon: number;
-  /** What is randomised: a category 0..k-1, a number in [-1, 1], a set of the items 0..k-1, or a word. */
-  readonly input: "category" | "number" | "set" | "word";
-  /** The number of categories, items or letters; 0 for numbers. */
+  /** What is randomised: a category 0..k-1, a number in [-1, 1], a set of the items 0..k-1, a word's letters, or a text. */
+  readonly input: "category" | "number" | "set" | "word" | "text";
+  /** The number of categories, items or letters; 0 for numbers and texts. */
   readonly k: number;
   /** The most items of a set, or letters of a word; 0 for others. */
   readonly most: number;
@@ -30,7 +30,7 @@ export interface Mechanism {
   /** The policy that is kept instead of one epsilon for all pairs of categories. */
   readonly policy: Policy | undefined;
   /** The two rounds, if there are two: a memo for life, then a report of it. */
-  readonly rounds: Rounds | undefined;
+  readonly rounds: Rounds<number | string> | undefined;
   /** The exact integers, as the plan has them. */
   readonly integers: ReadonlyMap<string, readonly bigint[]>;
   /** Return the code of one report, `width` bytes; throw `InvalidInput` outside the domain. */
@@ -38,11 +38,11 @@ export interface Mechanism {
 }
 
 /** What a mechanism randomises; a set as its items in increasing order, a word as its letters' places from 1 on. */
-export type Value = number | readonly number[];
+export type Value = number | readonly number[] | string;
 
 /** What a mechanism whose reports share a permanent answer does; `Memoizer` says when. */
-export interface Rounds {
-  /** The largest ratio of two categories' probabilities of one memo. */
+export interface Rounds<V extends number | string = number> {
+  /** The largest ratio of two values' probabilities of one memo. */
   readonly ratio: Fraction;
   /** Whether a report is its memo with fresh noise, rather than the memo itself. */
   readonly noisy: boolean;
@@ -50,10 +50,10 @@ export interface Rounds {
   readonly deviceBytes: number;
   /** Draw the bytes that a device keeps for life, before any answer. */
   enroll(coins: Coins): Uint8Array;
-  /** Return the key of a category's memo; throw `InvalidInput` for bytes that `enroll` cannot give. */
-  key(device: Uint8Array, value: number): number;
+  /** Return the key of a value's memo; throw `InvalidInput` for bytes that `enroll` cannot give. */
+  key(device: Uint8Array, value: V): number | bigint;
   /** Draw a memo, in the form of a code; throw as `key` does. */
-  memoize(device: Uint8Array, value: number, coins: Coins): Uint8Array;
+  memoize(device: Uint8Array, value: V, coins: Coins): Uint8Array;
   /** Draw a report of a memo; throw `InvalidInput` for a memo that is no code. */
   report(memo: Uint8Array, coins: Coins): Uint8Array;
 }
@@ -88,8 +88,19 @@ export interface WordParts extends Pick<Parts, "width" | "ratio"> {
   draw(value: readonly number[], coins: Coins): Uint8Array;
 }
 
+/** What a kind of mechanism of texts makes of its integers. */
+export interface TextParts extends Pick<Parts, "width" | "ratio"> {
+  readonly text: true;
+  readonly rounds: Rounds<string>;
+  /** Draw the code of a text. */
+  draw(value: string, coins: Coins): Uint8Array;
+}
+
+/** What any kind of mechanism makes of its integers. */
+export type AnyParts = Parts | SetParts | WordParts | TextParts;
+
 /** A kind of mechanism: the names of its integers (a list's with "*"), and its maker. */
-export interface Kind<P extends Parts | SetParts | WordParts = Parts> {
+export interface Kind<P extends AnyParts = Parts> {
   readonly fields: readonly string[];
   /** Check the integers, all but the ratio; throw `InvalidInput`. */
   make(given: Integers, epsilon: number): P;
@@ -229,6 +240,11 @@ export function checkSet(
       `${name}: the value must be at most ${most} items below ${items}, in increasing order`,
     );
   }
+}
+
+/** Throw `InvalidInput`, without the value, unless it is a text. */
+export function checkText(name: string, value: Value): asserts value is string {
+  if (typeof value !== "string") throw new InvalidInput(`${name}: the value must be a text`);
 }
 
 /** Throw `InvalidInput`, without the value, unless it is a word: 1 to `longest` of the letters 1..letters. */

@@ -14,7 +14,7 @@ import {
   littleEndian,
   widthOf,
 } from "./mechanism.js";
-import { sha256OfShort } from "./sha256.js";
+import { sha256AtOnce } from "./sha256.js";
 import { drawUnary, rowBytes } from "./unary.js";
 
 const FIELDS = ["k", "hashes", "buckets", "seed", "prime", "flip"];
@@ -92,7 +92,7 @@ function readSketch(given: Integers): Sketch {
       const message = new DataView(new ArrayBuffer(16));
       message.setBigUint64(0, seed, true);
       message.setUint32(8, i, true);
-      const digest = new DataView(sha256OfShort(new Uint8Array(message.buffer)).buffer);
+      const digest = new DataView(sha256AtOnce(new Uint8Array(message.buffer)).buffer);
       const [a, b, c] = [0, 8, 16].map((at) =>
         Number(digest.getBigUint64(at, true) % BigInt(prime)),
       );

@@ -4,17 +4,20 @@ import type { Coins } from "../coins.js";
 import { compare, fromDouble, times } from "../core/exact.js";
 import { logAbove } from "../core/logarithm.js";
 import { InvalidInput } from "../errors.js";
-import { checkValue, type Mechanism } from "../mechanisms/mechanism.js";
-import { sha256OfShort } from "../mechanisms/sha256.js";
+import { checkText, checkValue, type Mechanism } from "../mechanisms/mechanism.js";
+import { sha256AtOnce } from "../mechanisms/sha256.js";
 import { sha256 } from "./digest.js";
 
+const utf8 = new TextEncoder();
+
 /**
- * Draw memos and reports of a memoised attribute at one level, and tell their epsilon.
+ * Draw memos and reports of a memoised attribute at one level, and tell their epsilon. A value is a category, or for
+ * RAPPOR a word.
  *
  * A device keeps, for as long as the attribute is asked:
  * 1. once, before any answer: `device = enroll(coins)`;
- * 2. for an answer whose `key(device, category)` it has no memo of: it spends `epsilon` and keeps
- *    `memo = memoize(device, category, coins)`;
+ * 2. for an answer whose `key(device, value)` it has no memo of: it spends `epsilon` and keeps
+ *    `memo = memoize(device, value, coins)`;
  * 3. in each period it sends `report(memo, coins)`, which spends nothing.
  *
  * Guarantee, for devices that enroll but once and memoise a key but once: a report by itself is a draw from
@@ -36,10 +39,10 @@ export class Memoizer {
     this.isNoisy = mechanism.rounds?.noisy ?? false;
   }
 
-  /** Build the memoizer of a mechanism of categories. */
+  /** Build the memoizer of a mechanism of categories or texts. */
   static async of(mechanism: Mechanism): Promise<Memoizer> {
     const integers = [...mechanism.integers].map(([name, values]) => `${name}=${values}`).sort();
-    const name = new TextEncoder().encode([mechanism.name, ...integers].join(";"));
+    const name = utf8.encode([mechanism.name, ...integers].join(";"));
     return new Memoizer(mechanism, await sha256(name));
   }
 
@@ -64,13 +67,13 @@ export class Memoizer {
   }
 
   /**
-   * Return the key of a category's memo, an integer >= 0; equal keys share a memo.
+   * Return the key of a value's memo, an integer >= 0; equal keys share a memo.
    *
-   * Throws `InvalidInput` for a category outside the domain and for bytes that `enroll` cannot have given.
+   * Throws `InvalidInput` for a value outside the domain and for bytes that `enroll` cannot have given.
    */
-  key(device: Uint8Array, category: number): number {
-    this.checkInput(device, category);
-    return this.mechanism.rounds?.key(device, category) ?? category;
+  key(device: Uint8Array, value: number | string): number | bigint {
+    this.checkInput(device, value);
+    return this.mechanism.rounds?.key(device, value) ?? (value as number); // texts have rounds
   }
 
   /**
@@ -78,22 +81,22 @@ export class Memoizer {
    *
    * Against a glance only: who has the ledger has the salt, and the values are few.
    */
-  hidden(salt: Uint8Array, key: number): string {
-    const message = new Uint8Array(salt.length + 8);
+  hidden(salt: Uint8Array, key: number | bigint): string {
+    const own = typeof key === "bigint" ? utf8.encode(key.toString(16)) : new Uint8Array(8);
+    if (typeof key === "number") new DataView(own.buffer).setFloat64(0, key);
+    const message = new Uint8Array(salt.length + own.length);
     message.set(salt);
-    new DataView(message.buffer).setFloat64(salt.length, key);
-    return Array.from(sha256OfShort(message).subarray(0, 16), (byte) =>
+    message.set(own, salt.length);
+    return Array.from(sha256AtOnce(message).subarray(0, 16), (byte) =>
       byte.toString(16).padStart(2, "0"),
     ).join("");
   }
 
   /** Return a fresh memo, in the form of a code; throw `InvalidInput` as `key` does. */
-  memoize(device: Uint8Array, category: number, coins: Coins): Uint8Array {
-    this.checkInput(device, category);
+  memoize(device: Uint8Array, value: number | string, coins: Coins): Uint8Array {
+    this.checkInput(device, value);
     const { mechanism } = this;
-    return (
-      mechanism.rounds?.memoize(device, category, coins) ?? mechanism.randomize(category, coins)
-    );
+    return mechanism.rounds?.memoize(device, value, coins) ?? mechanism.randomize(value, coins);
   }
 
   /** Return a fresh report; throw `InvalidInput` for bytes that are no memo, as far as the second round reads them. */
@@ -104,11 +107,12 @@ export class Memoizer {
     return rounds?.report(memo, coins) ?? memo.slice();
   }
 
-  private checkInput(device: Uint8Array, category: number): void {
-    const { name, k, rounds } = this.mechanism;
+  private checkInput(device: Uint8Array, value: number | string): void {
+    const { name, k, input, rounds } = this.mechanism;
     const size = rounds?.deviceBytes ?? 0;
     if (device.length !== size)
       throw new InvalidInput(`${name}: a device keeps ${size} bytes, got ${device.length}`);
-    checkValue(name, k, category);
+    if (input === "text") checkText(name, value);
+    else checkValue(name, k, value);
   }
 }

@@ -454,7 +454,7 @@ async function readMapped(
   return found;
 }
 
-/** What a domain's mechanisms randomise. */
+/** What a domain's mechanisms randomise, but for `rappor`, which takes a word as its text. */
 const INPUTS: Readonly<Record<Question["domain"]["kind"], Mechanism["input"]>> = {
   categorical: "category",
   numeric: "number",
@@ -485,7 +485,9 @@ async function readMechanism(
     );
   }
   const isOfBins = domain.kind === "binned" || domain.kind === "grid";
-  if (mechanism.input !== INPUTS[domain.kind] || (name === "waves") !== isOfBins) {
+  const isText = name === "rappor" && domain.kind === "strings";
+  const input = isText ? "text" : INPUTS[domain.kind];
+  if (mechanism.input !== input || (name === "waves") !== isOfBins) {
     throw new InvalidInput(`${name} does not fit ${domain.kind} answers`);
   }
   if (domain.kind === "numeric" && (mechanism.policy || "resolution" in domain)) {
@@ -513,14 +515,20 @@ async function readMechanism(
   return mechanism;
 }
 
+/** The most cohorts of RAPPOR: a device draws one for life, and sends it in the clear. */
+const MOST_COHORTS = 16;
+
 /** Throw `InvalidInput` unless a mechanism is for these words. */
 function checkWords({ name, integers }: Mechanism, domain: Strings, memo: number): void {
   const isRappor = name === "rappor";
   if (isRappor !== memo > 0)
     throw new InvalidInput(`a memo of words goes with rappor, and rappor with a memo: got ${name}`);
   const alphabet = domain.letters.map((letter) => letter.codePointAt(0));
+  const one = (field: string): number => Number(integers.get(field)![0]);
   const fits = isRappor
-    ? domain.candidates.length > 0
+    ? domain.candidates.length > 0 &&
+      one("cohorts") <= MOST_COHORTS &&
+      domain.candidates.length < one("cohorts") * one("bits")
     : `${integers.get("alphabet")}` === `${alphabet}` &&
       Number(integers.get("lengths")!.at(-1)) === domain.longest;
   if (!fits) throw new InvalidInput(`${name} does not fit these words`);

@@ -68,7 +68,7 @@ export class Strings {
   encode(answer: unknown): string {
     if (typeof answer !== "string")
       throw new InvalidInput(`must be a word, got a ${typeof answer}`);
-    const given = [...answer.normalize("NFC").replace(/^ +| +$/g, "")];
+    const given = [...trimmed(answer.normalize("NFC"))];
     const word = given.map((each) => {
       const cases = [each, each.toLowerCase(), each.toUpperCase()];
       const letter = cases.find((one) => this.#places.has(one));
@@ -83,7 +83,7 @@ export class Strings {
     return word.join("");
   }
 
-  /** Return a word of the longest length, of letters drawn uniformly: none of so many words gains. */
+  /** Return a word of the longest length, of letters drawn uniformly: where words are found none of so many gains. */
   anything(coins: Coins): string {
     return Array.from(
       { length: this.longest },
@@ -95,4 +95,13 @@ export class Strings {
   settled(word: string): readonly number[] {
     return [...word].map((letter) => this.#places.get(letter)! + 1);
   }
+}
+
+/** Return a text without U+0020 at its ends, in time linear in its length. */
+function trimmed(text: string): string {
+  let start = 0;
+  let end = text.length;
+  while (start < end && text[start] === " ") start += 1;
+  while (end > start && text[end - 1] === " ") end -= 1;
+  return text.slice(start, end);
 }

@@ -39,8 +39,8 @@ interface Survey {
   /** The attributes that each view asked, as a later revision may ask them in other views, which must not
    * begin them anew. A question without an entry is the attribute of its name. */
   parts: Map<string, readonly string[]>;
-  /** The person's panel, and how many there were to draw from; absent before it was drawn. */
-  panel?: [number, number];
+  /** The person's panel, by how many there were to draw from; absent before any was drawn. */
+  panels?: Record<number, number>;
   /** The costs in the period. */
   costs: Record<Kind, number[]>;
 }
@@ -202,14 +202,15 @@ export class Account {
 
   /** The panel that a report by a plan is sent with; 0 where the plan has none. */
   panelOf({ plan }: Terms): number {
-    return plan.panels && this.#mine.panel ? this.#mine.panel[0] : 0;
+    return this.#mine.panels?.[plan.panels] ?? 0;
   }
 
-  /** Draw the person's panel once for the life of the survey: anew only where another revision has another number
-   * of panels, whose tallies are never compared by panel with those of the old one. */
-  #keepPanel({ plan: { panels } }: Terms, coins: Coins): void {
-    if (panels && this.#mine.panel?.[1] !== panels) {
-      this.#mine.panel = [1 + uniform(panels, coins), panels];
+  /** Draw the person's panel once for each number of panels that a plan of the survey has: an app that goes back to
+   * an earlier number goes back to the panel of then. */
+  #keepPanel(terms: Terms, coins: Coins): void {
+    const { panels } = terms.plan;
+    if (panels && !this.panelOf(terms)) {
+      this.#mine.panels = { ...this.#mine.panels, [panels]: 1 + uniform(panels, coins) };
     }
   }
 

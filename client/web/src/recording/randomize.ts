@@ -70,10 +70,10 @@ export function* randomize(
     let life: number;
     if (memoizer) {
       const prefix = place.places.memos(place.person, name, memoizer.identity);
-      const blank = (): number => domain.anything(coins) as number; // a category: no others have memos
+      const blank = (): Memoised => domain.anything(coins) as Memoised;
       const memos = new Memos(prefix, unhex(place.salt), memoizer, drawn, blank, coins);
       const affordable = account.allows("life", terms, name, memoizer.epsilon, limits);
-      const { memo, isNew } = yield* memos.of(values.get(name) as number | undefined, affordable);
+      const { memo, isNew } = yield* memos.of(values.get(name) as Memoised | undefined, affordable);
       life = isNew ? memoizer.epsilon : 0;
       code = memoizer.report(memo, coins);
     } else {
@@ -152,6 +152,9 @@ const DEVICE = "device";
  * ones that a cap for life leaves no epsilon for. It says nothing of any answer. */
 const BLANK = "blank";
 
+/** A value that a memo may be of: a category or a word. No others have memos. */
+type Memoised = number | string;
+
 /** The memos of one person, attribute and mechanism, in one transaction. */
 class Memos {
   constructor(
@@ -159,7 +162,7 @@ class Memos {
     private readonly salt: Uint8Array,
     private readonly memoizer: Memoizer,
     private readonly drawn: string[],
-    private readonly anything: () => number,
+    private readonly anything: () => Memoised,
     private readonly coins: Coins,
   ) {}
 
@@ -169,7 +172,10 @@ class Memos {
    * Where there is no value, or its memo would be new and is not `affordable`, returns the memo of a
    * random value, which costs nothing.
    */
-  *of(value: number | undefined, affordable: boolean): Work<{ memo: Uint8Array; isNew: boolean }> {
+  *of(
+    value: Memoised | undefined,
+    affordable: boolean,
+  ): Work<{ memo: Uint8Array; isNew: boolean }> {
     const [kept, blank] = yield* get(this.prefix + DEVICE, this.prefix + BLANK);
     const device: Uint8Array =
       kept ?? (yield* this.#keep(DEVICE, this.memoizer.enroll(this.coins)));
@@ -182,7 +188,7 @@ class Memos {
     return { memo: blank ?? (yield* this.#draw(BLANK, device, this.anything())), isNew: false };
   }
 
-  *#draw(key: string, device: Uint8Array, value: number): Work<Uint8Array> {
+  *#draw(key: string, device: Uint8Array, value: Memoised): Work<Uint8Array> {
     return yield* this.#keep(key, this.memoizer.memoize(device, value, this.coins));
   }
 

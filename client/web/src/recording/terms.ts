@@ -37,8 +37,10 @@ export interface Terms {
   readonly memoizers: ReadonlyMap<string, Memoizer>;
   /** The most that one record spends: all questions that it can report together. */
   readonly recordEpsilon: number;
-  /** The value of each public property, "" for one that was not given. */
+  /** The value of each public property, "" for one that was not given or that the survey does not declare. */
   readonly properties: readonly string[];
+  /** Which of the given values the survey does not declare, in words. */
+  readonly undeclared: string;
   /** Return the most that one record spends on an attribute: on all questions that ask it. */
   epsilonOf(attribute: string): number;
   /** Draw the questions that one record reports. */
@@ -78,7 +80,7 @@ function periodsOf(unit: string): (now: number) => Period {
 /**
  * Return the terms of one person under a plan that was agreed to.
  *
- * Throws `InvalidInput` where the plan lacks a level, map, attribute, property or value of one, a map could reveal more than the app
+ * Throws `InvalidInput` where the plan lacks a level, map, attribute or property, a map could reveal more than the app
  * agreed to, or a record at these levels spends more than the loosest of them, than the app agreed to, or on an
  * attribute than the plan's cap of it. A view is reported at the strictest of its attributes' levels.
  */
@@ -179,7 +181,7 @@ export function termsOf(
     containing,
     memoizers,
     recordEpsilon,
-    properties: told(plan.properties, choices.properties),
+    ...told(plan.properties, choices.properties),
     epsilonOf,
     draw,
     periodAt: periodsOf(plan.period),

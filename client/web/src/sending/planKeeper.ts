@@ -269,6 +269,7 @@ export class PlanKeeper {
   #checked(plan: Plan, choices: Choices): Terms {
     const terms = termsOf(plan, choices, this.agreed, this.withheld);
     checkLimits(terms, this.caps);
+    if (terms.undeclared) console.warn(`hearsay: ${shown(plan.survey)}: ${terms.undeclared}`);
     return terms;
   }
 

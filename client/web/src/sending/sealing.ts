@@ -22,6 +22,10 @@ const UNANSWERED = 8;
  * Turn waiting reports into batches: of one revision, period, panel and properties each, of at most `rows` rows and
  * about `size` bytes, the rows in random order. Return whether there may be more.
  *
+ * They are the oldest reports or, in a survey with panels or properties, all of the kind of some that are drawn: few are
+ * of one kind there, and the oldest alone would make small batches, which would leave in the order in which people
+ * answered.
+ *
  * In a strict transaction. The accounts of the people in them and their memos are written again, so that
  * all that was spent on a batch is on the disk with it, even if a relaxed transaction before is not.
  * `leaves` tells that a page may send them without looking here again: then they count as having left.
@@ -34,9 +38,13 @@ export function* seal(
   coins: Coins,
 ): Work<boolean> {
   const batches = yield* list<BatchRow>(places.batches);
-  const found = yield* list<ReportRow>(places.reports, rows);
   const free = UNANSWERED - batches.filter(([, batch]) => !batch.putOff).length;
-  const groups = grouped(found, rows, size).slice(0, Math.max(0, free));
+  if (free <= 0) return false;
+  let found = yield* list<ReportRow>(places.reports, rows);
+  const [first] = found;
+  const isGrouped = first?.[1].panel || first?.[1].properties;
+  if (isGrouped) found = shuffled(yield* list<ReportRow>(places.reports), coins);
+  const groups = grouped(found, rows, size).slice(0, free);
   if (!groups.length) return false;
   const [queue = EMPTY]: QueueRow[] = yield* get(places.queue);
   let { next } = queue;
