@@ -45,7 +45,8 @@ def test_a_pilot_proposes_the_range_of_a_survey(address: str, tmp_path: Path) ->
     surveys.resolve(surveys.from_toml(survey, "wages.toml"))
 
     answers.write_text(hearsay("query", plan.survey, "wage", "--json", "--target", address).stdout)
-    told = hearsay(*asked, "--answers", answers).stdout
+    told = hearsay(*asked, "--answers", answers, "--plot", tmp_path / "range.png").stdout
+    assert (tmp_path / "range.png").read_bytes().startswith(b"\x89PNG")
     assert found["toml"] in told
     assert f"noise has a standard error\n  of {found['noise']:.3g}, both" in told
     assert f"by up to {found['bias_high']:.3g} (95%)" in told
@@ -71,6 +72,7 @@ def test_a_pilot_proposes_the_range_of_a_survey(address: str, tmp_path: Path) ->
     ("arguments", "match"),
     [
         ((), "give --out to write a pilot, or --pilot and --n"),
+        (("--pilot", "FILE", "--n", 5, "--plot", "a.txt"), "ends in .png, .svg, .pdf"),
         (("--out", "FILE", "--n", 5), "give --out to write a pilot, or --pilot and --n"),
         (("--out", "FILE", "--smallest", 5, "--largest", 1), "0 < smallest < largest"),
         (("--out", "FILE", "--largest", 1e300), "take a larger smallest number"),
