@@ -34,6 +34,13 @@ Ends = Callable[[float], Interval]
 """Intervals by their z."""
 
 
+def check_confidence(confidence: float) -> float:
+    """Return how probably intervals cover; raise `InvalidInput` unless it is in (0, 1)."""
+    if not 0 < confidence < 1:
+        raise InvalidInput(f"confidence must lie strictly between 0 and 1, got {confidence}")
+    return confidence
+
+
 @dataclass(frozen=True, eq=False)
 class Estimate:
     """Unbiased values with their population standard errors.
@@ -65,8 +72,7 @@ class Estimate:
         within z standard errors of a bound are then covered with (1 + confidence) / 2.
         Raises `InvalidInput` unless 0 < confidence < 1.
         """
-        if not 0 < confidence < 1:
-            raise InvalidInput(f"confidence must lie strictly between 0 and 1, got {confidence}")
+        check_confidence(confidence)
         miss = (1 - confidence) / (self.value.size if simultaneous else 1)
         z = -NormalDist().inv_cdf(miss / 2)
         if self.ends is None:

@@ -36,7 +36,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import fdtrc, ndtr, ndtri, stdtr, stdtrit
 
-from ldp.core.estimation import LEAST_PANELS, LEAST_REPORTS, Interval
+from ldp.core.estimation import LEAST_PANELS, LEAST_REPORTS, Interval, check_confidence
 from ldp.core.estimator import Estimator
 from ldp.core.tally import Tally
 from ldp.errors import InvalidInput
@@ -285,18 +285,13 @@ class Contrasts:
         parameters of a contrast cover at once (Bonferroni). Raises `InvalidInput` unless
         0 < confidence < 1.
         """
-        _check_confidence(confidence)
+        check_confidence(confidence)
         miss = (1 - confidence) / (self.value.shape[1] if simultaneous else 1)
         reach = _quantile(1 - miss / 2, self.degrees) * self.standard_error
         return (
             np.clip(self.value - reach, -self.widest, self.widest),
             np.clip(self.value + reach, -self.widest, self.widest),
         )
-
-
-def _check_confidence(confidence: float) -> None:
-    if not 0 < confidence < 1:
-        raise InvalidInput(f"confidence must lie strictly between 0 and 1, got {confidence}")
 
 
 def _square_and_add(
@@ -451,7 +446,7 @@ class Changes:
         differences of rare values they are not symmetric.
         """
         if self.pair is not None and self.pair.is_shares and math.isinf(self.contrasts.degrees):
-            _check_confidence(confidence)
+            check_confidence(confidence)
             return _square_and_add(self.pair, self.contrasts, confidence, simultaneous)
         low, high = self.contrasts.interval(confidence, simultaneous=simultaneous)
         return low[0], high[0]

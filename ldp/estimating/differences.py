@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
-from ldp.core.estimation import Cohorts, Estimate, Interval
+from ldp.core.estimation import Cohorts, Estimate, Interval, check_confidence
 from ldp.errors import InvalidInput
 from ldp.estimating.strata import stratified
 
@@ -45,8 +45,7 @@ class Differences:
         Each covers its own difference with probability `confidence`; with `simultaneous` all do
         at once (Bonferroni). Raises `InvalidInput` unless 0 < confidence < 1.
         """
-        if not 0 < confidence < 1:
-            raise InvalidInput(f"confidence must lie strictly between 0 and 1, got {confidence}")
+        check_confidence(confidence)
         miss = (1 - confidence) / (self.value.size if simultaneous else 1)
         reach = -NormalDist().inv_cdf(miss / 2) * self.standard_error
         widest = self.first.bounds[1] - self.first.bounds[0]

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from ldp.core.estimation import Cohorts, Interval
+from ldp.core.estimation import Cohorts, Interval, check_confidence
 from ldp.core.mechanism import Categorical, Mechanism
 from ldp.core.repeated import Repeated, Repeats
 from ldp.errors import InvalidInput
@@ -499,6 +499,5 @@ def differences_between(groups: Groups, reference: int | None = None) -> GroupDi
 
 def normal_quantile(confidence: float, together: int) -> float:
     """Return the standard errors that an interval reaches, of so many that cover together."""
-    if not 0 < confidence < 1:
-        raise InvalidInput(f"confidence must lie strictly between 0 and 1, got {confidence}")
+    check_confidence(confidence)
     return -NormalDist().inv_cdf((1 - confidence) / 2 / together)

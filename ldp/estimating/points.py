@@ -17,7 +17,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ldp.core.estimation import Cohorts
+from ldp.core.estimation import Cohorts, check_confidence
 from ldp.core.estimator import Estimator, Frequencies
 from ldp.core.repeated import Repeats
 from ldp.errors import InvalidInput
@@ -405,6 +405,5 @@ def even_cuts(points: int, bins: int) -> NDArray[np.intp]:
 
 
 def _z(confidence: float) -> float:
-    if not 0 < confidence < 1:
-        raise InvalidInput(f"confidence must lie strictly between 0 and 1, got {confidence}")
+    check_confidence(confidence)
     return NormalDist().inv_cdf((1 + confidence) / 2)

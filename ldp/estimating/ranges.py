@@ -25,6 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 from scipy.special import gammainc, log_softmax, ndtri
 
+from ldp.core.estimation import check_confidence
 from ldp.errors import InvalidInput
 from ldp.estimating.points import wilson
 from ldp.mechanisms.ranges.waves import MAX_BINS
@@ -191,8 +192,7 @@ def propose(
             "a range takes at least one report of the pilot and of the survey, and a variance "
             f"> 0, got {pilot}, {n} and {variance}"
         )
-    if not 0 < confidence < 1:
-        raise InvalidInput(f"confidence must lie strictly between 0 and 1, got {confidence}")
+    check_confidence(confidence)
     ends, found, spread = _checked(edges, estimate, covariance)
     model = fitted(ends, found, spread)
     tried = _round_numbers(ends)

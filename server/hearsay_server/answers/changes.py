@@ -12,11 +12,11 @@ from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2
 from hearsay_server.answers import queries
 from hearsay_server.answers import sets as sets_of
-from hearsay_server.answers.queries import CONFIDENCE, NoReports, Tallies
+from hearsay_server.answers.queries import NoReports, Tallies, confidence_of
 from hearsay_server.answers.repeats import of_levels
 from hearsay_server.ingest.intake import Cohort
 from ldp import InvalidInput, Tally
-from ldp.core.estimation import LEAST_PANELS, LEAST_REPORTS
+from ldp.core.estimation import LEAST_PANELS, LEAST_REPORTS, check_confidence
 from ldp.estimating import change as changing
 from ldp.estimating.change import Changes, Parts, Series
 from ldp.estimating.sums import Summed
@@ -46,9 +46,7 @@ def check(plan: Plan, question: Request) -> None:
     if question.kind == Request.DIFFERENCE and (len(named) != 2 or len(set(named)) != 2):
         listed = ", ".join(map(repr, named)) or "none"
         raise InvalidInput(f"a difference is between two periods: name both, got {listed}")
-    confidence = question.confidence if question.HasField("confidence") else CONFIDENCE
-    if not 0 < confidence < 1:
-        raise InvalidInput(f"confidence must lie strictly between 0 and 1, got {confidence}")
+    check_confidence(confidence_of(question))
     if question.sums and question.ranges:
         raise InvalidInput("ask for sums of values or for ranges of a number, not both")
     if isinstance(plan.asked(question.attribute).domain, Ratings) and question.sums:
@@ -69,7 +67,7 @@ def change(
     sets = _sets(plan, question)
     found = _series(plan, question.attribute, tallies, names, sets)
     changes = _COMPUTED[question.kind](found, [period.number(plan.period, name) for name in names])
-    confidence = question.confidence if question.HasField("confidence") else CONFIDENCE
+    confidence = confidence_of(question)
     domain = plan.asked(question.attribute).domain
     labels: Sequence[str] = domain.labels
     statistic = domain.statistic

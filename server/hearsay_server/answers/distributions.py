@@ -11,9 +11,9 @@ from hearsay.plans.plan import Plan
 from hearsay.plans.points import Points, check_range
 from hearsay.v1 import analyst_pb2
 from hearsay_server.answers import weighted
-from hearsay_server.answers.queries import CONFIDENCE, NoReports, Tallies, by_level, of_words
+from hearsay_server.answers.queries import NoReports, Tallies, by_level, confidence_of, of_words
 from ldp import InvalidInput, Mechanism
-from ldp.core.estimation import Cohorts
+from ldp.core.estimation import Cohorts, check_confidence
 from ldp.core.estimator import Estimator, Frequencies
 from ldp.estimating import distribution as curves
 from ldp.estimating import points as scoring
@@ -50,9 +50,7 @@ def distribution(
         raise InvalidInput(f"{question.attribute!r} are ratings: ask for their means")
     if isinstance(domain, Categorical | Grid):
         raise InvalidInput(f"{question.attribute!r} has values: ask for their frequencies")
-    confidence = question.confidence if question.HasField("confidence") else CONFIDENCE
-    if not 0 < confidence < 1:
-        raise InvalidInput(f"confidence must lie strictly between 0 and 1, got {confidence}")
+    confidence = check_confidence(confidence_of(question))
     if question.edges and question.bins:
         raise InvalidInput("give the edges of the bins or their number, not both")
     if question.bins > _MOST_BINS or len(question.edges) > _MOST_BINS + 1:

@@ -7,8 +7,9 @@ import numpy as np
 from hearsay.plans.domains import Categorical, Numeric
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2
-from hearsay_server.answers.queries import CONFIDENCE, NoReports
+from hearsay_server.answers.queries import NoReports, confidence_of
 from hearsay_server.answers.records import Chosen, Complete, mechanisms, repeats
+from ldp.core.estimation import check_confidence
 from ldp.core.mechanism import Codes
 from ldp.errors import InvalidInput, NotReady
 from ldp.estimating.forward import forward
@@ -41,7 +42,7 @@ def attributes_of(question: Request) -> tuple[str, ...]:
 
 def check_fit(plan: Plan, question: Request) -> None:
     """Raise `InvalidInput` for a model that cannot be fitted, before rows are read."""
-    _confidence(question)
+    check_confidence(confidence_of(question))
     if question.family not in (Request.LINEAR, Request.LOGISTIC):
         raise InvalidInput(f"family must be LINEAR or LOGISTIC, got {question.family}")
     methods = (CORRECTED,) if question.family == Request.LINEAR else (CORRECTED, FORWARD)
@@ -92,10 +93,11 @@ def fit(plan: Plan, question: Request, records: Complete) -> analyst_pb2.FitResp
                 found = logistic(given, response, columns, alike=alike)
     except NotReady as error:
         raise NoReports(str(error)) from error
-    low, high = found.interval(_confidence(question), simultaneous=question.simultaneous)
+    confidence = confidence_of(question)
+    low, high = found.interval(confidence, simultaneous=question.simultaneous)
     answer = analyst_pb2.FitResponse(
         survey=plan.survey,
-        confidence=_confidence(question),
+        confidence=confidence,
         simultaneous=question.simultaneous,
         reports=found.n,
         method=found.method,
@@ -158,10 +160,3 @@ def _variable(plan: Plan, names: Sequence[str], variable: analyst_pb2.Variable) 
     if variable.value not in domain.values:
         raise InvalidInput(f"{name!r} has no value {variable.value!r}; its values are {domain}")
     return Indicator(place, domain.values.index(variable.value))
-
-
-def _confidence(question: Request) -> float:
-    confidence = question.confidence if question.HasField("confidence") else CONFIDENCE
-    if not 0 < confidence < 1:
-        raise InvalidInput(f"confidence must lie strictly between 0 and 1, got {confidence}")
-    return confidence

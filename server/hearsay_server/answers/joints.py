@@ -11,13 +11,14 @@ from hearsay.plans.domains import Categorical, Numeric
 from hearsay.plans.plan import Attribute, Plan
 from hearsay.v1 import analyst_pb2
 from hearsay_server.answers.queries import (
-    CONFIDENCE,
     STRATIFIED,
     NoReports,
     Tallies,
+    confidence_of,
     of_attributes,
 )
 from hearsay_server.answers.records import Pairs, mechanisms, repeats
+from ldp.core.estimation import check_confidence
 from ldp.core.repeated import Repeats
 from ldp.errors import InvalidInput
 from ldp.estimating.independence import Independence, detectable, independence, independence_of
@@ -70,7 +71,7 @@ def by_levels(plan: Plan, attributes: tuple[str, str], pairs: Pairs) -> PairCoho
 
 def check_crosstab(plan: Plan, question: analyst_pb2.CrosstabRequest) -> None:
     """Raise `InvalidInput` for a joint table that cannot be asked for, before rows are read."""
-    _check_confidence(question)
+    check_confidence(confidence_of(question))
     domains = [_values(plan, name) for name in (question.attribute, question.other)]
     _check_size(*domains)
     _alike(plan, question.method)
@@ -116,7 +117,7 @@ def table_answer(
     most_repeated: float,
 ) -> analyst_pb2.CrosstabResponse:
     """Return the answer of a joint table, from wherever it is, and of its test."""
-    confidence = _check_confidence(question)
+    confidence = check_confidence(confidence_of(question))
     low, high = table.interval(confidence, simultaneous=question.simultaneous)
     shown = table.likely if question.nonnegative else table.value
     one, other = plan.attributes[question.attribute], plan.attributes[question.other]
@@ -151,7 +152,7 @@ def table_answer(
 
 def check_groups(plan: Plan, question: analyst_pb2.CompareGroupsRequest) -> None:
     """Raise `InvalidInput` for groups that cannot be compared, before rows are read."""
-    _check_confidence(question)
+    check_confidence(confidence_of(question))
     by = _values(plan, question.by)
     _reference(by, question)
     domain = plan.attributes[question.attribute].domain
@@ -207,7 +208,7 @@ def groups_answer(
     most_repeated: float,
 ) -> analyst_pb2.CompareGroupsResponse:
     """Return the answer of an attribute's groups, from wherever they are."""
-    confidence, simultaneous = _check_confidence(question), question.simultaneous
+    confidence, simultaneous = check_confidence(confidence_of(question)), question.simultaneous
     attribute, by = plan.attributes[question.attribute], plan.attributes[question.by]
     names, labels = _labels(by), _labels(attribute)
     answer = analyst_pb2.CompareGroupsResponse(
@@ -322,12 +323,3 @@ def _reference(by: Categorical, question: analyst_pb2.CompareGroupsRequest) -> i
             f"{question.by!r} has no value {question.reference!r}; its values are {by}"
         )
     return by.values.index(question.reference)
-
-
-def _check_confidence(
-    question: analyst_pb2.CrosstabRequest | analyst_pb2.CompareGroupsRequest,
-) -> float:
-    confidence = question.confidence if question.HasField("confidence") else CONFIDENCE
-    if not 0 < confidence < 1:
-        raise InvalidInput(f"confidence must lie strictly between 0 and 1, got {confidence}")
-    return confidence

@@ -7,7 +7,7 @@ import numpy as np
 from hearsay.plans.domains import SetOf
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2
-from hearsay_server.answers.queries import CONFIDENCE, NoReports, Tallies, by_level
+from hearsay_server.answers.queries import NoReports, Tallies, by_level, confidence_of
 from ldp import InvalidInput, SetSelection
 from ldp.core.repeated import Repeats
 from ldp.estimating import sets
@@ -48,7 +48,7 @@ def pairs(
         assert isinstance(mechanism, SetSelection)  # as `rows.pairs_by_level` has checked
         each.append((mechanism, tally, repeats[level]))
     estimate = sets.pairs(each)
-    confidence = question.confidence if question.HasField("confidence") else CONFIDENCE
+    confidence = confidence_of(question)
     low, high = estimate.interval(confidence)
     n = sum(tally.n for _, tally, _ in each)
     shares = np.sum([tally.n / n * m.debias(tally.first) for m, tally, _ in each], axis=0)

@@ -40,7 +40,7 @@ _QUICK = 256
 """Values up to which levels are tested and pooled by maximum likelihood unless a method is asked
 for: the cost grows with their cube."""
 
-CONFIDENCE = 0.95
+_CONFIDENCE = 0.95
 """Of intervals, unless a question says otherwise."""
 
 STRATIFIED = "stratified"
@@ -48,6 +48,25 @@ STRATIFIED = "stratified"
 
 Tallies = Mapping[Cohort, Tally]
 Floats = NDArray[np.float64]
+
+
+Confident = (
+    analyst_pb2.EstimateRequest
+    | analyst_pb2.CompareRequest
+    | analyst_pb2.DistributionRequest
+    | analyst_pb2.PairsRequest
+    | analyst_pb2.CrosstabRequest
+    | analyst_pb2.CompareGroupsRequest
+    | analyst_pb2.FitRequest
+    | analyst_pb2.ChangeRequest
+    | analyst_pb2.WordsRequest
+)
+"""Questions that are answered with intervals."""
+
+
+def confidence_of(question: Confident) -> float:
+    """Return the probability with which a question's intervals are to cover, as it was given."""
+    return question.confidence if question.HasField("confidence") else _CONFIDENCE
 
 
 class NoReports(NotReady):
@@ -210,7 +229,7 @@ def estimate(
         method = question.method or "inverse_variance"
         shift = largest_shift(cohorts, forged, method)
     value, tag = _processed(question, [mechanism for mechanism, _ in cohorts], raw)
-    confidence = question.confidence if question.HasField("confidence") else CONFIDENCE
+    confidence = confidence_of(question)
     low, high = raw.interval(confidence, simultaneous=question.simultaneous)
     columns = {
         "estimate": value,
@@ -308,7 +327,7 @@ def _sizes(
     assert isinstance(asked.domain, SetOf)  # as `sets_of.check` has checked
     if question.top or question.values:
         raise InvalidInput("sizes are answered with all their rows: leave out top and values")
-    confidence = question.confidence if question.HasField("confidence") else CONFIDENCE
+    confidence = confidence_of(question)
 
     def answered(some: Cohorts) -> Answer:
         return _answered(plan, question.attribute, some, question.method, False)
@@ -385,7 +404,7 @@ def compare(
         raise NoReports(f"there are no reports of {attribute!r} in the {part} part yet")
     parts = by_level(plan, attribute, first, second), by_level(plan, attribute, second, first)
     found = differences(*parts)
-    confidence = question.confidence if question.HasField("confidence") else CONFIDENCE
+    confidence = confidence_of(question)
     low, high = found.interval(confidence, simultaneous=question.simultaneous)
     domain = plan.asked(attribute).domain
     columns = (

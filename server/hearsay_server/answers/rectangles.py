@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from hearsay.plans.domains import Binned
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2
-from hearsay_server.answers.queries import CONFIDENCE, Tallies, of_attributes
+from hearsay_server.answers.queries import Tallies, confidence_of, of_attributes
 from ldp import InvalidInput
 from ldp.estimating import sums
 
@@ -25,7 +25,7 @@ def rectangles(
     `NoReports` where there are none, `InvalidInput` for what cannot be asked.
     """
     names = question.attribute, question.other
-    confidence = question.confidence if question.HasField("confidence") else CONFIDENCE
+    confidence = confidence_of(question)
     first, second = (_binned(plan, name) for name in names)
     if question.edges or question.bins or question.quantiles or question.cumulative:
         raise InvalidInput("of two numbers ask for ranges: leave out the rest of a distribution")

@@ -10,7 +10,7 @@ from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2
 from hearsay_server.answers import few, queries
 from hearsay_server.answers import sets as sets_of
-from hearsay_server.answers.queries import CONFIDENCE, Floats, Tallies
+from hearsay_server.answers.queries import Floats, Tallies, confidence_of
 from hearsay_server.answers.repeats import of_groups, people
 from hearsay_server.ingest.intake import Cohort
 from ldp import Estimate, InvalidInput, SetBits, Tally
@@ -189,7 +189,7 @@ def _weigh(
 ) -> None:
     """Put the weighted estimates into an answer without weights."""
     domain = plan.asked(question.attribute).domain
-    confidence = question.confidence if question.HasField("confidence") else CONFIDENCE
+    confidence = confidence_of(question)
     if question.sizes:
         assert isinstance(domain, SetOf)  # as the answer without margins was given
         _put_sizes(question, answer, groups, weights, domain, confidence)

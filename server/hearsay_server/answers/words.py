@@ -7,10 +7,11 @@ import numpy as np
 from hearsay.plans.domains import Strings
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2, collector_pb2
-from hearsay_server.answers.queries import CONFIDENCE, NoReports, Tallies, cohort_message
+from hearsay_server.answers.queries import NoReports, Tallies, cohort_message, confidence_of
 from hearsay_server.answers.repeats import of_levels
 from hearsay_server.storage.selection import Selected
 from ldp import RAPPOR, Estimate, InvalidInput, PrefixHashing, Tally
+from ldp.core.estimation import check_confidence
 from ldp.core.tally import add_up
 from ldp.estimating.dictionary import estimate_strings
 from ldp.estimating.discovery import discover, smallest_shares
@@ -37,9 +38,7 @@ def check(plan: Plan, question: analyst_pb2.WordsRequest) -> None:
     domain = plan.asked(question.attribute).domain
     if not isinstance(domain, Strings):
         raise InvalidInput(f"{question.attribute!r} is not answered in words: leave them out")
-    confidence = question.confidence if question.HasField("confidence") else CONFIDENCE
-    if not 0 < confidence < 1:
-        raise InvalidInput(f"confidence must lie strictly between 0 and 1, got {confidence}")
+    check_confidence(confidence_of(question))
     if question.discover:
         if question.candidates:
             raise InvalidInput("ask for the words that are frequent, or for listed ones, not both")
@@ -98,7 +97,7 @@ def words(
     attribute = question.attribute
     asked = plan.asked(attribute)
     assert isinstance(asked.domain, Strings)  # as `check` has checked
-    confidence = question.confidence if question.HasField("confidence") else CONFIDENCE
+    confidence = confidence_of(question)
     listed: Sequence[str] = question.candidates or asked.domain.candidates
     shares: Sequence[float] = []
     if from_tallies(plan, attribute):
