@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from serving import connected, create, own_name, submit
 
 import hearsay.plans.plan
+from hearsay import Analyst
 from hearsay.plans.domains import Categorical
 from hearsay.plans.plan import Plan
 from hearsay.v1 import admin_pb2, admin_pb2_grpc, collector_pb2
@@ -84,6 +86,32 @@ def batch(
         rows=rows,
         columns=columns,
     )
+
+
+@dataclass(frozen=True)
+class Collected:
+    """A survey with reports of the first two days at each level, and who asks about it."""
+
+    address: str
+    analyst: Analyst
+    plan: Plan
+
+
+def collected_from(
+    people: Callable[[Plan, int], dict[str, NDArray[Any]]],
+    text: str,
+    address: str,
+    analyst: Analyst,
+) -> Collected:
+    """Register a survey and submit what `people` answer, by the number of a level and day."""
+    _, plan = register(address, text)
+    cohorts = [(level, day) for level in plan.levels for day in DAYS[:2]]
+    submit(
+        address,
+        *(batch(plan, level, day, people(plan, i), 10 * i)
+          for i, (level, day) in enumerate(cohorts)),
+    )  # fmt: skip
+    return Collected(address, analyst, plan)
 
 
 def answers(plan: Plan, rows: int, seed: int) -> dict[str, NDArray[Any]]:

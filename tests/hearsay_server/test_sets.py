@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from collected import DAYS, batch, register
+from collected import DAYS, Collected, collected_from
 from command import hearsay
-from serving import submit
 
 from hearsay import Analyst, InvalidInput
 from hearsay.plans.domains import Ratings, SetOf
@@ -65,23 +64,11 @@ STAR_SETS = np.array([[0, 3], [0, -1], [1, 2], [-1, -1]])  # food +, staff -; fo
 PET_SETS = np.array([[0, -1, -1], [0, 1, 2], [-1, -1, -1], [1, -1, -1]])
 
 
-def people(seed: int) -> dict[str, Any]:
+def people(plan: Plan, seed: int) -> dict[str, Any]:
     source = np.random.default_rng(seed)
     kinds = {"apps": APP_SETS, "stars": STAR_SETS, "pets": PET_SETS}
     found = {name: sets[source.integers(0, len(sets), ROWS)] for name, sets in kinds.items()}
     return {**found, "sure": source.integers(0, 2, ROWS)}
-
-
-class Collected:
-    def __init__(self, address: str, analyst: Analyst) -> None:
-        self.address, self.analyst = address, analyst
-        _, self.plan = register(address, TOML)
-        cohorts = [(level, day) for level in self.plan.levels for day in DAYS[:2]]
-        submit(
-            address,
-            *(batch(self.plan, level, day, people(i), 10 * i)
-              for i, (level, day) in enumerate(cohorts)),
-        )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +79,7 @@ def analyst(address: str) -> Iterator[Analyst]:
 
 @pytest.fixture(scope="module")
 def collected(address: str, analyst: Analyst) -> Collected:
-    return Collected(address, analyst)
+    return collected_from(people, TOML, address, analyst)
 
 
 def near(table: Any, truth: dict[str, float]) -> None:

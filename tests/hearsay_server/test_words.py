@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from collected import DAYS, batch, register
+from collected import DAYS, Collected, batch, collected_from
 from command import hearsay
 from scipy.stats import norm
-from serving import submit
 
 from hearsay import Analyst, InvalidInput
 from hearsay.plans.domains import Categorical, Strings
@@ -68,18 +67,6 @@ def people(plan: Any, seed: int) -> dict[str, Any]:
     return {"word": spelled[chosen], "known": short[chosen], "kept": words[chosen]}
 
 
-class Collected:
-    def __init__(self, address: str, analyst: Analyst) -> None:
-        self.address, self.analyst = address, analyst
-        _, self.plan = register(address, TOML)
-        cohorts = [(level, day) for level in self.plan.levels for day in DAYS[:2]]
-        submit(
-            address,
-            *(batch(self.plan, level, day, people(self.plan, i), 10 * i)
-              for i, (level, day) in enumerate(cohorts)),
-        )  # fmt: skip
-
-
 @pytest.fixture(scope="module")
 def analyst(address: str) -> Iterator[Analyst]:
     with Analyst(address) as found:
@@ -88,7 +75,7 @@ def analyst(address: str) -> Iterator[Analyst]:
 
 @pytest.fixture(scope="module")
 def collected(address: str, analyst: Analyst) -> Collected:
-    return Collected(address, analyst)
+    return collected_from(people, TOML, address, analyst)
 
 
 def near(table: Any, truth: dict[str, float]) -> None:
