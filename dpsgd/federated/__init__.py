@@ -1,0 +1,1 @@
+"""Federated training: splits, local steps, rules that aggregate updates, and its privacy."""
