@@ -43,7 +43,7 @@ FLOORS = {
         {"environment", "interrupts", "trouble", "v1"},
         {"columns"},
         {"plans", "storage"},
-        {"agreement", "formulas", "frames", "plots", "rows"},
+        {"agreement", "federated.declaration", "formulas", "frames", "plots", "rows"},
         {"choices"},
         {"recording"},
         {"sending"},

@@ -38,7 +38,7 @@ notehead."""
 def check_texts(survey: survey_pb2.Survey) -> None:
     """Raise `InvalidInput`, naming the place, for text that another text can look exactly like."""
     for place, text in _texts(survey):
-        _check_text(place, text)
+        check_text(place, text)
 
 
 def _texts(survey: survey_pb2.Survey) -> Iterator[tuple[str, str]]:
@@ -74,7 +74,7 @@ def _texts(survey: survey_pb2.Survey) -> Iterator[tuple[str, str]]:
             yield f"{place}: values", value
 
 
-def _check_text(place: str, text: str) -> None:
+def check_text(place: str, text: str) -> None:
     """Raise `InvalidInput` for text that another text can look exactly like."""
     if text.startswith(" ") or text.endswith(" ") or "  " in text:
         raise InvalidInput(
