@@ -53,6 +53,7 @@ FLOORS = {
         {"changes", "comparing"},
         {"client", "analyst", "testing"},
         {"aio"},
+        {"federated"},
     ],
     "hearsay_server": [
         {"build", "clock", "config", "limits"},
