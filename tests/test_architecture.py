@@ -49,6 +49,7 @@ FLOORS = {
         {"sending"},
         {"margins"},
         {"asking", "lifetimes", "person"},
+        {"federated"},
         {"distributions", "sets", "words", "together"},
         {"changes", "comparing"},
         {"client", "analyst", "testing"},
