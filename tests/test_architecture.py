@@ -54,11 +54,10 @@ FLOORS = {
         {"changes", "comparing"},
         {"client", "analyst", "testing"},
         {"aio"},
-        {"federated"},
     ],
     "hearsay_server": [
-        {"build", "clock", "config", "limits"},
-        {"ingest", "surveys"},
+        {"build", "clock", "config", "limits", "tables"},
+        {"ingest", "surveys", "trainings"},
         {"storage"},
         {"answers"},
         {"serving", "demo"},

@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError
 
 from hearsay.plans.canonical import check_canonical
 from hearsay.plans.plan import mechanism_message
-from hearsay.plans.texts import check_text
+from hearsay.plans.texts import check_name, check_text
 from hearsay.v1 import plan_pb2, training_pb2
 from ldp import InvalidInput, Mechanism, build
 
@@ -53,7 +53,6 @@ _LOCAL = "sphere_codebook"
 _LEAST_FACTOR = {"trimmed_mean": (2, 1), "krum": (2, 3), "multi_krum": (2, 3)}
 """By rule that needs to know `hostile`: it needs factor * hostile + more updates."""
 
-_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _ARCHITECTURE = re.compile(r"[a-z0-9][a-z0-9_]{0,63}")
 
 
@@ -285,15 +284,6 @@ def parse(data: bytes) -> Training:
             "declare a larger noise_multiplier or fewer participations"
         )
     return training
-
-
-def check_name(place: str, name: str) -> None:
-    """Raise `InvalidInput` for what is no name of a training."""
-    if not _NAME.fullmatch(name):
-        raise InvalidInput(
-            f'{place}: expected a lower-case letter, then letters, digits or "_", '
-            f"at most 64 in all, got {name!r}"
-        )
 
 
 def _check_sizes(wire: training_pb2.Training) -> None:

@@ -1,5 +1,6 @@
 """The texts of a survey: two that differ must look different to people."""
 
+import re
 import unicodedata
 from collections.abc import Iterator
 
@@ -33,6 +34,17 @@ _INVISIBLE = (
 """Code points of other categories that show nothing by themselves: Default_Ignorable_Code_Point of
 the Unicode character database, DerivedCoreProperties.txt, the empty pattern of Braille and the null
 notehead."""
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+
+
+def check_name(place: str, name: str) -> None:
+    """Raise `InvalidInput` for what is no name of a survey, a level, an attribute or a training."""
+    if not _NAME.fullmatch(name):
+        raise InvalidInput(
+            f'{place}: expected a lower-case letter, then letters, digits or "_", '
+            f"at most 64 in all, got {name!r}"
+        )
 
 
 def check_texts(survey: survey_pb2.Survey) -> None:
