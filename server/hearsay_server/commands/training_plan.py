@@ -143,12 +143,8 @@ def explain_training(
     explain.explain(declared.training, len(declared.model), delta, norm, Console())
 
 
-def _kept(
-    people: int, available: float, updates_per_round: int, rounds: int, times: Kept
-) -> str:
-    apart = (
-        f", {times.separation:,} rounds apart" if times.participations > 1 else " in all rounds"
-    )
+def _kept(people: int, available: float, updates_per_round: int, rounds: int, times: Kept) -> str:
+    apart = f", {times.separation:,} rounds apart" if times.participations > 1 else " in all rounds"
     often = "once" if times.participations == 1 else f"{times.participations:,} times"
     return (
         f"{rounds:,} rounds of {updates_per_round:,} updates take {rounds * updates_per_round:,}. "

@@ -96,9 +96,7 @@ def list_trainings(
     """List the trainings, with their rounds and updates."""
     with _connected(context, target, insecure, token) as calls:
         kind = admin_pb2.ListTrainingsResponse
-        answer = calls.call(
-            "Admin/ListTrainings", admin_pb2.ListTrainingsRequest(), kind, _TIMEOUT
-        )
+        answer = calls.call("Admin/ListTrainings", admin_pb2.ListTrainingsRequest(), kind, _TIMEOUT)
     if as_json:
         typer.echo(json.dumps([_status(each) for each in answer.trainings], indent=2))
         return
@@ -165,9 +163,7 @@ def export_training(
         int | None,
         typer.Option("--round", help="The model that this round made; 0: the first. The newest."),
     ] = None,
-    history: Annotated[
-        Path | None, typer.Option(help="Where to write the rounds, as CSV.")
-    ] = None,
+    history: Annotated[Path | None, typer.Option(help="Where to write the rounds, as CSV.")] = None,
     delta: Delta = figures.DELTA,
     target: Target = DEFAULT_ADDRESS,
     insecure: Insecure = False,

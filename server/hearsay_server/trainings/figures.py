@@ -1,4 +1,4 @@
-"""What a training spends, as figures for people: rho and epsilon up to a round, bytes, and noise."""
+"""What a training spends up to a round, as figures for people."""
 
 import math
 from fractions import Fraction
