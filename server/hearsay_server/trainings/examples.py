@@ -48,14 +48,14 @@ def load(file: Path, label: str = LABELS) -> Examples:
         )
     if person is not None and person.shape != labels.shape:
         raise InvalidInput(f"{file}: {PERSON!r} has shape {person.shape}, not {labels.shape}")
-    features = features.reshape(len(features), -1).astype(np.float32)
-    if not np.isfinite(features).all():
+    flat = features.reshape(len(features), -1).astype(np.float32)
+    if not np.isfinite(flat).all():
         raise InvalidInput(f"{file}: features must be finite numbers")
     whole = labels.astype(np.int64)
     if (whole != labels).any() or whole.min() < 0:
         raise InvalidInput(f"{file}: {label!r} must have whole numbers from 0 on")
     _, who = (None, None) if person is None else np.unique(person, return_inverse=True)
-    return Examples(features, whole, None if who is None else who.astype(np.int64))
+    return Examples(flat, whole, None if who is None else who.astype(np.int64))
 
 
 _Arrays = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.str_] | None]
