@@ -34,7 +34,7 @@ class KeptApart:
     """
 
     def __init__(
-        self, clients: int, per_number: int, *, participations: int, separation: int
+        self, clients: int, per_round: int, *, participations: int, separation: int
     ) -> None:
         self._uniform = Uniform(clients, per_round)
         self._per_round = per_round
