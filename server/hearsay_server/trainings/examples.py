@@ -39,6 +39,8 @@ def load(file: Path, label: str = LABELS) -> Examples:
     read = _npz if file.suffix == ".npz" else _csv
     try:
         features, labels, person = read(file, label)
+    except InvalidInput:
+        raise
     except (OSError, UnicodeDecodeError, ValueError, zipfile.BadZipFile) as error:
         raise InvalidInput(f"cannot read {file}: {error}") from None
     if features.ndim < 2 or labels.shape != features.shape[:1] or not labels.size:
