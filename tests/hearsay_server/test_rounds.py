@@ -1,4 +1,4 @@
-"""Rounds: each step is taken once, no update counts twice, and none stays when its round is over."""
+"""Rounds: a step is taken once, no update counts twice, and none outlives its round."""
 
 import threading
 from collections.abc import Iterator
@@ -99,7 +99,7 @@ def test_a_deadline_closes_a_round_that_has_enough(database: Database) -> None:
 
 
 def test_the_last_round_ends_the_training(database: Database) -> None:
-    training = register(database, declared("central", rounds=2))
+    training = register(database, declared("central", rounds=2, separation=1))
     for number in (1, 2):
         rounds.close(database, training, number, NOW + PERIOD)
     stored = trainings.training(database, "digits")
@@ -204,7 +204,7 @@ def test_unfinished_updates_take_so_much_room_and_no_more(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(updates, "_UNFINISHED_OF_ONE", 30)
-    monkeypatch.setattr(updates, "_UNFINISHED", 60)
+    monkeypatch.setattr(updates, "_UNFINISHED", 79)
     monkeypatch.setattr(updates, "_LEAST", 1)
     training = register(database)
     add, begun = updates.add_part, [_parts(database, training, n, 16)[0] for n in range(5)]
@@ -212,11 +212,12 @@ def test_unfinished_updates_take_so_much_room_and_no_more(
         add(database, begun[number], caller, NOW)
     with pytest.raises(TooMany, match="this token have 48 bytes of 48"):
         add(database, begun[3], "a", NOW)
-    with pytest.raises(TooMany, match="of the round have 48 bytes of 60"):
-        add(database, begun[3], "b", NOW)
+    add(database, begun[3], "b", NOW)
+    with pytest.raises(TooMany, match="of the round have 64 bytes of 79"):
+        add(database, begun[4], "c", NOW)
     assert send(database, training, 7)[0].status == Result.STORED  # whole at once, it needs none
     updates.forget(database, "digits", begun[0].id)
-    assert add(database, begun[3], "b", NOW).next == 16
+    assert add(database, begun[4], "c", NOW).next == 16
 
 
 def test_of_many_at_once_a_round_counts_no_more_than_it_takes(where: Path | str) -> None:

@@ -77,14 +77,14 @@ def vector(number: int, dimension: int = 6) -> NDArray[np.float32]:
     return (drawn / (1.1 * np.linalg.norm(drawn))).astype(np.float32)
 
 
-def part(database: Database, training: Training, number: int, **fields: Any) -> Part:
+def part(database: Database, of: Training, number: int, **fields: Any) -> Part:
     """Return the whole update of one device to the newest round, with other fields if given."""
-    newest = rounds.newest(database, training.name)
-    payload = vector(number, training.dimension).tobytes()
+    newest = rounds.newest(database, of.name)
+    payload = vector(number, of.dimension).tobytes()
     known = {
         "id": number.to_bytes(16, "little"),
-        "training": training.name,
-        "revision": training.revision,
+        "training": of.name,
+        "revision": of.revision,
         "round": newest.round,
         "model": newest.model,
         "size": len(payload),
