@@ -17,6 +17,7 @@ from hearsay.plans import period
 from hearsay.plans.attributes import Attribute as Attribute
 from hearsay.plans.attributes import Question as Question
 from hearsay.plans.attributes import domain_of
+from hearsay.plans.canonical import check_canonical
 from hearsay.plans.domains import Categorical, Numeric, Strings
 from hearsay.plans.limits import check_work
 from hearsay.plans.memo import Memoizer
@@ -215,7 +216,7 @@ def parse(data: bytes) -> Plan:
     if len(data) > _MOST_BYTES:
         raise InvalidInput(f"a plan has at most {_MOST_BYTES} bytes, got {len(data)}")
     plan = message(data)
-    _check_canonical(plan, data)
+    check_canonical(plan, data, "plan")
     survey = plan.survey
     check_texts(survey)
     if len(survey.attributes) > _MOST_ATTRIBUTES:
@@ -321,22 +322,6 @@ def message(data: bytes) -> plan_pb2.Plan:
         return plan_pb2.Plan.FromString(data)
     except DecodeError as error:
         raise InvalidInput(f"these {len(data)} bytes are no plan") from error
-
-
-def _check_canonical(plan: plan_pb2.Plan, data: bytes) -> None:
-    """Raise `InvalidInput` unless `data` are the only bytes that this plan is written as."""
-    complete = plan.SerializeToString(deterministic=True)
-    plan.DiscardUnknownFields()
-    if plan.SerializeToString(deterministic=True) != complete:
-        raise InvalidInput(
-            "the plan has fields that this version of hearsay does not know: "
-            "use the version that the server has"
-        )
-    if complete != data:
-        raise InvalidInput(
-            f"these {len(data)} bytes are not the canonical serialisation of their plan: "
-            "expected fields in the order of their numbers, maps sorted by key, nothing twice"
-        )
 
 
 def _listed(levels: list[tuple[str, float]]) -> str:
