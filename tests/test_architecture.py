@@ -37,7 +37,7 @@ FLOORS = {
         {"clipping"},
         {"layers"},
         {"training"},
-        {"estimators"},
+        {"estimators", "federated"},
     ],
     "hearsay": [
         {"environment", "interrupts", "trouble", "v1"},
