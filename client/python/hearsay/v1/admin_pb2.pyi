@@ -165,7 +165,7 @@ class DeleteTrainingResponse(_message.Message):
     def __init__(self, rounds: _Optional[int] = ..., updates: _Optional[int] = ...) -> None: ...
 
 class TrainingStatus(_message.Message):
-    __slots__ = ("training", "title", "revision", "state", "round", "rounds", "aggregated", "dropped", "updates", "bytes", "model", "trouble", "created")
+    __slots__ = ("training", "title", "revision", "state", "round", "rounds", "aggregated", "dropped", "updates", "update_bytes", "model", "trouble", "created")
     class State(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         STATE_UNSPECIFIED: _ClassVar[TrainingStatus.State]
@@ -185,7 +185,7 @@ class TrainingStatus(_message.Message):
     AGGREGATED_FIELD_NUMBER: _ClassVar[int]
     DROPPED_FIELD_NUMBER: _ClassVar[int]
     UPDATES_FIELD_NUMBER: _ClassVar[int]
-    BYTES_FIELD_NUMBER: _ClassVar[int]
+    UPDATE_BYTES_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     TROUBLE_FIELD_NUMBER: _ClassVar[int]
     CREATED_FIELD_NUMBER: _ClassVar[int]
@@ -198,14 +198,14 @@ class TrainingStatus(_message.Message):
     aggregated: int
     dropped: int
     updates: int
-    bytes: int
+    update_bytes: int
     model: bytes
     trouble: str
     created: int
-    def __init__(self, training: _Optional[str] = ..., title: _Optional[str] = ..., revision: _Optional[bytes] = ..., state: _Optional[_Union[TrainingStatus.State, str]] = ..., round: _Optional[int] = ..., rounds: _Optional[int] = ..., aggregated: _Optional[int] = ..., dropped: _Optional[int] = ..., updates: _Optional[int] = ..., bytes: _Optional[int] = ..., model: _Optional[bytes] = ..., trouble: _Optional[str] = ..., created: _Optional[int] = ...) -> None: ...
+    def __init__(self, training: _Optional[str] = ..., title: _Optional[str] = ..., revision: _Optional[bytes] = ..., state: _Optional[_Union[TrainingStatus.State, str]] = ..., round: _Optional[int] = ..., rounds: _Optional[int] = ..., aggregated: _Optional[int] = ..., dropped: _Optional[int] = ..., updates: _Optional[int] = ..., update_bytes: _Optional[int] = ..., model: _Optional[bytes] = ..., trouble: _Optional[str] = ..., created: _Optional[int] = ...) -> None: ...
 
 class TrainingRound(_message.Message):
-    __slots__ = ("round", "state", "updates", "bytes", "model", "result", "opened", "deadline", "closed")
+    __slots__ = ("round", "state", "updates", "update_bytes", "model", "result", "opened", "deadline", "closed")
     class State(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         STATE_UNSPECIFIED: _ClassVar[TrainingRound.State]
@@ -221,7 +221,7 @@ class TrainingRound(_message.Message):
     ROUND_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     UPDATES_FIELD_NUMBER: _ClassVar[int]
-    BYTES_FIELD_NUMBER: _ClassVar[int]
+    UPDATE_BYTES_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     RESULT_FIELD_NUMBER: _ClassVar[int]
     OPENED_FIELD_NUMBER: _ClassVar[int]
@@ -230,10 +230,10 @@ class TrainingRound(_message.Message):
     round: int
     state: TrainingRound.State
     updates: int
-    bytes: int
+    update_bytes: int
     model: bytes
     result: bytes
     opened: int
     deadline: int
     closed: int
-    def __init__(self, round: _Optional[int] = ..., state: _Optional[_Union[TrainingRound.State, str]] = ..., updates: _Optional[int] = ..., bytes: _Optional[int] = ..., model: _Optional[bytes] = ..., result: _Optional[bytes] = ..., opened: _Optional[int] = ..., deadline: _Optional[int] = ..., closed: _Optional[int] = ...) -> None: ...
+    def __init__(self, round: _Optional[int] = ..., state: _Optional[_Union[TrainingRound.State, str]] = ..., updates: _Optional[int] = ..., update_bytes: _Optional[int] = ..., model: _Optional[bytes] = ..., result: _Optional[bytes] = ..., opened: _Optional[int] = ..., deadline: _Optional[int] = ..., closed: _Optional[int] = ...) -> None: ...
