@@ -36,9 +36,7 @@ learning_rate = 0.1
 noise_multiplier = 2.0000001
 """
 
-MODEL = models.write(
-    {"0.weight": np.ones((3, 2), np.float32), "0.bias": np.zeros(3, np.float32)}
-)
+MODEL = models.write({"0.weight": np.ones((3, 2), np.float32), "0.bias": np.zeros(3, np.float32)})
 
 
 def declared(folder: Path, toml: str = TRAINING, model: bytes = MODEL) -> Declared:
@@ -159,7 +157,7 @@ def test_a_file_without_its_table_or_in_no_toml_is_refused(tmp_path: Path) -> No
         declared(tmp_path, 'name = "digits"\n' + TRAINING)
     with pytest.raises(InvalidInput, match=r"digits\.toml: .*line 3"):
         declared(tmp_path, "[training]\nrounds = 1\nrounds = 2\n")
-    with pytest.raises(InvalidInput, match="cannot read .*other"):
+    with pytest.raises(InvalidInput, match=r"cannot read .*other"):
         from_file(tmp_path / "other.toml")
 
 

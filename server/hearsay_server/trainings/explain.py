@@ -215,8 +215,16 @@ def _server(training: Training) -> Sequence[str]:
         f"A round is open for {_duration(training.round_seconds)}, or until it has "
         f"{training.updates_per_round:,} updates. With fewer than {training.min_updates:,} it is "
         "dropped, and its updates are deleted unread.",
+        f"For full rounds, {people_for_full_rounds(training):,} people or more must be there.",
         f"{made}, goes through {given.optimizer} at rate {given.learning_rate:g}{momentum}.",
     )
+
+
+def people_for_full_rounds(training: Training) -> int:
+    """Return how many people must be there so that each round can have all of its updates."""
+    by_separation = min(training.separation, training.rounds)
+    by_participations = -(-training.rounds // training.participations)
+    return training.updates_per_round * max(by_separation, by_participations)
 
 
 def _bytes(training: Training, model: int) -> Sequence[str]:
