@@ -338,6 +338,16 @@ def test_a_step_that_fails_sends_zeros_and_is_charged(
     assert "secret" not in caplog.text + progress.detail
 
 
+def test_a_round_that_closes_during_the_step_costs_nothing(trainer: Trainer, step: Steps) -> None:
+    step.fails = lambda: trainer.open(2)
+    with client_of(trainer, MEMORY) as client:
+        participant = participant_of(client, step)
+        progress = participant.run_once()
+        assert (progress.reason, progress.round) == (Reason.WAITING, 2)
+        assert participant.spending() is None
+    assert not trainer.submitted
+
+
 def test_a_step_that_skips_costs_and_sends_nothing(trainer: Trainer, step: Steps) -> None:
     def skip() -> Any:
         raise Skip("not charged")
@@ -398,7 +408,7 @@ def test_a_long_update_goes_in_parts(step: Steps) -> None:
     dimension = 600_000
     model = models.write({"a": np.zeros(dimension, np.float32)})
     trainer = Trainer(declared(dimension=dimension, initial=model), model)
-    trainer.errors = [*[None] * 6, Unreachable("gone")]
+    trainer.errors = [*[None] * 7, Unreachable("gone")]
     with client_of(trainer, MEMORY) as client:
         participant = participant_of(client, step)
         assert participant.run_once().reason is Reason.UNREACHABLE

@@ -118,7 +118,7 @@ def test_an_update_and_its_cost_are_in_the_main_file_before_the_first_byte_leave
 def test_an_answer_that_was_lost_sends_the_same_id_and_bytes(
     file: Path, trainer: Trainer, step: Steps
 ) -> None:
-    trainer.errors = [None, None, None, Unreachable("gone")]
+    trainer.errors = [*[None] * 4, Unreachable("gone")]
     with client_of(trainer, file) as client:
         assert participant_of(client, step).run_once().reason is Reason.UNREACHABLE
     trainer.open(9)  # another process goes on with the sealed one first
@@ -227,7 +227,7 @@ def test_an_old_copy_of_a_ledger_is_known_by_its_anchor(
 def test_revoking_deletes_what_waits_and_a_grant_does_not_bring_it_back(
     file: Path, trainer: Trainer, step: Steps
 ) -> None:
-    trainer.errors = [None, None, None, Unreachable("gone")]
+    trainer.errors = [*[None] * 4, Unreachable("gone")]
     with client_of(trainer, file) as client:
         participant = participant_of(client, step)
         assert participant.run_once().reason is Reason.UNREACHABLE
@@ -240,7 +240,7 @@ def test_revoking_deletes_what_waits_and_a_grant_does_not_bring_it_back(
         assert spent is not None
         assert (spent.used, spent.waiting) == (1, 0)  # what was spent stays spent
     assert not trainer.stored
-    assert len(trainer.requests) == 5
+    assert len(trainer.submitted) == 1
 
 
 def test_revoking_between_two_parts_ends_the_sending(file: Path, step: Steps) -> None:

@@ -218,22 +218,25 @@ class Participant:
         Raises nothing but what signal handlers raise, and `on_progress`, which is called after each
         look. A stop takes effect between two calls to the server, and after the step.
         """
-        stop = self._stop = stop or threading.Event()
+        stop = stop or threading.Event()
         progress = Progress(Reason.WAITING, "told to stop")
         while not (stop.is_set() or progress.is_final):
-            progress = self.run_once()
+            progress = self._once(stop)
             if on_progress is not None:
                 on_progress(progress)
             if not progress.is_final:
                 stop.wait(progress.wait)
-        self._stop = threading.Event()
         return progress
 
     def run_once(self) -> Progress:
         """Send what waits; otherwise look for a round, and take part in it. Raises nothing but what
         signal handlers raise."""
+        return self._once(threading.Event())
+
+    def _once(self, stop: threading.Event) -> Progress:
         if not self._turn.acquire(blocking=False):
             return Progress(Reason.LOCKED, "another thread runs this participant", wait=1.0)
+        self._stop = stop
         try:
             progress = self._look()
         except Trouble as trouble:
@@ -282,6 +285,9 @@ class Participant:
             vector, failed = self._stepper.update(step, model, Round(training, answer.round))
         except Skip as skip:
             return self._wait(training, answer, str(skip), Reason.SKIPPED)
+        now = self._calls.round()  # many devices may have filled the round meanwhile
+        if (now.state, now.round, now.model) != (answer.state, answer.round, answer.model):
+            return self._wait(training, now, f"round {answer.round} closed before the step ended")
         update = self._seal(training, answer.round, answer.model, vector)
         return self._deliver(training, update, failed)
 
