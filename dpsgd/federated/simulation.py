@@ -1,5 +1,6 @@
 """A federated training on one machine, with the data of all clients at hand."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -12,7 +13,7 @@ from dpsgd.federated import flat
 from dpsgd.federated.attackers import Attack
 from dpsgd.federated.drawing import Uniform
 from dpsgd.federated.history import History, Round
-from dpsgd.federated.local import LocalTraining
+from dpsgd.federated.local import LocalTraining, batches
 from dpsgd.federated.protection import Protected, Protection, Setting
 from dpsgd.federated.rules import RULES, mean
 from dpsgd.federated.strategies import FedAvg, Strategy
@@ -125,7 +126,9 @@ class Federation:
         It is inf without `privacy`. Which pairs of data sets it is about, and who must be honest,
         the kind of privacy says.
         """
-        return float("inf") if self._protected is None else self._protected.get_epsilon(delta)
+        if self._privacy is None:
+            return math.inf
+        return 0.0 if self._protected is None else self._protected.get_epsilon(delta)
 
     def get_record_epsilon(self, delta: float) -> float:
         """Return the largest epsilon of what the updates so far reveal of any single record.
@@ -139,8 +142,8 @@ class Federation:
         if self._protected is not None:
             return self._protected.aggregate(number, clients, updates)
         if self._strategy.rule == "mean":
-            by_records = not isinstance(self._strategy, FedAvg) or self._strategy.weights != "equal"
-            return mean(updates, self._sizes[clients] if by_records else None)
+            equal = isinstance(self._strategy, FedAvg) and self._strategy.weights == "equal"
+            return mean(updates, None if equal else self._sizes[clients].tolist())
         return RULES[self._strategy.rule](list(updates), self._strategy.hostile_updates)
 
     def _updates(self, number: int, clients: NDArray[np.int64]) -> Iterator[NDArray[np.float32]]:
@@ -157,12 +160,9 @@ class Federation:
         yield from found.values()
 
     def _trained(self, number: int, client: np.int64) -> NDArray[np.float32]:
-        seed = np.random.SeedSequence((self._seed, number, int(client))).generate_state(
-            1, np.uint64
-        )
-        update = self._devices.update(
-            int(client), self._rows[client], self._model, int(seed[0] >> np.uint64(1))
-        )
+        coins = np.random.default_rng((self._seed, number, int(client)))
+        seed = int(coins.integers(2**63))
+        update = self._devices.update(int(client), self._rows[client], self._model, seed)
         found: NDArray[np.float32] = update.cpu().numpy()
         return found
 
@@ -199,11 +199,7 @@ class Accuracy:
         device = next(model.parameters()).device
         self._features, self._labels = self._features.to(device), self._labels.to(device)
         right = 0
-        for features, labels in zip(
-            self._features.split(self._batch_size),
-            self._labels.split(self._batch_size),
-            strict=True,
-        ):
+        for features, labels in batches(self._batch_size, self._features, self._labels):
             right += int((model(features).argmax(1) == labels).sum())
         return right / len(self._labels)
 

@@ -9,6 +9,7 @@ from dpsgd.federated.server_optimizers import SGD, Adam, ServerOptimizer, Yogi
 from ldp import InvalidInput
 
 WEIGHTS = "records", "equal"
+_SGD, _ADAM, _YOGI = SGD(), Adam(), Yogi()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +21,7 @@ class Strategy:
     """
 
     fraction_fit: float = 1.0
-    optimizer: ServerOptimizer = SGD()
+    optimizer: ServerOptimizer = _SGD
 
     rule: ClassVar[str]
     """The name of the rule in `dpsgd.federated.rules.RULES`."""
@@ -68,14 +69,14 @@ class FedAvg(Strategy):
 class FedAdam(FedAvg):
     """Average the updates, and step by FedAdam. Source: Reddi et al., ICLR 2021, algorithm 2."""
 
-    optimizer: ServerOptimizer = Adam()
+    optimizer: ServerOptimizer = _ADAM
 
 
 @dataclass(frozen=True, kw_only=True)
 class FedYogi(FedAvg):
     """Average the updates, and step by FedYogi. Source: Reddi et al., ICLR 2021, algorithm 2."""
 
-    optimizer: ServerOptimizer = Yogi()
+    optimizer: ServerOptimizer = _YOGI
 
 
 @dataclass(frozen=True, kw_only=True)
