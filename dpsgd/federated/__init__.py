@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from dpsgd.federated.history import History, Round
     from dpsgd.federated.local import LocalSGD
     from dpsgd.federated.privacy import ToeplitzFTRL, TreeFTRL, UserLevel
+    from dpsgd.federated.record_level import RecordLevel
     from dpsgd.federated.server_optimizers import SGD, Adam, Yogi
     from dpsgd.federated.simulation import Accuracy, Federation
     from dpsgd.federated.splits import dirichlet, iid, shards
@@ -33,6 +34,7 @@ _NAMES = {
     "history": "History Round",
     "local": "LocalSGD",
     "privacy": "ToeplitzFTRL TreeFTRL UserLevel",
+    "record_level": "RecordLevel",
     "server_optimizers": "SGD Adam Yogi",
     "simulation": "Accuracy Federation",
     "splits": "dirichlet iid shards",
@@ -59,6 +61,7 @@ __all__ = [
     "LocalSGD",
     "MedianNorm",
     "MultiKrum",
+    "RecordLevel",
     "Round",
     "SignFlip",
     "ToeplitzFTRL",

@@ -88,8 +88,8 @@ class ToeplitzFTRL(_FTRL):
     error, 64 at most: the noise of so many rounds is kept in memory.
 
     Guarantee, conditions and what is raised are those of `TreeFTRL`.
-    Source: Choquette-Choo et al., "(Amplified) banded matrix factorization", NeurIPS 2023 (bands and
-    several participations); Fichtenberger, Henzinger and Upadhyay, "Constant matters", ICML 2023
+    Source: Choquette-Choo et al., "(Amplified) banded matrix factorization", NeurIPS 2023 (bands,
+    many participations); Fichtenberger, Henzinger and Upadhyay, "Constant matters", ICML 2023
     (the root); Kalinin and Lampert, "Banded square root matrix factorization for differentially
     private model training", NeurIPS 2024 (both). The sensitivity is proved in `prefix_sums`.
     """
