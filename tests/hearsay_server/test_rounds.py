@@ -23,7 +23,7 @@ from trained import (
 )
 
 from hearsay.federated import models
-from hearsay.v1 import trainer_pb2
+from hearsay.v1 import trainer_pb2, training_pb2
 from hearsay.v1.collector_pb2 import Result
 from hearsay_server.limits import TooMany
 from hearsay_server.storage import rounds, schema, trainings, updates
@@ -172,20 +172,20 @@ def test_parts_are_taken_in_order_and_count_when_they_are_whole(database: Databa
     assert add(database, first, "", NOW).next == 8
     assert add(database, first, "", NOW).next == 8
     assert add(database, second, "", NOW).next == 16
-    assert updates.payload(database, "digits", first.id) == vector(1).tobytes()[:16]
+    assert rounds.payload(database, "digits", 1, first.id) == vector(1).tobytes()[:16]
     assert states(database, training) == [(1, "open", 0)]
     assert add(database, third, "", NOW).next == 24
     assert updates.count(database, third, NOW).status == Result.STORED
     assert updates.count(database, third, NOW).status == Result.DUPLICATE
     assert states(database, training) == [(1, "open", 1)]
-    assert updates.payload(database, "digits", first.id) == vector(1).tobytes()
+    assert rounds.payload(database, "digits", 1, first.id) == vector(1).tobytes()
 
 
 def test_an_update_begun_in_parts_may_come_again_as_one(database: Database) -> None:
     training = register(database)
     updates.add_part(database, _parts(database, training, 1, 8)[0], "", NOW)
     assert send(database, training, 1)[0].status == Result.STORED
-    assert updates.payload(database, "digits", (1).to_bytes(16, "little")) == vector(1).tobytes()
+    assert rounds.payload(database, "digits", 1, (1).to_bytes(16, "little")) == vector(1).tobytes()
 
 
 def test_unfinished_updates_go_when_their_round_closes(database: Database) -> None:
@@ -216,7 +216,7 @@ def test_unfinished_updates_take_so_much_room_and_no_more(
     with pytest.raises(TooMany, match="of the round have 64 bytes of 79"):
         add(database, begun[4], "c", NOW)
     assert send(database, training, 7)[0].status == Result.STORED  # whole at once, it needs none
-    updates.forget(database, "digits", begun[0].id)
+    updates.forget(database, begun[0])
     assert add(database, begun[4], "c", NOW).next == 16
 
 
@@ -325,3 +325,33 @@ def test_a_clock_that_goes_back_closes_nothing(database: Database) -> None:
     register(database)
     found = rounds.due(database, NOW - timedelta(days=1))
     assert (found.to_close, found.next_deadline) == ([], int((NOW + PERIOD).timestamp()))
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam", "yogi"])
+def test_a_model_is_the_same_to_the_bit_in_whatever_order_updates_came(
+    tmp_path: Path, optimizer: str
+) -> None:
+    """Also where another process makes it again, and the rounds between them were dropped."""
+    wire = training_pb2.Training.FromString(declared("central"))
+    wire.aggregation.optimizer, wire.aggregation.momentum = optimizer, 0.9
+    data = wire.SerializeToString(deterministic=True)
+    found = []
+    for orders in (((1, 2, 3), (4, 5)), ((3, 1, 2), (5, 4))):
+        database = open_database(tmp_path / str(orders[0][0]))
+        training = register(database, data)
+        send(database, training, *orders[0])
+        aggregate(database, training)
+        rounds.close(database, training, 2, NOW + PERIOD)
+        send(database, training, *orders[1])
+        rounds.close(database, training, 3, NOW + PERIOD)
+        work = rounds.work(database, training, 3)
+        assert work is not None
+        assert work.since == 1
+        assert made(database, work) == made(database, work)
+        aggregate(database, training)
+        found.append([each.result for each in trainings.rounds(database, "digits")])
+        database.close()
+    assert found[0] == found[1]
+    first, second, third, fourth = found[0]
+    assert None not in (first, third) and (second, fourth) == (None, None)
+    assert first != third
