@@ -29,6 +29,7 @@ Exceptions without a module's name are defined here.
   - `StorageFailed`: mend the disk, the database or the permissions, restore a backup, or install
     the version that wrote the data
   - `ServerFailed`: free the address, or read the server's log; then start it again
+  - `Skip` (`hearsay.federated.stepping`): raised by an app's own step, and never reaches the app
   - `Trouble` (`hearsay.trouble`): never reaches an app, which asks `Client.status` instead
 """
 

@@ -34,7 +34,7 @@ FLOORS = {
     "dpsgd": [
         {"noise", "accounting", "auditing"},
         {"gradients", "release", "reports", "tuning"},
-        {"clipping"},
+        {"clipping", "pate"},
         {"layers"},
         {"training"},
         {"estimators", "federated"},
@@ -70,6 +70,7 @@ FLOORS = {
 
 LAZY = {
     ("account.py", "dpsgd"),
+    ("aggregation.py", "dpsgd"),
     ("canaries.py", "dpsgd"),
     ("figures.py", "dpsgd"),
     ("planning.py", "dpsgd"),

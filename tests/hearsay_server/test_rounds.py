@@ -29,6 +29,7 @@ from hearsay_server.limits import TooMany
 from hearsay_server.storage import rounds, schema, trainings, updates
 from hearsay_server.storage.database import Database, open_database
 from hearsay_server.storage.updates import Outcome
+from ldp.errors import StorageFailed
 from support import at_once
 
 
@@ -87,6 +88,10 @@ def test_a_round_with_too_few_updates_is_dropped_with_them(database: Database) -
     assert rounds.close(database, training, 1, late) == ""
     assert states(database, training) == [(1, "dropped", 1), (2, "open", 0)]
     assert trainings.rounds(database, "digits")[1].model == training.initial
+    with pytest.raises(StorageFailed, match="is damaged"):  # the key is another one by now
+        rounds.payload(database, "digits", 1, (1).to_bytes(16, "little"))
+    while trainings.delete_some_updates(database):
+        pass
     with database.reading() as connection:
         assert connection.execute(sa.select(schema.update_parts)).all() == []
 
@@ -193,9 +198,8 @@ def test_unfinished_updates_go_when_their_round_closes(database: Database) -> No
     updates.add_part(database, _parts(database, training, 9, 8)[0], "", NOW)
     send(database, training, 1, 2, 3)
     with database.reading() as connection:
-        assert len(connection.execute(sa.select(schema.update_parts)).all()) == 3
-    made_, expected = rounds.work(database, training, 1), [vector(n) for n in (1, 2, 3)]
-    assert made_ is not None
+        assert len(connection.execute(sa.select(schema.updates)).all()) == 3
+    expected = [vector(number) for number in (1, 2, 3)]
     found = [np.frombuffer(each, "<f4") for each in rounds.payloads(database, training, 1)]
     assert np.array_equal(found, expected)
 
@@ -270,11 +274,15 @@ def _content(folder: Path) -> bytes:
     return b"".join((folder / name).read_bytes() for name in ("hearsay.db", "hearsay.db-wal"))
 
 
+def _pieces(whole: bytes) -> list[bytes]:
+    return [whole[at : at + 64] for at in range(0, len(whole) - 64, 1000)]
+
+
 @pytest.mark.parametrize("dropped", [False, True])
 def test_neither_the_file_nor_its_log_has_the_updates_of_a_round_that_is_over(
     tmp_path: Path, dropped: bool
 ) -> None:
-    """A piece of 64 bytes of each update is looked for, at every place in the files."""
+    """Pieces of each update are looked for at every place in the files, and of the round's key."""
     database = open_database(tmp_path)
     dimension = 3000  # of 12,000 bytes: three pages of the file
     training = register(database, declared(dimension=dimension, min_updates=3 if dropped else 2))
@@ -282,20 +290,26 @@ def test_neither_the_file_nor_its_log_has_the_updates_of_a_round_that_is_over(
     first, second, *_ = _parts(database, training, 3, 6000)
     updates.add_part(database, first, "", NOW)
     updates.add_part(database, second, "", NOW)
-    pieces = [
-        whole[at : at + 64]
-        for number in (1, 2, 3)
-        for whole in [vector(number, dimension).tobytes()]
-        for at in range(0, len(whole) - 64, 1000)
-    ]
-    assert all(piece in _content(tmp_path) for piece in pieces)
+    with database.reading() as connection:
+        (key,) = connection.scalars(sa.select(schema.round_keys.c.key))
+        sealed = connection.scalars(sa.select(schema.update_parts.c.data)).all()
+    hidden = [piece for part in sealed for piece in _pieces(part)]
+    plain = [piece for n in (1, 2, 3) for piece in _pieces(vector(n, dimension).tobytes())]
+    before = _content(tmp_path)
+    assert key in before
+    assert all(piece in before for piece in hidden)
+    assert not any(piece in before for piece in plain)
     rounds.close(database, training, 1, NOW + PERIOD)
     if not dropped:
         aggregate(database, training)
-    assert database.wipe()
     assert states(database, training)[0][1] == ("dropped" if dropped else "aggregated")
-    content = _content(tmp_path)
-    assert not any(piece in content for piece in pieces)
+    assert database.wipe()
+    assert key not in _content(tmp_path)  # so nobody can read what follows it
+    while trainings.delete_some_updates(database):
+        pass
+    assert database.wipe()
+    after = _content(tmp_path)
+    assert not any(piece in after for piece in [*hidden, *plain])
     database.close()
 
 

@@ -1,4 +1,4 @@
-"""The Trainer service and the calls of operators about trainings, at both doors of a real server."""
+"""The Trainer service, and what operators call about trainings, at both doors of a server."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager

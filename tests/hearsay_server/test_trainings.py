@@ -177,6 +177,7 @@ def test_a_round_that_cannot_be_aggregated_says_so_and_is_unharmed(tmp_path: Pat
     parts = schema.update_parts
     mine = parts.c.id == _ID
     with store.database.changing() as connection:
+        whole = connection.execute(sa.select(parts.c.data).where(mine)).scalar_one()
         connection.execute(sa.update(parts).where(mine).values(data=b"damaged"))
 
     async def turn() -> Metrics:
@@ -196,12 +197,12 @@ def test_a_round_that_cannot_be_aggregated_says_so_and_is_unharmed(tmp_path: Pat
     metrics = asyncio.run(turn())
     found = trainings.training(store.database, "digits")
     assert found is not None
-    assert found.trouble == "round 1: an update of digits has 24 bytes, got 7"
+    assert found.trouble == "round 1: a stored part of an update is damaged"
     assert states(store.database, training) == [(1, "closed", 3)]
     assert metrics.registry.get_sample_value("hearsay_aggregation_failures_total") == 1
     assert metrics.registry.get_sample_value("hearsay_trainings_failing") == 1
     with store.database.changing() as connection:
-        connection.execute(sa.update(parts).where(mine).values(data=vector(1).tobytes()))
+        connection.execute(sa.update(parts).where(mine).values(data=whole))
     metrics = asyncio.run(turn())
     found = trainings.training(store.database, "digits")
     assert found is not None

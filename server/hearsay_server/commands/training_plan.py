@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated
@@ -17,6 +18,7 @@ from hearsay_server.trainings.planning import Kept, Noise
 from hearsay_server.trainings.training import from_file
 from hearsay_server.wrapping import print_wrapped
 from ldp import InvalidInput, SphereCodebook
+from ldp.mechanisms.vectors.sphere_codebook import MAX_DIMENSION
 
 _LOCAL_EPSILONS = (1.0, 2.0, 4.0, 8.0)
 
@@ -57,8 +59,7 @@ def plan_training(
         raise InvalidInput(f"--dimension must be at least 1, got {dimension:,}")
     if not 0 < norm <= 1:
         raise InvalidInput(f"--norm must be a share > 0 and at most 1, got {norm!r}")
-    if not 0 < delta < 1:
-        raise InvalidInput(f"--delta must be > 0 and < 1, got {delta!r}")
+    figures.check_delta(delta)
     if rho is not None and not 0 < rho < math.inf:
         raise InvalidInput(f"--rho must be finite and > 0, got {rho!r}")
     times = planning.kept(people, available, updates_per_round, rounds)
@@ -97,8 +98,8 @@ def plan_training(
     console.print("\n[bold]Noise of the server[/bold] (the server must be honest)")
     console.print(_table(found, scale, delta))
     print_wrapped(
-        "Noise is the L2 norm, over max_update_norm, of what is added to the mean update of round "
-        "1, and to the sum of those of all rounds; one update has a norm of 1 at most.",
+        "On the right: the L2 norm, over max_update_norm, of the noise in the mean update of round "
+        "1, and in the sum of those of all rounds; one update has a norm of 1 at most.",
         console,
     )
     print_wrapped("The first, to copy into the training's file:", console)
@@ -106,17 +107,23 @@ def plan_training(
     for line in _toml(found[0], times):
         console.print(line, markup=False, highlight=False)
     console.print("\n[bold]Noise of the devices[/bold] (nobody else must be honest)")
-    table = Table()
-    table.add_column("epsilon of an update", justify="right")
-    table.add_column("updates needed in a round", justify="right")
-    for each, needed in local:
-        table.add_row(f"{each:g}", f"{needed:,}")
-    console.print(table)
-    print_wrapped(
-        f"So many, for an error of a third of the mean update, if that has a norm of {norm:g} "
-        "times max_update_norm.",
-        console,
-    )
+    if local:
+        table = Table()
+        table.add_column("epsilon of an update", justify="right")
+        table.add_column("updates needed in a round", justify="right")
+        for each, needed in local:
+            table.add_row(f"{each:g}", f"{needed:,}")
+        console.print(table)
+        print_wrapped(
+            f"So many, for an error of a third of the mean update, if that has a norm of {norm:g} "
+            "times max_update_norm.",
+            console,
+        )
+    else:
+        print_wrapped(
+            f"Not for models of more than {MAX_DIMENSION:,} parameters: noise would be all.",
+            console,
+        )
     console.print("\n[bold]Bytes[/bold]")
     print_wrapped(
         f"A device receives and sends {decimal(4 * dimension)} in each round that it takes part "
@@ -132,8 +139,7 @@ def explain_training(
     as_json: AsJson = False,
 ) -> None:
     """Explain a training: who learns what, who must be honest, and what a person spends."""
-    if not 0 < delta < 1:
-        raise InvalidInput(f"--delta must be > 0 and < 1, got {delta!r}")
+    figures.check_delta(delta)
     if not 0 < norm <= 1:
         raise InvalidInput(f"--norm must be a share > 0 and at most 1, got {norm!r}")
     declared = from_file(file)
@@ -143,12 +149,8 @@ def explain_training(
     explain.explain(declared.training, len(declared.model), delta, norm, Console())
 
 
-def _kept(
-    people: int, available: float, updates_per_round: int, rounds: int, times: Kept
-) -> str:
-    apart = (
-        f", {times.separation:,} rounds apart" if times.participations > 1 else " in all rounds"
-    )
+def _kept(people: int, available: float, updates_per_round: int, rounds: int, times: Kept) -> str:
+    apart = f", {times.separation:,} rounds apart" if times.participations > 1 else " in all rounds"
     often = "once" if times.participations == 1 else f"{times.participations:,} times"
     return (
         f"{rounds:,} rounds of {updates_per_round:,} updates take {rounds * updates_per_round:,}. "
@@ -157,9 +159,9 @@ def _kept(
     )
 
 
-def _table(found: list[Noise] | tuple[Noise, ...], scale: float, delta: float) -> Table:
+def _table(found: Sequence[Noise], scale: float, delta: float) -> Table:
     table = Table("mechanism")
-    for heading in ("bands", "multiplier", "rho", "epsilon", "noise, round 1", "all rounds"):
+    for heading in ("bands", "multiplier", "rho", "epsilon", "round 1", "all rounds"):
         table.add_column(heading, justify="right")
     for each in found:
         table.add_row(
@@ -199,8 +201,11 @@ def _toml(each: Noise, times: Kept) -> list[str]:
 
 
 def _local(dimension: int, norm: float) -> list[tuple[float, int]]:
-    """Return how many updates a round needs under local noise, by epsilon of an update."""
+    """Return how many updates a round needs under local noise, by epsilon of an update; nothing
+    where the model is too large for it."""
+    if dimension > MAX_DIMENSION:
+        return []
     return [
-        (epsilon, explain.people_needed(SphereCodebook(dimension, epsilon).error, norm))
+        (epsilon, SphereCodebook(dimension, epsilon).updates_needed(norm))
         for epsilon in _LOCAL_EPSILONS
     ]

@@ -22,6 +22,7 @@ from hearsay.v1 import admin_pb2, trainer_pb2
 from hearsay.v1.admin_pb2 import TrainingRound, TrainingStatus
 from hearsay_server.commands import connect, training_plan, training_run
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Target, Token
+from hearsay_server.commands.writing import check_new, opened_new
 from hearsay_server.trainings import explain, figures
 from hearsay_server.trainings.training import from_file
 from ldp import InvalidInput
@@ -96,9 +97,7 @@ def list_trainings(
     """List the trainings, with their rounds and updates."""
     with _connected(context, target, insecure, token) as calls:
         kind = admin_pb2.ListTrainingsResponse
-        answer = calls.call(
-            "Admin/ListTrainings", admin_pb2.ListTrainingsRequest(), kind, _TIMEOUT
-        )
+        answer = calls.call("Admin/ListTrainings", admin_pb2.ListTrainingsRequest(), kind, _TIMEOUT)
     if as_json:
         typer.echo(json.dumps([_status(each) for each in answer.trainings], indent=2))
         return
@@ -137,6 +136,7 @@ def show_training(
 
     `rho` and `epsilon` are the most of a person who took part as often as the training allows.
     """
+    figures.check_delta(delta)
     if watch and as_json:
         raise InvalidInput("choose one of --watch and --json")
     with _connected(context, target, insecure, token) as calls:
@@ -165,29 +165,28 @@ def export_training(
         int | None,
         typer.Option("--round", help="The model that this round made; 0: the first. The newest."),
     ] = None,
-    history: Annotated[
-        Path | None, typer.Option(help="Where to write the rounds, as CSV.")
-    ] = None,
+    history: Annotated[Path | None, typer.Option(help="Where to write the rounds, as CSV.")] = None,
     delta: Delta = figures.DELTA,
     target: Target = DEFAULT_ADDRESS,
     insecure: Insecure = False,
     token: Token = None,
 ) -> None:
     """Write a training's model, and its rounds, into files that do not exist yet."""
+    figures.check_delta(delta)
     if out is None and history is None:
         raise InvalidInput("give --out for the model, --history for the rounds, or both")
-    for file in (out, history):
-        if file is not None and file.exists():
-            raise InvalidInput(f"{file} exists: give another name, or remove it first")
+    check_new(out, history)
     with _connected(context, target, insecure, token) as calls:
         shown = _shown(calls, training)
         if out is not None:
             model = _model_of(shown, number)
-            _write(out, _download(calls, training, model))
+            data = _download(calls, training, model)
+            with opened_new(out, "xb") as written:
+                written.write(data)
             typer.echo(f"{out}: model {model.hex()[:12]} of {training}")
     if history is not None:
-        with _opened(history) as file:
-            rows = csv.DictWriter(file, _HISTORY, lineterminator="\n")
+        with opened_new(history) as written:
+            rows = csv.DictWriter(written, _HISTORY, lineterminator="\n")
             rows.writeheader()
             rows.writerows(_history(shown, delta))
         typer.echo(f"{history}: {len(shown.rounds):,} rounds of {training}")
@@ -295,7 +294,7 @@ def _page(shown: admin_pb2.ShowTrainingResponse, delta: float, all_rounds: bool)
         f"{status.aggregated:,} made a model, {status.dropped:,} dropped",
         f"model    {training.architecture}, {training.dimension:,} parameters; newest "
         f"{status.model.hex()[:12]}",
-        f"updates  {status.updates:,}, {size(status.bytes)}",
+        f"updates  {status.updates:,}, {size(status.update_bytes)}",
         f"spends   {_promise(training, delta)}",
         training.trust,
     ]
@@ -318,7 +317,7 @@ def _page(shown: admin_pb2.ShowTrainingResponse, delta: float, all_rounds: bool)
         table.add_row(
             f"{each.round:,}",
             f"{each.updates:,}/{training.updates_per_round:,}",
-            size(each.bytes),
+            size(each.update_bytes),
             TrainingRound.State.Name(each.state).lower(),
             each.result.hex()[:8],
             *([f"{rho:.4g}" if rho is not None else ""] if central else []),
@@ -364,7 +363,7 @@ def _history(shown: admin_pb2.ShowTrainingResponse, delta: float) -> Iterator[di
             "round": each.round,
             "state": TrainingRound.State.Name(each.state).lower(),
             "updates": each.updates,
-            "bytes": each.bytes,
+            "bytes": each.update_bytes,
             "model": each.model.hex(),
             "result": each.result.hex() or None,
             "opened": _time(each.opened),
@@ -394,7 +393,7 @@ def _status(status: TrainingStatus) -> dict[str, Any]:
         "aggregated": status.aggregated,
         "dropped": status.dropped,
         "updates": status.updates,
-        "bytes": status.bytes,
+        "bytes": status.update_bytes,
         "model": status.model.hex(),
         "trouble": status.trouble or None,
         "created": _time(status.created),
@@ -424,23 +423,7 @@ def _time(seconds: int) -> str | None:
     return datetime.fromtimestamp(seconds, UTC).isoformat() if seconds else None
 
 
-@contextlib.contextmanager
-def _opened(file: Path) -> Iterator[Any]:
-    try:
-        with file.open("x", encoding="utf-8", newline="") as opened:
-            yield opened
-    except OSError as error:
-        raise StorageFailed(f"cannot write {file}: {error}") from None
-
-
-def _write(file: Path, data: bytes) -> None:
-    try:
-        with file.open("xb") as opened:
-            opened.write(data)
-    except OSError as error:
-        raise StorageFailed(f"cannot write {file}: {error}") from None
-
-
 app.command("plan")(training_plan.plan_training)
 app.command("explain")(training_plan.explain_training)
 app.command("run")(training_run.run_training)
+app.command("model")(training_run.first_model)

@@ -1,9 +1,10 @@
-"""What a training spends, as figures for people: rho and epsilon up to a round, bytes, and noise."""
+"""What a training spends up to a round, as figures for people."""
 
 import math
 from fractions import Fraction
 
 from hearsay.federated.declaration import CentralNoise, LocalNoise, Training
+from ldp import InvalidInput
 from ldp.planning import prefix_sums
 
 DELTA = 1e-5
@@ -29,6 +30,12 @@ def spent_rho(training: Training, rounds: int) -> Fraction | None:
         training.separation,
         noise.noise_multiplier,
     )
+
+
+def check_delta(delta: float) -> None:
+    """Raise `InvalidInput` for what is no delta."""
+    if not 0 < delta < 1:
+        raise InvalidInput(f"--delta must be > 0 and < 1, got {delta!r}")
 
 
 def times(training: Training, rounds: int) -> int:

@@ -11,6 +11,7 @@ from hearsay.federated.declaration import MOST_ROUNDS, UNIT
 from hearsay_server.trainings.figures import epsilon_of
 from ldp import InvalidInput
 from ldp.planning import prefix_sums
+from ldp.planning.prefix_sums import PrefixSums
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Noise:
     square of that over the rounds, by which mechanisms are compared.
     """
 
-    mechanism: str
+    mechanism: PrefixSums
     bands: int
     millionths: int
     rho: Fraction
@@ -69,17 +70,12 @@ class Noise:
 def mechanisms(rounds: int, times: Kept, rho: Fraction) -> Sequence[Noise]:
     """Return the mechanisms that keep rho-zCDP of one person, the one of least error first.
 
-    For the Toeplitz root the bands of least error are taken, among the powers of two up to the
-    separation, and the separation itself: up to there two participations of a person share no
-    noise, and the sensitivity is least.
+    The Toeplitz root has the bands of least error.
     """
     if not 0 < rho < 10**6:
         raise InvalidInput(f"rho must be > 0 and less than 1,000,000, got {float(rho):g}")
-    powers = {1 << power for power in range(times.separation.bit_length())}
-    toeplitz = min(
-        (_noise("toeplitz", rounds, bands, times, rho) for bands in powers | {times.separation}),
-        key=lambda found: found.mean,
-    )
+    bands = prefix_sums.best_bands(rounds, times.participations, times.separation)
+    toeplitz = _noise("toeplitz", rounds, bands, times, rho)
     tree = _noise("tree", rounds, 0, times, rho)
     return sorted((toeplitz, tree), key=lambda found: found.mean)
 
@@ -93,7 +89,7 @@ def rho_for(epsilon: float, delta: float) -> Fraction:
     return rho
 
 
-def _noise(mechanism: str, rounds: int, bands: int, times: Kept, rho: Fraction) -> Noise:
+def _noise(mechanism: PrefixSums, rounds: int, bands: int, times: Kept, rho: Fraction) -> Noise:
     def spent(millionths: int) -> Fraction:
         return prefix_sums.rho(
             mechanism,

@@ -16,7 +16,7 @@ from hearsay_server.tables import fill, load, read
 from ldp import InvalidInput, SphereCodebook
 from ldp.core.exact import check_epsilon
 
-_KEYS = (
+KEYS = (
     "name",
     "title",
     "architecture",
@@ -29,7 +29,7 @@ _KEYS = (
     "separation",
     "max_update_norm",
 )
-_TABLES = {
+TABLES = {
     "local": ("epochs", "batch_size", "learning_rate", "momentum", "proximal"),
     "aggregation": ("rule", "hostile", "optimizer", "learning_rate", "momentum"),
     "encoding": ("kind", "bits", "coordinates"),
@@ -40,7 +40,6 @@ _TABLES = {
 """The keys of each table of [training]; docs/training-reference.md has them all."""
 
 _PROTECTIONS = ("central", "local_noise", "record_level")
-_NEEDED = ("name", "architecture", "model", "rounds", "round_seconds", "updates_per_round")
 
 
 @dataclass(frozen=True)
@@ -90,9 +89,9 @@ def freeze(table: dict[str, Any], model: bytes, place: str) -> bytes:
     to millionths. Raises `InvalidInput` that names the place.
     """
     _check_keys(table, place)
-    tables = {name: dict(table[name]) for name in _TABLES if name in table}
+    tables = {name: dict(table[name]) for name in TABLES if name in table}
     wire = training_pb2.Training()
-    fill(wire, {key: table[key] for key in _KEYS if key in table and key != "model"}, place)
+    fill(wire, {key: table[key] for key in KEYS if key in table and key != "model"}, place)
     try:
         wire.dimension = models.to_vector(models.read(model)).size
     except InvalidInput as error:
@@ -124,15 +123,15 @@ def _training(document: dict[str, Any], source: str) -> dict[str, Any]:
 
 def _check_keys(table: dict[str, Any], place: str) -> None:
     for key, value in table.items():
-        if key in _TABLES:
+        if key in TABLES:
             if not isinstance(value, dict):
                 raise InvalidInput(f"{place}: {key} is a table, as [training.{key}]")
             for inner in value:
-                if inner not in _TABLES[key]:
+                if inner not in TABLES[key]:
                     raise InvalidInput(f"{place}.{key}: unknown key {inner!r}")
-        elif key not in _KEYS:
+        elif key not in KEYS:
             raise InvalidInput(f"{place}: unknown key {key!r}")
-    needed = [key for key in _KEYS if key not in ("title", "model")]
+    needed = [key for key in KEYS if key not in ("title", "model")]
     if table.get("participations") == 1:
         needed.remove("separation")
     for key in needed:

@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
+from typing import get_args
 
 from google.protobuf.message import DecodeError
 
@@ -17,7 +18,9 @@ from hearsay.plans.canonical import check_canonical
 from hearsay.plans.plan import mechanism_message
 from hearsay.plans.texts import check_name, check_text
 from hearsay.v1 import plan_pb2, training_pb2
-from ldp import InvalidInput, Mechanism, build
+from ldp import InvalidInput, SphereCodebook, build_vector
+from ldp.planning import prefix_sums
+from ldp.planning.prefix_sums import PrefixSums
 
 MOST_ROUNDS = 1 << 16
 MOST_PARAMETERS = 1 << 26
@@ -47,7 +50,7 @@ ROBUST = ("median", "trimmed_mean", "krum", "multi_krum", "geometric_median", "m
 RULES = ("mean", *ROBUST)
 OPTIMIZERS = ("sgd", "adam", "yogi")
 ENCODINGS = ("float32", "quantized")
-_MECHANISMS = ("tree", "toeplitz")
+_MECHANISMS = get_args(PrefixSums)
 _LOCAL = "sphere_codebook"
 
 _LEAST_FACTOR = {"trimmed_mean": (2, 1), "krum": (2, 3), "multi_krum": (2, 3)}
@@ -98,7 +101,7 @@ class Encoding:
 class CentralNoise:
     """The server adds noise that is correlated over rounds; `bands` is 0 for the tree."""
 
-    mechanism: str
+    mechanism: PrefixSums
     bands: int
     noise_multiplier_millionths: int
 
@@ -112,7 +115,7 @@ class CentralNoise:
 class LocalNoise:
     """The device sends one code of a pure mechanism for each update."""
 
-    mechanism: Mechanism
+    mechanism: SphereCodebook
 
 
 @dataclass(frozen=True)
@@ -171,8 +174,6 @@ class Training:
         rounded up to billionths; None where the server adds no noise."""
         if not isinstance(self.protection, CentralNoise):
             return None
-        from ldp.planning import prefix_sums  # type: ignore[attr-defined]
-
         exact = prefix_sums.rho(
             self.protection.mechanism,
             self.rounds,
@@ -414,24 +415,24 @@ def _central(wire: training_pb2.Training) -> CentralNoise:
     elif given.bands:
         raise InvalidInput(f'central.bands: goes with "toeplitz" alone, got {given.bands}')
     noise = _noise("central", given.noise_multiplier_millionths)
-    return CentralNoise(given.mechanism, given.bands, noise)
+    mechanism: PrefixSums = "tree" if given.mechanism == "tree" else "toeplitz"
+    return CentralNoise(mechanism, given.bands, noise)
 
 
-def _mechanism(wire: training_pb2.Training) -> Mechanism:
+def _mechanism(wire: training_pb2.Training) -> SphereCodebook:
     given: plan_pb2.Mechanism = wire.local_noise.mechanism
     place = "local_noise.mechanism"
     _one_of(place, given.name, (_LOCAL,))
     integers = {each.name: tuple(each.values) for each in given.parameters}
     try:
-        mechanism = build(given.name, given.epsilon, integers)
+        mechanism = build_vector(given.name, given.epsilon, integers)
     except InvalidInput as error:
         raise InvalidInput(f"{place}: {error}") from None
     if mechanism_message(mechanism) != given:
         raise InvalidInput(f"{place}: expected each parameter once, sorted by name")
-    dimension = getattr(mechanism, "dimension", None)
-    if dimension != wire.dimension:
+    if mechanism.dimension != wire.dimension:
         raise InvalidInput(
-            f"{place}: it is for updates of dimension {dimension}, and dimension is "
+            f"{place}: it is for updates of dimension {mechanism.dimension}, and dimension is "
             f"{wire.dimension}"
         )
     return mechanism
