@@ -1,4 +1,4 @@
-"""A model whose parameters, and their gradients, each lie in one vector."""
+"""A model as one vector, and a model whose parameters lie in one."""
 
 from copy import deepcopy
 
@@ -46,18 +46,16 @@ def write(model: nn.Module, vector: Tensor) -> None:
 
 
 class Flat:
-    """A copy of a model, with its trained parameters and their gradients in two vectors.
-
-    To write to `values` sets the parameters; a backward pass adds to `gradients`.
-    """
+    """A copy of a model whose trained parameters are views of one vector, `values`."""
 
     def __init__(self, model: nn.Module) -> None:
         self.model = deepcopy(model)
         self.values = read(self.model)
-        self.gradients = torch.zeros_like(self.values)
-        start = 0
-        for parameter in trained(self.model):
-            place = slice(start, start + parameter.numel())
-            parameter.data = self.values[place].view_as(parameter)
-            parameter.grad = self.gradients[place].view_as(parameter)
-            start = place.stop
+        self.parameters: tuple[Tensor, ...] = tuple(trained(self.model))
+        for parameter, part in zip(self.parameters, self.parts(self.values), strict=True):
+            parameter.data = part
+
+    def parts(self, vector: Tensor) -> list[Tensor]:
+        """Return the views of a vector that are as the parameters."""
+        parts = torch.split(vector, [p.numel() for p in self.parameters])
+        return [part.view_as(p) for part, p in zip(parts, self.parameters, strict=True)]

@@ -90,22 +90,23 @@ class _Devices:
 
     def update(self, client: int, rows: Tensor, model: Tensor, seed: int) -> Tensor:
         coins = torch.Generator().manual_seed(seed)
-        how, values, gradients = self._how, self._flat.values, self._flat.gradients
+        how, values, parameters = self._how, self._flat.values, self._flat.parameters
         values.copy_(model)
-        velocity = torch.zeros_like(values) if how.momentum else None
+        velocity = self._flat.parts(torch.zeros_like(values)) if how.momentum else None
         for _ in range(how.epochs):
             mixed = rows[torch.randperm(len(rows), generator=coins).to(rows.device)]
-            features, labels = self._features[mixed], self._labels[mixed]
             size = how.batch_size or len(rows)
-            for batch, wanted in batches(size, features, labels):
-                gradients.zero_()
-                torch.autograd.backward(how.loss(self._flat.model(batch), wanted))
-                if how.proximal:
-                    gradients.add_(values - model, alpha=how.proximal)
-                step = gradients
-                if velocity is not None:
-                    step = velocity.mul_(how.momentum).add_(gradients)
-                values.sub_(step, alpha=how.lr)
+            for batch, wanted in batches(size, self._features[mixed], self._labels[mixed]):
+                loss = how.loss(self._flat.model(batch), wanted)
+                step = torch.autograd.grad(loss, parameters, materialize_grads=True)
+                with torch.no_grad():
+                    if how.proximal:
+                        away = self._flat.parts(values - model)
+                        step = torch._foreach_add(step, away, alpha=how.proximal)
+                    if velocity is not None:
+                        torch._foreach_mul_(velocity, how.momentum)
+                        torch._foreach_add_(velocity, step)
+                    torch._foreach_add_(parameters, velocity or step, alpha=-how.lr)
         return values - model
 
     def get_epsilon(self, delta: float) -> float:

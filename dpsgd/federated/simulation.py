@@ -1,5 +1,6 @@
 """A federated training on one machine, with the data of all clients at hand."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -125,7 +126,9 @@ class Federation:
         It is inf without `privacy`. Which pairs of data sets it is about, and who must be honest,
         the kind of privacy says.
         """
-        return float("inf") if self._protected is None else self._protected.get_epsilon(delta)
+        if self._privacy is None:
+            return math.inf
+        return 0.0 if self._protected is None else self._protected.get_epsilon(delta)
 
     def get_record_epsilon(self, delta: float) -> float:
         """Return the largest epsilon of what the updates so far reveal of any single record.

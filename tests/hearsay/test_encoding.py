@@ -1,20 +1,26 @@
 """Updates as bytes: what is sent decodes to what was meant, within the norm, or is refused."""
 
+import hashlib
+import json
 import math
-from dataclasses import dataclass, replace
+import struct
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any, cast
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from declared import declared as training_message
+from declared import frozen, parsed
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from hearsay.federated.declaration import Encoding, Training
+from hearsay.federated.declaration import Encoding, Training, parse
 from hearsay.federated.encoding import UpdateRefused, decode, encode, size
+from hearsay.plans.plan import mechanism_message
 from hearsay.v1 import trainer_pb2
-from ldp import InvalidInput
+from ldp import InvalidInput, SphereCodebook
 from ldp.testing import SeededCoins
 
 KINDS = [
@@ -30,19 +36,12 @@ KINDS = [
 kinds = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: f"{kind.bits}-{kind.coordinates}")
 
 
-@dataclass(frozen=True)
-class Declared:
-    """What an encoding asks of a training."""
-
-    dimension: int
-    max_update_norm: float
-    encoding: Encoding
-    name: str = "digits"
-    protection: object = None
-
-
 def declared(kind: Encoding, dimension: int = 10, norm: float = 1.0) -> Training:
-    return cast("Training", Declared(dimension, norm, kind))
+    return parsed(
+        dimension=dimension,
+        max_update_norm=norm,
+        encoding={"kind": kind.kind, "bits": kind.bits, "coordinates": kind.coordinates},
+    )
 
 
 def sent(training: Training, vector: Any, seed: int = 0) -> Any:
@@ -188,7 +187,7 @@ def test_any_bytes_are_an_update_within_the_norm_or_refused(kind: Encoding, data
 
 def test_large_updates_are_packed_in_blocks() -> None:
     for kind in (Encoding("quantized", 3, 0), Encoding("quantized", 13, 70_001), KINDS[3]):
-        training = replace(cast("Any", declared(kind, norm=1e6)), dimension=140_003)
+        training = declared(kind, 140_003, 1e6)
         vector = np.random.default_rng(4).normal(size=140_003)
         decoded = sent(training, vector)
         step = np.abs(decoded[decoded != 0]).min()
@@ -200,3 +199,91 @@ def test_large_updates_are_packed_in_blocks() -> None:
 def test_an_update_of_another_shape_is_refused_on_the_device(vector: Any) -> None:
     with pytest.raises(InvalidInput, match="shape"):
         encode(declared(KINDS[0]), vector, SeededCoins(0))
+
+
+def local(norm: float = 1.0, **choices: int) -> Training:
+    message = training_message(max_update_norm=norm)
+    message.ClearField("encoding")
+    mechanism = SphereCodebook(10, 2.0, **choices)
+    message.local_noise.mechanism.CopyFrom(mechanism_message(mechanism))
+    return parse(frozen(message))
+
+
+def test_under_local_noise_the_payload_is_a_code_and_the_vector_its_estimate() -> None:
+    training = local(norm=3.0, codes=32)
+    vector = np.zeros(10)
+    vector[2] = 1.5
+    coins = SeededCoins(1)
+    payloads = [encode(training, vector, coins) for _ in range(2_000)]
+    assert {len(payload) for payload in payloads} == {size(training)} == {9}
+    drawn = np.array([decode(training, payload) for payload in payloads], dtype=np.float64)
+    error = drawn.std(axis=0) / math.sqrt(len(drawn))
+    assert (np.abs(drawn.mean(axis=0) - vector) < 4 * error).all()
+    mechanism = SphereCodebook(10, 2.0, codes=32)
+    assert np.linalg.norm(drawn, axis=1).max() <= 3 / mechanism.gain * (1 + 1e-6)
+    assert ((drawn - vector) ** 2).sum(axis=1).mean() <= 1.05 * 9 * mechanism.squared_error
+
+
+def test_under_local_noise_a_long_update_is_scaled_down_and_a_bad_one_refused() -> None:
+    training = local(codes=300)
+    assert len(encode(training, np.full(10, 1e30), SeededCoins(1))) == 10
+    with pytest.raises(InvalidInput, match="finite"):
+        encode(training, [math.nan] * 10, SeededCoins(1))
+    assert refusal(training, bytes(9)) == trainer_pb2.BAD_LENGTH
+    assert refusal(training, bytes(8) + b"\x2c\x01") == trainer_pb2.BAD_PAYLOAD  # direction 300
+    assert decode(training, bytes(8) + b"\x2b\x01").shape == (10,)
+
+
+UPDATES = json.loads(
+    (Path(__file__).resolve().parents[2] / "protos/conformance/updates.json").read_text("utf-8")
+)
+
+
+def read_by_the_page(
+    dimension: int, bits: int, coordinates: int, payload: bytes
+) -> list[float] | str:
+    """Return the vector of a payload by the text of docs/wire-training.md, or why there is none."""
+    n, seed = coordinates or dimension, b""
+    if len(payload) != (8 if coordinates else 0) + (4 + math.ceil(n * bits / 8) if bits else 4 * n):
+        return "BAD_LENGTH"
+    if coordinates:
+        seed, payload = payload[:8], payload[8:]
+    if bits:
+        (step,) = struct.unpack("<f", payload[:4])
+        if not math.isfinite(step):
+            return "NOT_FINITE"
+        written = int.from_bytes(payload[4:], "little")
+        codes = [written >> bits * i & (1 << bits) - 1 for i in range(n)]
+        if math.copysign(1, step) < 0 or max(codes) == (1 << bits) - 1 or written >> bits * n:
+            return "BAD_PAYLOAD"
+        with np.errstate(over="ignore"):
+            numbers = [float(np.float32((c - (1 << bits - 1) + 1) * step)) for c in codes]
+    else:
+        numbers = list(struct.unpack(f"<{n}f", payload))
+    if not all(map(math.isfinite, numbers)):
+        return "NOT_FINITE"
+    if sum(Fraction(x) ** 2 for x in numbers) > 4:
+        return "ABOVE_NORM"
+    if not coordinates:
+        return numbers
+    stream = hashlib.shake_128(b"hearsay/v1/coordinates\0" + seed).digest(8 * n)
+    vector = [0.0] * dimension
+    for j, (word,) in enumerate(struct.iter_unpack("<Q", stream)):
+        edge, end = j * dimension // n, (j + 1) * dimension // n
+        vector[edge + ((word >> 28) * (end - edge) >> 36)] = numbers[j]
+    return vector
+
+
+@pytest.mark.parametrize("case", UPDATES["encodings"], ids=lambda c: f"{c['bits']}-{c['kind']}")
+def test_the_page_reads_the_conformance_updates(case: Any) -> None:
+    seen = set()
+    for update in case["updates"]:
+        payload = bytes.fromhex(update["payload"])
+        read = read_by_the_page(case["dimension"], case["bits"], case["coordinates"], payload)
+        if isinstance(read, str):
+            assert update["refusal"] == read
+        else:
+            assert read == list(struct.unpack("<10f", bytes.fromhex(update["vector"])))
+        seen.add(read if isinstance(read, str) else "")
+    assert seen >= {"", "BAD_LENGTH", "NOT_FINITE"}
+    assert seen & {"ABOVE_NORM", "BAD_PAYLOAD"}

@@ -68,9 +68,7 @@ def _upload(call: Calls, file: bytes) -> bytes:
     model, offset = sha256(file).digest(), 0
     while offset < len(file):
         data = file[offset : offset + PART]
-        part = admin_pb2.UploadModelRequest(
-            model=model, size=len(file), offset=offset, data=data
-        )
+        part = admin_pb2.UploadModelRequest(model=model, size=len(file), offset=offset, data=data)
         offset = call("Admin/UploadModel", part).next
     return model
 
@@ -141,7 +139,7 @@ def test_a_round_goes_from_the_first_update_to_the_next_model(
     assert np.allclose(model, expected, atol=1e-6)
     shown = call("Admin/ShowTraining", admin_pb2.ShowTrainingRequest(training=name))
     states = [(each.round, each.state, each.updates, each.update_bytes) for each in shown.rounds]
-    Round = admin_pb2.TrainingRound  # noqa: N806
+    Round = admin_pb2.TrainingRound
     assert states == [(1, Round.AGGREGATED, 3, 72), (2, Round.OPEN, 0, 0)]
     assert shown.training == data
     assert shown.status.trouble == ""

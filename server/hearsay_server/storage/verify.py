@@ -63,9 +63,7 @@ def verify(database: Database) -> Iterator[Checked]:
                 yield from _period(connection, hearsay.plans.plan.parse(plan), period, counted)
         for one in verify_trainings.verify(connection):
             verdict = Verdict.DIFFERS if one.detail else Verdict.EQUAL
-            yield Checked(
-                one.training, one.what, "", "", one.kept, one.found, verdict, one.detail
-            )
+            yield Checked(one.training, one.what, "", "", one.kept, one.found, verdict, one.detail)
 
 
 def _periods(connection: sa.Connection, survey: str) -> set[str]:

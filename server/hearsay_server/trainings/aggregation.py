@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hearsay.federated import models
-from hearsay.federated.declaration import CentralNoise, Training
+from hearsay.federated.declaration import Training
 from ldp.errors import InvalidInput
 
 Vector = NDArray[np.float32]

@@ -18,7 +18,7 @@ from hearsay.plans.canonical import check_canonical
 from hearsay.plans.plan import mechanism_message
 from hearsay.plans.texts import check_name, check_text
 from hearsay.v1 import plan_pb2, training_pb2
-from ldp import InvalidInput, Mechanism, build
+from ldp import InvalidInput, SphereCodebook, build_vector
 from ldp.planning import prefix_sums
 from ldp.planning.prefix_sums import PrefixSums
 
@@ -115,7 +115,7 @@ class CentralNoise:
 class LocalNoise:
     """The device sends one code of a pure mechanism for each update."""
 
-    mechanism: Mechanism
+    mechanism: SphereCodebook
 
 
 @dataclass(frozen=True)
@@ -419,21 +419,20 @@ def _central(wire: training_pb2.Training) -> CentralNoise:
     return CentralNoise(mechanism, given.bands, noise)
 
 
-def _mechanism(wire: training_pb2.Training) -> Mechanism:
+def _mechanism(wire: training_pb2.Training) -> SphereCodebook:
     given: plan_pb2.Mechanism = wire.local_noise.mechanism
     place = "local_noise.mechanism"
     _one_of(place, given.name, (_LOCAL,))
     integers = {each.name: tuple(each.values) for each in given.parameters}
     try:
-        mechanism = build(given.name, given.epsilon, integers)
+        mechanism = build_vector(given.name, given.epsilon, integers)
     except InvalidInput as error:
         raise InvalidInput(f"{place}: {error}") from None
     if mechanism_message(mechanism) != given:
         raise InvalidInput(f"{place}: expected each parameter once, sorted by name")
-    dimension = getattr(mechanism, "dimension", None)
-    if dimension != wire.dimension:
+    if mechanism.dimension != wire.dimension:
         raise InvalidInput(
-            f"{place}: it is for updates of dimension {dimension}, and dimension is "
+            f"{place}: it is for updates of dimension {mechanism.dimension}, and dimension is "
             f"{wire.dimension}"
         )
     return mechanism

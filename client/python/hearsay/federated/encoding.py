@@ -1,11 +1,14 @@
 """Updates as bytes: what a device sends for a round, and the vector that a server reads from it.
 
-docs/wire-training.md has the bytes. Every kind of payload decodes to one float32 vector, and that
-decoded vector is what the norm is checked of: what a server sums has an L2 norm of at most
-`max_update_norm`, however the device rounded. So one person's updates change the sum by no more
-than the account of central noise says, whatever the payload holds.
+docs/wire-training.md has the bytes. Every kind of payload decodes to one float32 vector.
 
-Rounding and leaving coordinates out are for bytes. They protect nobody.
+Where a training declares an encoding, the norm is checked of that decoded vector: what a server
+sums has an L2 norm of at most `max_update_norm`, however the device rounded. So one person's
+updates change the sum by no more than the account of central noise says, whatever the payload
+holds. Rounding and leaving coordinates out are for bytes. They protect nobody.
+
+Under local noise the payload is a code of the training's mechanism, and the vector is the unbiased
+estimate that a server makes of it: nearly all noise, and longer than the update.
 """
 
 import hashlib
@@ -18,9 +21,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hearsay.federated.declaration import Training
+from hearsay.federated.declaration import LocalNoise, Training
 from hearsay.v1 import trainer_pb2
-from ldp import Coins, InvalidInput
+from ldp import Coins, InvalidInput, SphereCodebook
 
 Vector = NDArray[np.float32]
 
@@ -49,6 +52,8 @@ class UpdateRefused(InvalidInput):
 
 def size(training: Training) -> int:
     """Return how many bytes every payload of the training has."""
+    if isinstance(training.protection, LocalNoise):
+        return training.protection.mechanism.code_bytes
     encoding = training.encoding
     assert encoding is not None
     sent = encoding.coordinates or training.dimension
@@ -65,13 +70,21 @@ def encode(training: Training, vector: ArrayLike, coins: Coins) -> bytes:
     `decode` returns then is
     - the vector itself with kind "float32" and all coordinates;
     - else a random vector whose mean is the vector, unless it came out longer than
-      `max_update_norm`: then that is scaled down, and only its direction has nothing added.
+      `max_update_norm`: then that is scaled down, and only its direction has nothing added;
+    - under local noise a random vector whose mean is the vector, always.
+    Guarantee: under local noise the payload is epsilon-LDP for every pair of vectors, and says no
+    more than that; else it protects nobody.
     Raises `InvalidInput` for a vector of another shape, with nan or with inf.
-    Cost: O(dimension), and 8 random bytes for each coordinate that is rounded.
+    Cost: O(dimension), and 8 random bytes for each coordinate that is rounded; under local noise
+    that of the mechanism.
     """
-    encoding, bound = training.encoding, training.max_update_norm
-    assert encoding is not None
+    bound = training.max_update_norm
     update = _shortened(_checked(vector, training.dimension), bound)
+    if isinstance(training.protection, LocalNoise):
+        mechanism = training.protection.mechanism
+        return mechanism.encode_one(mechanism.randomize(update / np.float64(bound), coins))
+    encoding = training.encoding
+    assert encoding is not None
     head = b""
     if encoding.coordinates:
         head = coins.words(1).astype("<u8").tobytes()
@@ -83,10 +96,11 @@ def encode(training: Training, vector: ArrayLike, coins: Coins) -> bytes:
 
 
 def decode(training: Training, payload: bytes) -> Vector:
-    """Return the vector of a payload, shape (dimension,), finite and of a norm <= the bound.
+    """Return the vector of a payload, shape (dimension,), and finite: the same on every machine.
 
-    The norm is compared exactly: the sum of the squares of the float32 coordinates, as a real
-    number, is at most the square of `max_update_norm`.
+    Its norm is at most `max_update_norm`, compared exactly: as a real number, the sum of the
+    squares of the float32 coordinates is at most the square of the bound. Under local noise it is
+    at most `max_update_norm` / `gain` of the mechanism.
     Raises `UpdateRefused` with BAD_LENGTH, NOT_FINITE, ABOVE_NORM or BAD_PAYLOAD.
     Cost: O(dimension); the result may be a read-only view of the payload.
     """
@@ -95,6 +109,8 @@ def decode(training: Training, payload: bytes) -> Vector:
             trainer_pb2.BAD_LENGTH,
             f"an update of {training.name} has {size(training):,} bytes, got {len(payload):,}",
         )
+    if isinstance(training.protection, LocalNoise):
+        return _estimated(training.protection.mechanism, training.max_update_norm, payload)
     encoding = training.encoding
     assert encoding is not None
     sent, seed, values = encoding.coordinates, b"", payload
@@ -110,6 +126,14 @@ def decode(training: Training, payload: bytes) -> Vector:
         update, few = np.zeros(training.dimension, dtype=np.float32), update
         update[places] = few
     return update
+
+
+def _estimated(mechanism: SphereCodebook, bound: float, payload: bytes) -> Vector:
+    try:
+        (code,) = mechanism.decode(payload, 1)
+    except InvalidInput as error:
+        raise UpdateRefused(trainer_pb2.BAD_PAYLOAD, str(error)) from None
+    return (mechanism.debias(code) * bound).astype(np.float32)
 
 
 def _checked(vector: ArrayLike, dimension: int) -> Vector:
@@ -132,7 +156,8 @@ def _square(vector: Vector) -> float:
     """
     total = 0.0
     for start in range(0, vector.size, _BLOCK):
-        block = vector[start : start + _BLOCK].astype(np.float64)
+        with np.errstate(invalid="ignore"):  # a signalling nan of a hostile device
+            block = vector[start : start + _BLOCK].astype(np.float64)
         total += float(block @ block)
     return total
 

@@ -28,6 +28,7 @@ from hearsay.v1 import plan_pb2, survey_pb2
 from ldp import RAPPOR, InvalidInput, Mechanism, build
 from ldp.core.exact import ONE
 from ldp.core.mechanism import Categorical as CategoricalMechanism
+from ldp.core.randomizer import Randomizer
 from ldp.mechanisms import named
 from ldp.planning.budget import Budget
 
@@ -328,8 +329,8 @@ def _listed(levels: list[tuple[str, float]]) -> str:
     return ", ".join(f"{name} = {epsilon!r}" for name, epsilon in levels) or "none"
 
 
-def mechanism_message(mechanism: Mechanism) -> plan_pb2.Mechanism:
-    """Return a mechanism as a message of a plan."""
+def mechanism_message(mechanism: Randomizer) -> plan_pb2.Mechanism:
+    """Return a mechanism as a message of a plan or a training."""
     return plan_pb2.Mechanism(
         name=mechanism.name,
         epsilon=mechanism.epsilon,
