@@ -20,11 +20,12 @@ from trainers import (
     Trainer,
     client_of,
     declared,
+    local_noise,
     participant_of,
 )
 
 from hearsay import MEMORY, Caps, Delivery, InvalidInput, Reason, Unreachable
-from hearsay.federated import Participant, Skip, models
+from hearsay.federated import Participant, Skip, encoding, models
 
 
 @pytest.fixture
@@ -385,6 +386,56 @@ def test_with_step_seconds_an_update_leaves_at_a_time_that_tells_nothing(
     # The step of round 3 took longer, and still ran in round 5.
     assert step.rounds == [1, 3]
     assert [bool(each.any()) for each in trainer.vectors()] == [True, False, False]
+
+
+# --- local noise ---
+
+
+def _local(client: Any, step: Any, epsilon: float = 3.0) -> Participant:
+    return participant_of(client, step, epsilon=epsilon, step_seconds=0.01)
+
+
+def test_updates_with_local_noise_are_codes_and_count_as_reports(step: Steps) -> None:
+    trainer = Trainer(declared(**local_noise()))
+    with client_of(trainer, MEMORY, caps=Caps(life=2.0)) as client:
+        participant = _local(client, step)
+        reasons = []
+        for round_ in (1, 3, 5):
+            trainer.open(round_)
+            reasons.append(participant.run_once().reason)
+        assert reasons == [Reason.READY, Reason.READY, Reason.SPENT]
+        spent = participant.spending()
+        assert spent is not None
+        assert (spent.epsilon, spent.rho, spent.protection) == (2.0, 0.0, "local_noise")
+        assert participant.training is not None
+        for each in trainer.stored.values():
+            assert encoding.decode(participant.training, each.data).shape == (DIMENSION,)
+
+
+def test_all_updates_together_are_within_the_epsilon_agreed_to(step: Steps) -> None:
+    trainer = Trainer(declared(**local_noise()))
+    with client_of(trainer, MEMORY) as client:
+        progress = _local(client, step, 2.9).run_once()
+    assert progress.reason is Reason.TRAINING_REFUSED
+    assert "all updates of 'digits' may spend epsilon 3" in progress.detail
+
+
+def test_under_local_noise_the_same_messages_leave_whatever_the_step_does() -> None:
+    def forms(fails: Any) -> list[tuple[str, int]]:
+        trainer, step = Trainer(declared(**local_noise())), Steps()
+        step.fails = fails
+        with client_of(trainer, MEMORY) as client:
+            participant = _local(client, step)
+            for round_ in (1, 2, 3):
+                trainer.open(round_)
+                participant.run_once()
+        return [(type(each).__name__, each.ByteSize()) for each in trainer.requests]
+
+    slow = threading.Event()
+    usual = forms(None)
+    assert forms(lambda: 1 / 0) == usual
+    assert forms(lambda: {"weights": np.full((2, 3), np.inf), "bias": np.ones(2)}) == usual
+    assert forms(lambda: slow.wait(0.05)) == usual
 
 
 # --- failures ---

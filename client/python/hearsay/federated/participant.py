@@ -6,7 +6,6 @@ import random
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import NoReturn
 
 import numpy as np
@@ -16,6 +15,7 @@ from hearsay.federated import encoding, models
 from hearsay.federated.agreed import Agreed, price
 from hearsay.federated.calls import Calls
 from hearsay.federated.declaration import Training
+from hearsay.federated.progress import QUIET, Progress
 from hearsay.federated.stepping import Round, Skip, Step, Stepper
 from hearsay.person import Person
 from hearsay.recording.consent import Consent
@@ -37,22 +37,6 @@ from ldp import InvalidInput
 
 _log = logging.getLogger("hearsay")
 
-_FINAL = {
-    Reason.SPENT,
-    Reason.ENDED,
-    Reason.TRAINING_REFUSED,
-    Reason.LOST_LEDGER,
-    Reason.CLOSED,
-    Reason.DISABLED,
-    Reason.OTHER_SCHEMA,
-    Reason.NOT_A_LEDGER,
-    Reason.FORKED,
-}
-"""Reasons that end `run`: asking again would change nothing."""
-
-_QUIET = {Reason.READY, Reason.WAITING, Reason.NO_CONSENT, Reason.ENDED, Reason.SKIPPED}
-"""Reasons that are no failure: the next look does not wait longer and longer."""
-
 _POLLS = 16
 """How often a device looks for a round in the time that one lasts, where the server does not say
 when to come again."""
@@ -62,26 +46,6 @@ _LONGEST = 3600.0
 
 _REVOKE_WAIT = 1.0
 """Seconds that `revoke` waits for the ledger."""
-
-
-@dataclass(frozen=True)
-class Progress:
-    """What one look at a training came to.
-
-    `reason` is READY where an update was stored, in `round`, and otherwise why none was; `detail`
-    says more, also where an update of zeros was sent because the step failed. `wait` is after how
-    many seconds the next look makes sense.
-    """
-
-    reason: Reason
-    detail: str = ""
-    round: int = 0
-    wait: float = 0.0
-
-    @property
-    def is_final(self) -> bool:
-        """Whether there is nothing left to do in this training, or nothing that time mends."""
-        return self.reason in _FINAL
 
 
 class Participant:
@@ -245,7 +209,7 @@ class Participant:
             progress = self._unless(error.reason, str(error), error.retry_after)
         finally:
             self._turn.release()
-        if progress.reason in _QUIET:
+        if progress.reason in QUIET:
             self._failures = 0
         elif not progress.is_final:
             self._failures += 1
@@ -285,6 +249,7 @@ class Participant:
             vector, failed = self._stepper.update(step, model, Round(training, answer.round))
         except Skip as skip:
             return self._wait(training, answer, str(skip), Reason.SKIPPED)
+        self._go_on()
         now = self._calls.round()  # many devices may have filled the round meanwhile
         if (now.state, now.round, now.model) != (answer.state, answer.round, answer.model):
             return self._wait(training, now, f"round {answer.round} closed before the step ended")
