@@ -34,7 +34,7 @@ FLOORS = {
     "dpsgd": [
         {"noise", "accounting", "auditing"},
         {"gradients", "release", "reports", "tuning"},
-        {"clipping"},
+        {"clipping", "pate"},
         {"layers"},
         {"training"},
         {"estimators", "federated"},

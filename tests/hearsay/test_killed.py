@@ -38,7 +38,7 @@ def _answers(file: Path) -> int:
 @pytest.mark.parametrize(
     ("oracle", "kills"),
     [
-        (Oracle("once", 4000), 200),
+        (Oracle("once", 2000), 100),
         (Oracle("sampled", 800), 40),
         (Oracle("memoised", 800), 40),
     ],

@@ -310,7 +310,7 @@ def test_coverage_with_four_levels(population: str) -> None:
     ids=lambda value: getattr(value, "name", str(value)),
 )
 def test_coverage_of_other_mechanisms_and_few_reports(mechanism: MeanMechanism, n: int) -> None:
-    check_coverage(*covered([mechanism], [n], AGES, 1000))
+    check_coverage(*covered([mechanism], [n], AGES, 500))
 
 
 @pytest.mark.slow

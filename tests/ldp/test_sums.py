@@ -199,7 +199,7 @@ def test_sums_of_one_level_cover(name: str) -> None:
 def test_sums_of_two_levels_cover_95_percent(name: str, most: float) -> None:
     first = MECHANISMS[name]
     second = type(first)(K, 3.0)
-    runs = 1000 if name == "olh" else 3000  # whose errors take averages over functions
+    runs = 1000
     each = zip(runs_of(first, 2000, runs, 2), runs_of(second, 1000, runs, 3), strict=True)
     found = [sums(Cohorts([(first, a), (second, b)]), SETS, most=most) for a, b in each]
     check_covered(found)
