@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from dpsgd.accounting.events import check_integer, check_positive
 from ldp import InvalidInput
 
 
@@ -71,8 +70,8 @@ def match_gradient(
     Source: Zhu, Liu and Han, "Deep leakage from gradients", NeurIPS 2019; Geiping et al.,
     "Inverting gradients", NeurIPS 2020, equation 4 (cosine, signs, total variation).
     """
-    check_integer("steps", steps, 1)
-    check_positive("lr", lr)
+    if steps < 1 or not lr > 0:
+        raise InvalidInput(f"steps must be at least 1, and lr > 0, got {steps} and {lr}")
     if not bounds[0] < bounds[1]:
         raise InvalidInput(f"the lower bound must be below the upper one, got {bounds}")
     parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
