@@ -70,6 +70,7 @@ FLOORS = {
 
 LAZY = {
     ("account.py", "dpsgd"),
+    ("aggregation.py", "dpsgd"),
     ("canaries.py", "dpsgd"),
     ("figures.py", "dpsgd"),
     ("planning.py", "dpsgd"),

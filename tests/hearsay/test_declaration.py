@@ -93,7 +93,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "an unknown mechanism": (
         {"central": {"mechanism": "gauss"}},
-        "central.mechanism: expected one of tree, toeplitz, got 'gauss'",
+        "central.mechanism: expected one of toeplitz, tree, got 'gauss'",
     ),
     "more bands than rounds": (
         {"central": {"bands": 101}},

@@ -1,4 +1,4 @@
-"""The Trainer service and the calls of operators about trainings, at both doors of a real server."""
+"""The Trainer service, and what operators call about trainings, at both doors of a server."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -139,8 +139,8 @@ def test_a_round_goes_from_the_first_update_to_the_next_model(
     assert np.allclose(model, expected, atol=1e-6)
     shown = call("Admin/ShowTraining", admin_pb2.ShowTrainingRequest(training=name))
     states = [(each.round, each.state, each.updates, each.update_bytes) for each in shown.rounds]
-    Round = admin_pb2.TrainingRound
-    assert states == [(1, Round.AGGREGATED, 3, 72), (2, Round.OPEN, 0, 0)]
+    kinds = admin_pb2.TrainingRound
+    assert states == [(1, kinds.AGGREGATED, 3, 72), (2, kinds.OPEN, 0, 0)]
     assert shown.training == data
     assert shown.status.trouble == ""
 
