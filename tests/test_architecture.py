@@ -76,6 +76,7 @@ LAZY = {
     ("planning.py", "dpsgd"),
     ("simulating.py", "dpsgd"),
     ("train.py", "dpsgd"),
+    ("training_run.py", "dpsgd"),
 }
 """What a file may import inside its functions alone: its extra need not be installed."""
 

@@ -6,12 +6,12 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from training_files import MODEL, TRAINING, declared
 
 from hearsay import InvalidInput
 from hearsay.federated.declaration import CentralNoise, LocalNoise, RecordLevel
 from hearsay_server.trainings.training import from_file
 from ldp import SphereCodebook
-from training_files import MODEL, TRAINING, declared
 
 
 def test_a_file_becomes_a_training_and_what_it_leaves_out_is_filled_in(tmp_path: Path) -> None:
@@ -136,3 +136,9 @@ def test_a_first_model_that_is_not_one_of_float32_is_refused(tmp_path: Path) -> 
     doubles = MODEL.replace(b'"F32"', b'"F64"')
     with pytest.raises(InvalidInput, match="must be F32, got 'F64'"):
         declared(tmp_path, model=doubles)
+
+
+def test_noise_that_a_server_cannot_add_is_refused_before_round_1(tmp_path: Path) -> None:
+    long = TRAINING.replace("rounds = 100", "rounds = 65_536").replace("2.0000001", "900_000")
+    with pytest.raises(InvalidInput, match=r"training\.central: noise of 900000 .* is too fine"):
+        declared(tmp_path, long)

@@ -41,7 +41,7 @@ def noise_of(training: Training, seed: bytes | None) -> "RoundNoise | None":
     if seed is None:
         raise InvalidInput(f"{training.name!r} has no seed of its noise any more")
     return RoundNoise(
-        training.protection.mechanism,  # type: ignore[arg-type]  # checked to be one
+        training.protection.mechanism,
         rounds=training.rounds,
         bands=training.protection.bands,
         participations=training.participations,
@@ -128,6 +128,10 @@ def check(training: Training) -> None:
             f"{held:,} bytes here, and a server holds {MOST_HELD:,} at most: declare fewer "
             "updates_per_round"
         )
+    try:
+        noise_of(training, bytes(32))
+    except InvalidInput as error:
+        raise InvalidInput(f"central: {error}") from None
 
 
 def _mean(
