@@ -349,6 +349,25 @@ def test_a_round_that_closes_during_the_step_costs_nothing(trainer: Trainer, ste
     assert not trainer.submitted
 
 
+def test_one_thread_at_a_time_takes_part_and_a_step_not_again(
+    trainer: Trainer, step: Steps
+) -> None:
+    reasons = []
+    with client_of(trainer, MEMORY) as client:
+        participant = participant_of(client, step)
+
+        def again() -> Any:
+            reasons.append(participant.run_once().reason)
+            thread = threading.Thread(target=lambda: reasons.append(participant.run_once().reason))
+            thread.start()
+            thread.join()
+            return {}
+
+        step.fails = again
+        assert participant.run_once().reason is Reason.READY
+    assert reasons == [Reason.LOCKED, Reason.LOCKED]
+
+
 def test_a_step_that_skips_costs_and_sends_nothing(trainer: Trainer, step: Steps) -> None:
     def skip() -> Any:
         raise Skip("not charged")

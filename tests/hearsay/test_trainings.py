@@ -303,6 +303,25 @@ def test_revoking_between_two_parts_ends_the_sending(file: Path, step: Steps) ->
     assert len(trainer.submitted) == 1
 
 
+def test_a_file_that_was_closed_has_no_bytes_of_an_update_that_left(
+    file: Path, tmp_path: Path
+) -> None:
+    tensor = np.random.default_rng(3).normal(0, 0.001, 20_000).astype(np.float32)
+    model = models.write({"a": np.zeros(20_000, np.float32)})
+    trainer = Trainer(declared(dimension=20_000, initial=model), model)
+    seen = []
+    trainer.lies["SubmitUpdate"] = lambda answer: seen.append(file.read_bytes())
+
+    def step(model: Any, round_: Any) -> Any:
+        return {"a": tensor}
+
+    with client_of(trainer, file) as client:
+        assert participant_of(client, step).run_once().reason is Reason.READY
+    pieces = [tensor[start : start + 64].tobytes() for start in range(0, 20_000, 500)]
+    assert sum(piece in seen[0] for piece in pieces) > 30  # some lie across two pages
+    assert not any(piece in file.read_bytes() for piece in pieces)
+
+
 def test_consent_to_a_survey_is_none_to_a_training_of_its_name(
     trainer: Trainer, step: Steps
 ) -> None:

@@ -31,6 +31,7 @@ from hearsay.recording.trainings import (
 )
 from hearsay.sending.failures import on_one_line
 from hearsay.sending.transport import Unreachable
+from hearsay.storage.turns import Turn
 from hearsay.trouble import Reason, Trouble
 from hearsay.v1 import collector_pb2, trainer_pb2
 from ldp import InvalidInput
@@ -43,6 +44,9 @@ when to come again."""
 
 _LONGEST = 3600.0
 """Seconds for which a server can ask to be left alone."""
+
+_TURN = "this participant"
+"""What one thread at a time uses."""
 
 _REVOKE_WAIT = 1.0
 """Seconds that `revoke` waits for the ledger."""
@@ -124,7 +128,7 @@ class Participant:
         self._declared = b""
         self._failures = 0
         self._stop = threading.Event()
-        self._turn = threading.Lock()
+        self._turn = Turn(_TURN)
         if consent:
             self.grant()
 
@@ -198,17 +202,12 @@ class Participant:
         return self._once(threading.Event())
 
     def _once(self, stop: threading.Event) -> Progress:
-        if not self._turn.acquire(blocking=False):
-            return Progress(Reason.LOCKED, "another thread runs this participant", wait=1.0)
-        self._stop = stop
         try:
-            progress = self._look()
+            progress = self._turn.take(lambda: self._look(stop), 0.0)
         except Trouble as trouble:
             progress = self._unless(trouble.status.reason, trouble.status.detail)
         except Unreachable as error:
             progress = self._unless(error.reason, str(error), error.retry_after)
-        finally:
-            self._turn.release()
         if progress.reason in QUIET:
             self._failures = 0
         elif not progress.is_final:
@@ -216,7 +215,8 @@ class Participant:
         _log.debug("training %r: %s", self._agreed.training, progress)
         return progress
 
-    def _look(self) -> Progress:
+    def _look(self, stop: threading.Event) -> Progress:
+        self._stop = stop
         self._go_on()
         lifetimes.watch(self)
         self._consent.catch_up()
@@ -375,7 +375,7 @@ class Participant:
     def after_fork(self, *, child: bool) -> None:
         """Go on after a fork, in the parent or the child; `hearsay.lifetimes` calls this."""
         if child:
-            self._turn = threading.Lock()
+            self._turn = Turn(_TURN)
             self._stepper = self._stepper.after_fork()
             self._consent.after_fork()
             self._calls.after_fork()
