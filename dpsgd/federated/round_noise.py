@@ -9,7 +9,7 @@ linear function whose weights come from row t of the matrix C of `ldp.planning.p
 C_tt = deviation / deviation_t, and feedback_t = sum over s < t of (C_ts / C_tt) Y_s. Without
 rounding, C Y = deviation xi, so that the sums up to each round have the noise A C^-1 xi.
 
-**Proved, for normal values without error and below 14.** The releases R of all rounds, each of which may decide
+**Proved, for normal values without error.** The releases R of all rounds, each of which may decide
 what follows, are as hard to tell from those of a neighbour (one person's updates are zeros) as
 N(0, 1) from N(mu, 1), mu = sensitivity / noise_multiplier:
 
@@ -102,7 +102,9 @@ class RoundNoise:
         self.spacing = spacing_for(most, steps, deviation)
         self._deviation = deviation / self.spacing
         largest = _BEYOND * self._deviation * self._feedback.growth(rounds)
-        largest += participations * max_norm / self.spacing  # in the noise that a neighbour explains
+        largest += (
+            participations * max_norm / self.spacing
+        )  # in the noise that a neighbour explains
         if not largest * self._feedback.error(rounds) <= 0.5 or largest > 2.0**50:
             raise InvalidInput(
                 f"noise of {noise_multiplier:g} for {rounds} rounds of {dimension} parameters is "
