@@ -180,21 +180,18 @@ def test_a_round_that_cannot_be_aggregated_says_so_and_is_unharmed(tmp_path: Pat
         whole = connection.execute(sa.select(parts.c.data).where(mine)).scalar_one()
         connection.execute(sa.update(parts).where(mine).values(data=b"damaged"))
 
-    async def turn() -> Metrics:
+    async def turn(until: Callable[[trainings.Stored], object]) -> Metrics:
         metrics = Metrics()
         writer = Writer(store, Limits())
         moved = Rounds(store.database, writer, metrics, lambda: NOW)
         async with moved.moving():
-            for _ in range(500):
-                await asyncio.sleep(0.01)
-                seen = trainings.training(store.database, "digits")
-                assert seen is not None
-                if seen.trouble or seen.round > 1:
-                    break
+            async with asyncio.timeout(20):
+                while not until(trainings.trainings(store.database)[0]):
+                    await asyncio.sleep(0.01)
         await writer.close()
         return metrics
 
-    metrics = asyncio.run(turn())
+    metrics = asyncio.run(turn(lambda seen: seen.trouble))
     found = trainings.training(store.database, "digits")
     assert found is not None
     assert found.trouble == "round 1: a stored part of an update is damaged"
@@ -203,7 +200,7 @@ def test_a_round_that_cannot_be_aggregated_says_so_and_is_unharmed(tmp_path: Pat
     assert metrics.registry.get_sample_value("hearsay_trainings_failing") == 1
     with store.database.changing() as connection:
         connection.execute(sa.update(parts).where(mine).values(data=whole))
-    metrics = asyncio.run(turn())
+    metrics = asyncio.run(turn(lambda seen: seen.round > 1))
     found = trainings.training(store.database, "digits")
     assert found is not None
     assert (found.trouble, found.round) == ("", 2)

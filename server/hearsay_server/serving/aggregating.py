@@ -78,7 +78,8 @@ class Rounds:
             await asyncio.to_thread(self._thread.shutdown)
 
     async def _run(self) -> None:
-        while True:
+        # In Python 3.11 `wait_for` may swallow the cancellation where the event is set just then.
+        while not self._stopping.is_set():
             wait = _EVERY
             try:
                 wait = await self._turn()

@@ -4,9 +4,9 @@
       \\--(its deadline with fewer, or its training is closed)--> dropped
 
 The step that aggregates stores the model, deletes the key of the updates that it was made of (see
-`sealing`), and opens the next round. A process that is killed before it is done leaves the round closed, with all updates:
-another one makes the same model of the same updates and the same noise. A step is taken by the
-process that finds the round in the state before it, so none is taken twice.
+`sealing`), and opens the next round. A process that is killed before it is done leaves the round
+closed, with all updates: another one makes the same model of the same updates and the same noise. A
+step is taken by the process that finds the round in the state before it, so none is taken twice.
 """
 
 from collections.abc import Iterator

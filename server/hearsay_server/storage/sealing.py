@@ -1,9 +1,9 @@
 """Parts of updates are stored encrypted, with a key of their round, so that it can be forgotten.
 
-A round may have gigabytes of updates. To overwrite them takes longer than reports can wait for the
-database, but to delete a key of 32 bytes takes no time, and then nobody can read them any more. So
-the transaction that ends a round deletes its key; the encrypted bytes follow piece by piece. The key
-lies in the same database: it hides nothing from who reads that while the round lasts.
+A round may have gigabytes of updates. To overwrite them takes longer than reports can wait for
+the database, but to delete a key of 32 bytes takes no time, and then nobody can read them any more.
+So the transaction that ends a round deletes its key; the encrypted bytes follow piece by piece. The
+key lies in the same database: it hides nothing from who reads that while the round lasts.
 """
 
 import os
