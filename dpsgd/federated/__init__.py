@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from dpsgd.federated.attackers import ALittleIsEnough, LabelFlip, SignFlip
     from dpsgd.federated.history import History, Round
     from dpsgd.federated.local import LocalSGD
+    from dpsgd.federated.local_updates import LocalUpdates
     from dpsgd.federated.server_optimizers import SGD, Adam, Yogi
     from dpsgd.federated.simulation import Accuracy, Federation
     from dpsgd.federated.splits import dirichlet, iid, shards
@@ -31,6 +32,7 @@ _NAMES = {
     "attackers": "ALittleIsEnough LabelFlip SignFlip",
     "history": "History Round",
     "local": "LocalSGD",
+    "local_updates": "LocalUpdates",
     "server_optimizers": "SGD Adam Yogi",
     "simulation": "Accuracy Federation",
     "splits": "dirichlet iid shards",
@@ -55,6 +57,7 @@ __all__ = [
     "Krum",
     "LabelFlip",
     "LocalSGD",
+    "LocalUpdates",
     "MedianNorm",
     "MultiKrum",
     "Round",
