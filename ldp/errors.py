@@ -7,6 +7,7 @@ Exceptions without a module's name are defined here.
     - `NoSurvey` (`hearsay_server.storage.retention`): mend the survey's name, or create the survey
     - `TooLarge` (`hearsay_server.serving.analyses`): ask for less, or by a quicker method
       - `TooLong` (`hearsay_server.serving.analyses`): the same
+    - `UpdateRefused` (`hearsay.federated.encoding`): send an update that the training declares
     - `Refused` (`hearsay_server.ingest.intake`): drop the batch, or where not `final` send it again
   - `BudgetExhausted` (`dpsgd.accounting.accountant`): stop, and keep the model as it is
   - `NotReady`: wait, then do the same again
@@ -28,6 +29,7 @@ Exceptions without a module's name are defined here.
   - `StorageFailed`: mend the disk, the database or the permissions, restore a backup, or install
     the version that wrote the data
   - `ServerFailed`: free the address, or read the server's log; then start it again
+  - `Skip` (`hearsay.federated.stepping`): raised by an app's own step, and never reaches the app
   - `Trouble` (`hearsay.trouble`): never reaches an app, which asks `Client.status` instead
 """
 

@@ -8,14 +8,17 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.json_format import ParseDict
 from google.protobuf.message import Message
 
+from hearsay.federated import models
 from hearsay.plans.plan import message, parse
 from hearsay.v1 import survey_pb2
 from hearsay_server.surveys import survey as surveys
+from hearsay_server.trainings import training as trainings
 from ldp import InvalidInput
 from pages import blocks
 
@@ -82,9 +85,9 @@ LEAST: dict[str, Any] = {
 """A survey that leaves out all that it may."""
 
 
-def documented(section: str) -> dict[str, list[str]]:
+def documented(section: str, page: str = SURVEYS) -> dict[str, list[str]]:
     """The type, default and meaning of each key in a section's table."""
-    text = SURVEYS.partition(f"\n## {section}\n")[2].partition("\n## ")[0]
+    text = page.partition(f"\n## {section}\n")[2].partition("\n## ")[0]
     found = re.findall(r"^\| `(\w+)` \| (.*?) \|(.*?)\| (.*) \|$", text, re.M)
     return {key: [type_, default.strip(), meaning] for key, type_, default, meaning in found}
 
@@ -175,3 +178,22 @@ def test_a_key_without_a_value_has_the_default_that_the_page_names(section: str)
         elif key not in given and default not in ("", "none"):
             table[key] = tomllib.loads(f"value = {default.strip('`')}")["value"]
             assert meaning(survey) == meaning(LEAST), key
+
+
+TRAININGS = (PAGES.parent / "training-reference.md").read_text(encoding="utf-8")
+
+
+def test_the_training_page_has_every_key() -> None:
+    tables = {"Training": trainings.KEYS} | {
+        name.replace("_", " ").capitalize(): keys for name, keys in trainings.TABLES.items()
+    }
+    assert {name: tuple(documented(name, TRAININGS)) for name in tables} == tables
+
+
+def test_the_example_of_the_training_page_is_a_training(tmp_path: Path) -> None:
+    (example,) = blocks(TRAININGS, "toml")
+    file = tmp_path / "digits.toml"
+    file.write_text(example)
+    model = models.write({"output": np.ones((3, 4), np.float32)})
+    (tmp_path / "digits.safetensors").write_bytes(model)
+    assert trainings.from_file(file).training.name == "digits"

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from dpsgd.federated.attackers import ALittleIsEnough, LabelFlip, SignFlip
     from dpsgd.federated.history import History, Round
     from dpsgd.federated.local import LocalSGD
+    from dpsgd.federated.privacy import ToeplitzFTRL, TreeFTRL, UserLevel
+    from dpsgd.federated.record_level import RecordLevel
     from dpsgd.federated.server_optimizers import SGD, Adam, Yogi
     from dpsgd.federated.simulation import Accuracy, Federation
     from dpsgd.federated.splits import dirichlet, iid, shards
@@ -31,6 +33,8 @@ _NAMES = {
     "attackers": "ALittleIsEnough LabelFlip SignFlip",
     "history": "History Round",
     "local": "LocalSGD",
+    "privacy": "ToeplitzFTRL TreeFTRL UserLevel",
+    "record_level": "RecordLevel",
     "server_optimizers": "SGD Adam Yogi",
     "simulation": "Accuracy Federation",
     "splits": "dirichlet iid shards",
@@ -57,8 +61,12 @@ __all__ = [
     "LocalSGD",
     "MedianNorm",
     "MultiKrum",
+    "RecordLevel",
     "Round",
     "SignFlip",
+    "ToeplitzFTRL",
+    "TreeFTRL",
+    "UserLevel",
     "Yogi",
     "dirichlet",
     "iid",

@@ -20,6 +20,10 @@ COMMANDS = {
         "Ask a server whether it can take reports; exit with 1 where it cannot.",
     ),
     "survey": ("surveys:app", "Register, inspect, close and delete surveys."),
+    "training": (
+        "trainings:app",
+        "Declare, plan, try, inspect and close trainings over devices.",
+    ),
     "token": (
         "tokens:app",
         "Make, list, rotate and revoke tokens, whether or not the server runs.",

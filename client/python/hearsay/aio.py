@@ -1,9 +1,10 @@
 """The client for asyncio: methods that may wait long, as for the network, are coroutines."""
 
 import asyncio
+import threading
 from collections.abc import Callable, Mapping
 from types import MappingProxyType, TracebackType
-from typing import Any, Concatenate, ParamSpec, Self
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self
 
 import hearsay as blocking
 from hearsay.choices import Caps
@@ -12,6 +13,9 @@ from hearsay.recording.ledger import Recorded, Spending
 from hearsay.recording.outbox import Outbox
 from hearsay.sending.sender import DeliveryState
 from hearsay.trouble import Status
+
+if TYPE_CHECKING:
+    from hearsay import federated
 
 _P = ParamSpec("_P")
 
@@ -140,3 +144,63 @@ class Client(Person):
         trace: TracebackType | None,
     ) -> None:
         await self.close()
+
+
+class Participant:
+    """A `hearsay.federated.Participant` whose methods that wait are coroutines, with the same
+    guarantee. Its step runs in a thread, not in the loop."""
+
+    def __init__(
+        self,
+        client: Person,
+        training: str,
+        *,
+        steps: Mapping[str, "federated.Step"],
+        rho: float | None = None,
+        epsilon: float | None = None,
+        record_level: bool = False,
+        revision: str | None = None,
+        step_seconds: float | None = None,
+        consent: bool = False,
+    ) -> None:
+        """Prepare to take part, as `hearsay.federated.Participant` does."""
+        from hearsay import federated  # takes 20 ms, which apps without a training need not wait
+
+        self._participant = federated.Participant(
+            client._person,
+            training,
+            steps=steps,
+            rho=rho,
+            epsilon=epsilon,
+            record_level=record_level,
+            revision=revision,
+            step_seconds=step_seconds,
+            consent=consent,
+        )
+
+    async def run(
+        self, on_progress: "Callable[[federated.Progress], None] | None" = None
+    ) -> "federated.Progress":
+        """Take part until there is nothing left to do; a task that is cancelled stops after the
+        call to the server, or the step, that is under way. `on_progress` is called in a thread."""
+        stop = threading.Event()
+        try:
+            return await asyncio.to_thread(self._participant.run, stop, on_progress)
+        finally:
+            stop.set()
+
+    async def run_once(self) -> "federated.Progress":
+        """Send what waits; otherwise look for a round, and take part in it."""
+        return await asyncio.to_thread(self._participant.run_once)
+
+    async def grant(self) -> None:
+        """Note the person's consent to this training in the ledger."""
+        await asyncio.to_thread(self._participant.grant)
+
+    async def revoke(self) -> None:
+        """Revoke the person's consent to this training, and delete updates that wait."""
+        await asyncio.to_thread(self._participant.revoke)
+
+    def spending(self) -> "federated.Participation | None":
+        """Return what the person spent on this training; None before the first participation."""
+        return self._participant.spending()

@@ -25,14 +25,18 @@ _UNTIL = {
 
 @dataclass(frozen=True)
 class Caps:
-    """Upper limits on epsilon, set by an app or a person; None sets no limit.
+    """Upper limits on what is spent, set by an app or a person; None sets no limit.
 
-    `life` is for all that a person ever reports from this ledger, over all its surveys; `until`
+    `life` is for the epsilon of all that a person ever reports from this ledger, over all its
+    surveys and all updates of trainings with local noise; `until`
     spreads it over the time until the end of that year, month or day (UTC): "2027", "2027-12" or
     "2027-12-31". A period's answers are then taken once the epsilon spent before is at most the
     share of `life` that corresponds to the time that has passed; the first answers at once.
     When that time is over, all that is left may be spent at once: an app that outlives its
     `until` keeps the cap, and loses the pace (which is logged as a warning).
+    `rho` is for all trainings with central noise that a person ever takes part in, where the
+    server is trusted: the sum of their rho, each for the person's updates against zeros in their
+    place (`hearsay.federated`). `life` does not count these.
     `attribute` is for one report of an attribute, and `attribute_life` for all of them. The most
     that one record may spend is the client's `epsilon`.
 
@@ -43,9 +47,10 @@ class Caps:
     until: str | None = None
     attribute: Mapping[str, float] = field(default_factory=dict)
     attribute_life: Mapping[str, float] = field(default_factory=dict)
+    rho: float | None = None
 
     def __post_init__(self) -> None:
-        named = [("life", self.life)]
+        named = [("life", self.life), ("rho", self.rho)]
         named += [(f"attribute {name}", cap) for name, cap in self.attribute.items()]
         named += [(f"attribute_life {name}", cap) for name, cap in self.attribute_life.items()]
         for name, cap in named:
@@ -69,7 +74,7 @@ class Caps:
 
     @property
     def count_for_life(self) -> bool:
-        """Whether a cap depends on all epsilon that was ever spent."""
+        """Whether a cap depends on all epsilon that was ever spent on surveys."""
         return self.life is not None or bool(self.attribute_life)
 
     def as_dict(self) -> dict[str, object]:

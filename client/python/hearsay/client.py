@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Final, Self
@@ -163,7 +164,8 @@ class Client(Person):
         disabled = environment.is_set("HEARSAY_DISABLED")
         if disabled:  # nothing is asked for, and no file is made
             target, ledger = target or "http://127.0.0.1:1", MEMORY
-        self._transport = _transport(target, tls, token, insecure)
+        reach = partial(_transport, target, tls, token, insecure)
+        self._transport = reach()
         file = None if isinstance(ledger, _Memory) else Path(ledger)
         store = Store(file, clock, wait=delivery.record_wait, anchor=anchor)
         accounts = Ledger(store, agreed.survey)
@@ -195,6 +197,7 @@ class Client(Person):
             counters=counters,
             keeper=keeper,
             sender=sender,
+            connect=reach,
             state=Reason.DISABLED if disabled else Reason.READY,
         )
         super().__init__(device, "", choices)

@@ -16,6 +16,7 @@ from hearsay.recording.randomize import INVALID, UNKNOWN, WITHHELD
 from hearsay.recording.terms import Terms
 from hearsay.sending.plan_keeper import PlanKeeper
 from hearsay.sending.sender import Delivery, Sender
+from hearsay.sending.transport import Transport
 from hearsay.storage.store import Store
 from hearsay.trouble import Reason, Status, Trouble, to_raise
 from ldp import Coins, InvalidInput
@@ -65,6 +66,8 @@ class Device:
     counters: Counters
     keeper: PlanKeeper
     sender: Sender
+    connect: Callable[[], Transport]
+    """Returns another transport to the client's server."""
     state: Reason
     """READY while the client is open, DISABLED or CLOSED."""
     last: Status = _GOOD
@@ -226,7 +229,10 @@ class Person:
             raise to_raise(trouble.status.reason, words) from None
 
     def spendings(self) -> tuple[Spending, ...]:
-        """Return the epsilon spent and left of each attribute; empty without a plan."""
+        """Return the epsilon spent and left of each attribute; empty without a plan.
+
+        What trainings cost is in `hearsay.federated.Participant.spending`.
+        """
         device = self._device
         try:
             terms = self._terms()

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent import futures
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import MappingProxyType, TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
@@ -30,6 +30,8 @@ if not {"pytest", "unittest"} & set(sys.modules) and os.environ.get("HEARSAY_TES
     raise ImportError(
         "hearsay.testing is for tests: run under pytest or unittest, or set HEARSAY_TESTING=1"
     )
+
+M = TypeVar("M", bound=Message)
 
 Answer = collector_pb2.Result | Exception
 """The answer to a batch: a result, or an error such as `Unreachable` that is raised."""
@@ -73,6 +75,10 @@ class RecordingTransport:
         self.forgotten += ids
         results = [collector_pb2.ForgetResponse.FORGOTTEN] * len(ids)
         return collector_pb2.ForgetResponse(results=results, server_time=self._now())
+
+    def call(self, method: str, request: Message, kind: type[M], timeout: float) -> M:
+        """Raise `InvalidInput`: this transport has one survey, and no training."""
+        raise InvalidInput(f"there is no {method} here")
 
     def interrupt(self) -> None:
         """Do nothing: no call waits."""

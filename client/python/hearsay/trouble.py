@@ -7,7 +7,8 @@ from ldp.errors import HearsayError, InvalidInput, NotReady, PlanRefused, Storag
 
 
 class Reason(StrEnum):
-    """Why answers are not taken or sent; also the name of the counter of drops."""
+    """Why answers are not taken or sent, or a person does not take part in a training; also the
+    name of the counter of drops."""
 
     READY = "ready"
     DISABLED = "disabled"
@@ -52,6 +53,22 @@ class Reason(StrEnum):
     """The ledger is in the memory of another process, which this one was forked from."""
     CLOSED = "closed"
     """The client was closed."""
+
+    # Of trainings alone.
+    WAITING = "waiting"
+    """No round of the training is open that this person may take part in."""
+    SPENT = "spent"
+    """The person used all participations in the training, or a cap allows no more."""
+    ENDED = "ended"
+    """The training has no more rounds."""
+    SKIPPED = "skipped"
+    """The app's step chose not to take part."""
+    TRAINING_REFUSED = "training_refused"
+    """The server's training is another than the kept one, or breaks what the app agreed to."""
+    ROUND_REFUSED = "round_refused"
+    """The server's round or model is none that the training can have."""
+    UPDATE_REFUSED = "update_refused"
+    """The server refused an update for good; the participation stays used."""
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from itertools import count
 from typing import Any
 
 from ldp import Coins, Mechanism
+from ldp.core.randomizer import Randomizer
 from ldp.mechanisms.numbers.mean import MeanMechanism
 
 
@@ -70,7 +71,7 @@ def integers(values: Mapping[str, Sequence[int]]) -> dict[str, list[str]]:
     return {name: [integer(value) for value in each] for name, each in sorted(values.items())}
 
 
-def mechanism(made: Mechanism) -> dict[str, Any]:
+def mechanism(made: Randomizer) -> dict[str, Any]:
     """Return a mechanism's name, epsilon and integers."""
     return {
         "name": made.name,

@@ -2,6 +2,8 @@
 
 import json
 import math
+from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,6 +19,7 @@ from hearsay.plans import presence
 from hearsay.plans.plan import Plan
 from hearsay.recording import ledger_file
 from hearsay.recording.ledger_file import SurveyFile
+from hearsay.recording.trainings import Participation
 from hearsay.v1 import collector_pb2
 from hearsay_server.commands.connect import AsJson
 from hearsay_server.surveys.describe import describe
@@ -60,7 +63,7 @@ def create(file: LedgerFile) -> None:
 
 @app.command("show")
 def show(file: LedgerFile, person: PersonName = "", as_json: AsJson = False) -> None:
-    """Show the epsilon spent and left, waiting reports and sent batches; change nothing."""
+    """Show what was spent and is left, what waits and what was sent; change nothing."""
     found = content(file, person)
     if as_json:
         typer.echo(json.dumps(found, indent=2))
@@ -70,8 +73,10 @@ def show(file: LedgerFile, person: PersonName = "", as_json: AsJson = False) -> 
         console.print(f"made by itself at {found['created']}: an earlier ledger may have been lost")
     for survey in found["surveys"]:
         _show(survey, console)
-    if not found["surveys"]:
+    if not found["surveys"] and not found["trainings"]:
         console.print("no survey has been answered or asked for consent")
+    if found["trainings"]:
+        _show_trainings(found, console)
     if found["spent"]:
         console.print(
             f"\nall surveys together: epsilon {found['spent']:.6g} spent; but for a probability of "
@@ -93,7 +98,17 @@ def content(file: Path, person: str = "") -> dict[str, Any]:
         "surveys": [_survey(each) for each in found.surveys],
         "spent": math.fsum(spent),
         "composed": found.composed,
+        "trainings": [
+            {"training": name, "consent": consent, **_training(found.participations, name)}
+            for name, consent in found.trainings.items()
+        ],
+        "combined": found.combined,
     }
+
+
+def _training(spent: Sequence[Participation], name: str) -> dict[str, Any]:
+    """Return what was spent on a training; nothing where nobody took part."""
+    return next((asdict(each) for each in spent if each.training == name), {})
 
 
 def _survey(found: SurveyFile) -> dict[str, Any]:
@@ -225,6 +240,39 @@ def _show(survey: dict[str, Any], console: Console) -> None:
         console.print(title + (": nothing" if not batches else ""))
         if batches:
             console.print(table)
+
+
+_PROTECTS = {
+    "central": "rho {rho:.6g}, if the server is honest",
+    "local_noise": "epsilon {epsilon:.6g}, whoever reads the updates",
+    "record_level": "protects single records, and not the person",
+}
+"""What a training costs, and who must be honest for it, by its protection."""
+
+
+def _show_trainings(found: dict[str, Any], console: Console) -> None:
+    table = Table("training", "consent", "rounds taken part in", "last", "waiting", "spent")
+    for each in found["trainings"]:
+        used, spent = "none", "nothing"
+        if "used" in each:
+            used = f"{each['used']} of {each['participations']} at most"
+            spent = _PROTECTS[each["protection"]].format(**each)
+        table.add_row(
+            escape(each["training"]),
+            "granted" if each["consent"] else "not granted, or revoked",
+            used,
+            str(each.get("last_round", "")),
+            str(each.get("waiting", "")),
+            spent,
+        )
+    console.print("\ntrainings")
+    console.print(table)
+    if found["combined"] is not None:
+        console.print(
+            "all reports, and all trainings whose server is trusted, together: epsilon "
+            f"{found['combined']:.6g} but for a probability of {DELTA:g}, for anything else in "
+            "the place of all that the person gave, if those servers are honest"
+        )
 
 
 def _in_the_clear(batch: dict[str, Any]) -> list[str]:

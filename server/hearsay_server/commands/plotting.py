@@ -1,7 +1,9 @@
 """`--plot` of `hearsay query` and `hearsay survey range`: answers drawn into a file."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,6 +11,9 @@ from numpy.typing import NDArray
 from hearsay.v1 import analyst_pb2
 from ldp.errors import InvalidInput, needs
 from ldp.estimating.ranges import Range
+
+if TYPE_CHECKING:
+    from hearsay_server.trainings.simulating import Round
 
 _ENDINGS = (".png", ".svg", ".pdf")
 
@@ -94,6 +99,30 @@ def groups(answer: analyst_pb2.CompareGroupsResponse, file: Path) -> None:
     from hearsay import frames, plots
 
     plots.figure(frames.within(answer), frames.group_differences(answer)).savefig(file)
+
+
+def rounds(title: str, told: Sequence["Round"], delta: float, file: Path) -> None:
+    """Draw the accuracy of a simulated training over its rounds, and what a person has spent."""
+    from matplotlib.figure import Figure
+
+    drawn = Figure(figsize=(7.0, 3.6), dpi=110, layout="constrained")
+    axis = drawn.subplots()
+    numbers = [each.number for each in told]
+    axis.plot(numbers, [each.accuracy for each in told], color="#08519c", label="accuracy")
+    axis.set_xlabel("round")
+    axis.set_ylabel("accuracy on examples held back")
+    axis.set_ylim(0, 1)
+    axis.set_title(title.replace("$", r"\$"), fontsize="medium")
+    axis.spines["top"].set_visible(False)
+    if any(each.epsilon is not None for each in told):
+        spent = axis.twinx()
+        epsilons = [math.nan if each.epsilon is None else each.epsilon for each in told]
+        spent.plot(numbers, epsilons, color="#d94801", linestyle="--", label="epsilon")
+        spent.set_ylabel(f"epsilon of a person so far, at delta {delta:g}")
+        spent.set_ylim(0)
+        spent.spines["top"].set_visible(False)
+        drawn.legend(loc="outside lower center", ncols=2, frameon=False, fontsize="small")
+    drawn.savefig(file)
 
 
 def pilot(

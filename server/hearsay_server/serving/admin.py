@@ -1,15 +1,18 @@
-"""The Admin service: operators register, list, show, close and delete surveys."""
+"""The Admin service: operators register, list, show, close and delete surveys and trainings."""
 
 import asyncio
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import grpc
 
 import hearsay.plans.plan
-from hearsay.v1 import admin_pb2, admin_pb2_grpc
+from hearsay.v1 import admin_pb2
+from hearsay_server.clock import Clock, system
 from hearsay_server.ingest.intake import Cohort
 from hearsay_server.serving import auth
+from hearsay_server.serving.admin_trainings import TrainingsAdmin
 from hearsay_server.serving.status import Ended, no_survey
 from hearsay_server.storage import retention
 from hearsay_server.storage.store import BeingDeleted, Store, StoredSurvey
@@ -18,12 +21,21 @@ from hearsay_server.surveys import survey as surveys
 from ldp import InvalidInput
 
 
-class Admin(admin_pb2_grpc.AdminServicer):
+class Admin(TrainingsAdmin):
     """The Admin service, for operators."""
 
-    def __init__(self, store: Store, writer: Writer) -> None:
+    def __init__(
+        self,
+        store: Store,
+        writer: Writer,
+        clock: Clock = system,
+        *,
+        changed: Callable[[], None] = lambda: None,
+        draw: Callable[[int], bytes] = os.urandom,
+    ) -> None:
+        """Serve; `changed` and `draw` are those of `TrainingsAdmin`."""
+        super().__init__(store.database, writer, clock, changed=changed, draw=draw)
         self._store = store
-        self._writer = writer
 
     async def CreateSurvey(  # noqa: N802
         self, request: admin_pb2.CreateSurveyRequest, context: object

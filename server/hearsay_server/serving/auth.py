@@ -17,6 +17,7 @@ _log = logging.getLogger("hearsay.server")
 
 ROLES = {
     "hearsay.v1.Collector": "device",
+    "hearsay.v1.Trainer": "device",
     "hearsay.v1.Analyst": "analyst",
     "hearsay.v1.Admin": "admin",
 }
@@ -26,6 +27,7 @@ ALSO = {
     "hearsay.v1.Admin/ListSurveys": "analyst",
     "hearsay.v1.Admin/ShowSurvey": "analyst",
     "hearsay.v1.Admin/Metrics": "analyst",
+    "hearsay.v1.Trainer/GetModel": "admin",
 }
 """Another role that may call a method, besides the role of its service."""
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 import prometheus_client as prometheus
 
 from hearsay.v1.collector_pb2 import Reason
+from hearsay.v1.trainer_pb2 import Refusal
 from hearsay_server.build import revision, version
 from ldp.errors import ServerFailed
 
@@ -65,10 +66,26 @@ class Metrics:
         self.limited = self._counter(
             "limited", "Calls turned away by a limit, to come again.", "limit"
         )
+        self.updates = self._counter(
+            "updates", "Updates of trainings by what became of them.", "outcome"
+        )
+        self.updates_refused = self._counter("updates_refused", "Updates refused.", "reason")
+        self.rounds = self._counter("rounds", "Rounds of trainings that are over.", "outcome")
+        self.aggregation_seconds = self._histogram(
+            "aggregation_seconds",
+            "Time that it took to make a model of a round's updates.",
+            _CALL_SECONDS,
+        )
+        self.aggregation_failures = self._counter(
+            "aggregation_failures", "Rounds that could not be aggregated, at each attempt."
+        )
+        self.trainings_failing = self._gauge(
+            "trainings_failing", "Trainings whose newest round could not be aggregated so far."
+        )
         self.ready = self._gauge("ready", "1 while the database can be written, else 0.")
         for reason in ("missing", "unknown", "expired", "revoked", "wrong_role"):
             self.denied.labels(reason)
-        for limit in ("calls", "upload", "rate", "queue", *KINDS, "forget"):
+        for limit in ("calls", "upload", "rate", "queue", *KINDS, "forget", "parts"):
             self.limited.labels(limit)
         for kind in KINDS:
             for metric in (self.questions_running, self.questions_waiting, self.question_seconds):
@@ -77,9 +94,14 @@ class Metrics:
             self.questions_killed.labels(limit)
         for outcome in ("stored", "duplicate", "refused", "retry"):
             self.batches.labels(outcome)
+            self.updates.labels(outcome)
+        for outcome in ("aggregated", "dropped"):
+            self.rounds.labels(outcome)
         # A series that begins at 1 has not increased: an alert would miss the first refusal.
         for name in Reason.keys()[1:]:
             self.refused.labels(name)
+        for name in Refusal.keys()[1:]:
+            self.updates_refused.labels(name)
 
     def _counter(self, name: str, what: str, *labels: str) -> prometheus.Counter:
         return prometheus.Counter(f"hearsay_{name}", what, labels, registry=self.registry)

@@ -23,6 +23,8 @@ from hearsay.v1 import (
     analyst_pb2_grpc,
     collector_pb2,
     collector_pb2_grpc,
+    trainer_pb2,
+    trainer_pb2_grpc,
 )
 from hearsay_server.build import revision, version
 from hearsay_server.clock import Clock, system
@@ -31,6 +33,7 @@ from hearsay_server.ingest.intake import Limits
 from hearsay_server.limits import Rates
 from hearsay_server.serving import tls, tracing
 from hearsay_server.serving.admin import Admin
+from hearsay_server.serving.aggregating import Rounds
 from hearsay_server.serving.analyses import Analyses, Bounds
 from hearsay_server.serving.analyst import Analyst
 from hearsay_server.serving.auth import ROLES, Policy
@@ -41,6 +44,7 @@ from hearsay_server.serving.health import Health, Readiness, prober
 from hearsay_server.serving.http.app import App
 from hearsay_server.serving.http.app import Bounds as HttpBounds
 from hearsay_server.serving.metrics import Metrics, exposed
+from hearsay_server.serving.trainer import Trainer
 from hearsay_server.storage import tokens
 from hearsay_server.storage.retention import swept
 from hearsay_server.storage.store import Store
@@ -62,8 +66,12 @@ _EXPORTS = 4
 
 
 @contextlib.asynccontextmanager
-async def running(config: Config, clock: Clock = system) -> AsyncIterator[int]:
+async def running(
+    config: Config, clock: Clock = system, draw: Callable[[int], bytes] = os.urandom
+) -> AsyncIterator[int]:
     """Serve as `config` says while the context lasts; yield the port.
+
+    `draw` returns the random bytes that the noise of trainings is drawn from.
 
     On leaving, health says NOT_SERVING, no new call is taken, calls under way end, waiting batches
     are written, and the store is closed. Raises `InvalidInput` for an address that is not loopback
@@ -122,7 +130,11 @@ async def running(config: Config, clock: Clock = system) -> AsyncIterator[int]:
         stack.callback(watched.close)
         analyst = Analyst(store, analyses, exports, watched, clock)
         analyst_pb2_grpc.add_AnalystServicer_to_server(analyst, server)
-        admin = Admin(store, writer)
+        rounds = Rounds(store.database, writer, metrics, clock)
+        changed = rounds.changed
+        trainer = Trainer(store.database, writer, metrics, rates, clock, counted=changed)
+        trainer_pb2_grpc.add_TrainerServicer_to_server(trainer, server)
+        admin = Admin(store, writer, clock, changed=changed, draw=draw)
         admin_pb2_grpc.add_AdminServicer_to_server(admin, server)
         health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
         names = (*ROLES, health.SERVICE_NAME, reflection.SERVICE_NAME)
@@ -136,6 +148,7 @@ async def running(config: Config, clock: Clock = system) -> AsyncIterator[int]:
         port = _bind(server, config.listen, certificates)
         services = {
             collector_pb2.DESCRIPTOR.services_by_name["Collector"]: collector,
+            trainer_pb2.DESCRIPTOR.services_by_name["Trainer"]: trainer,
             analyst_pb2.DESCRIPTOR.services_by_name["Analyst"]: analyst,
             admin_pb2.DESCRIPTOR.services_by_name["Admin"]: admin,
         }
@@ -158,6 +171,7 @@ async def running(config: Config, clock: Clock = system) -> AsyncIterator[int]:
         await stack.enter_async_context(
             swept(writer, store.database, config.keep_batches_days, clock)
         )
+        await stack.enter_async_context(rounds.moving())
         yield port
 
 

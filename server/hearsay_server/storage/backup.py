@@ -18,7 +18,8 @@ from typing import IO
 
 import sqlalchemy as sa
 
-from hearsay_server.storage import audit, encryption, migrations, schema
+from hearsay_server.clock import system
+from hearsay_server.storage import audit, encryption, migrations, schema, trainings
 from hearsay_server.storage.database import Database
 from ldp.errors import InvalidInput, StorageFailed
 
@@ -86,6 +87,7 @@ def restore(file: Path, database: Database, identity: Path | None = None) -> Non
                 if table not in schema.PASSING and target.execute(sa.select(table)).first():
                     raise InvalidInput(f"the database is not empty: it has {table.name}")
             _copy(source, target)
+            trainings.restored(target, system())
             _record(target, "restore", file)
     except sa.exc.DatabaseError as error:
         raise StorageFailed(f"cannot restore {file}: {error.orig}") from None

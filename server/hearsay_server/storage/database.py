@@ -42,6 +42,9 @@ _WRITE = {"hearsay_write": True}
 _BUSY = 10.0
 """Seconds that a write to SQLite waits for another write to end."""
 
+_MOMENT = 0.1
+"""Seconds that emptying SQLite's log waits for those who read it."""
+
 _PATIENCE = {
     # Give up on a server that is gone, rather than hold everyone up until the kernel does.
     "connect_timeout": 10,
@@ -98,6 +101,24 @@ class Database:
         """Write tokens, the audit log or probes in one transaction, beside any other one."""
         with _writing(self.engine) as connection:
             yield connection
+
+    def wipe(self) -> bool:
+        """Empty SQLite's log, so that it has nothing any more that was deleted.
+
+        Deleted content is overwritten in the database's file by the transaction that deletes it,
+        and stays in the log until that is written over. Returns False, with the log as it was,
+        where somebody reads or writes just now. PostgreSQL overwrites when it vacuums.
+        """
+        if self.engine.dialect.name != "sqlite":
+            return True
+        with contextlib.closing(self.engine.raw_connection()) as connection:
+            cursor = connection.cursor()
+            cursor.execute(f"PRAGMA busy_timeout = {int(1000 * _MOMENT)}")
+            try:
+                (busy, *_) = cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            finally:
+                cursor.execute(f"PRAGMA busy_timeout = {int(1000 * _BUSY)}")
+        return not busy
 
     def fetch(
         self, connection: sa.Connection, statement: sa.ClauseElement, parameters: Sequence[object]

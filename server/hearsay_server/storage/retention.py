@@ -17,7 +17,7 @@ import sqlalchemy as sa
 
 from hearsay_server.clock import Clock, system
 from hearsay_server.ingest.intake import GRACE, NEVER, ends
-from hearsay_server.storage import audit, schema, shards
+from hearsay_server.storage import audit, schema, shards, trainings
 from hearsay_server.storage.database import Database
 from hearsay_server.storage.shards import Counted
 from hearsay_server.storage.writer import Writer
@@ -203,7 +203,8 @@ def due(
     """
     kept = (now - _EPOCH).days - keep_days
     drop = [partial(drop_some, database, kept)] if keep_days else []
-    return [partial(close_periods, database, now, grace), *drop, *left_over(database)]
+    close = partial(close_periods, database, now, grace)
+    return [close, *drop, partial(trainings.purge_uploads, database, now), *left_over(database)]
 
 
 def hourly(database: Database, now: datetime, keep_days: int = 0) -> Sequence[Callable[[], bool]]:
@@ -217,11 +218,12 @@ def hourly(database: Database, now: datetime, keep_days: int = 0) -> Sequence[Ca
 
 
 def left_over(database: Database) -> Sequence[Callable[[], bool]]:
-    """Return the steps that need no clock: purge closed periods, delete marked surveys."""
+    """Return the steps that need no clock: purge closed periods, delete what is marked deleted."""
     return [
         partial(purge_some, database),
         partial(purge_token_rows, database),
         partial(delete_some, database),
+        partial(trainings.delete_some, database),
     ]
 
 

@@ -150,6 +150,91 @@ token_rows = sa.Table(
 )
 sa.Index("token_rows_by_period", token_rows.c.survey, token_rows.c.period)
 
+# Trainings, which take names from the same space as surveys.
+trainings = sa.Table(
+    "trainings",
+    metadata,
+    sa.Column("training", Name, primary_key=True),
+    sa.Column("revision", sa.LargeBinary, nullable=False),
+    sa.Column("declared", sa.LargeBinary, nullable=False),  # a serialised Training
+    sa.Column("created", sa.BigInteger, nullable=False),  # seconds since 1970, as all times below
+    sa.Column("state", sa.Text, nullable=False),  # "running", "ended", "closed" or "deleted"
+    sa.Column("round", sa.BigInteger, nullable=False),  # the newest
+    sa.Column("trouble", sa.Text, nullable=False),  # why it does not go on; "" where it does
+)
+
+# What the noise of a central training is drawn from. A row of its own is never read along with
+# others; it is deleted when its training is over, and no backup has it.
+seeds = sa.Table(
+    "seeds",
+    metadata,
+    sa.Column("training", Name, primary_key=True),
+    sa.Column("seed", sa.LargeBinary, nullable=False),
+)
+
+rounds = sa.Table(
+    "rounds",
+    metadata,
+    sa.Column("training", Name, primary_key=True),
+    sa.Column("round", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("state", sa.Text, nullable=False),  # "open", "closed", "aggregated" or "dropped"
+    sa.Column("model", sa.LargeBinary, nullable=False),  # that its updates are to
+    sa.Column("result", sa.LargeBinary),  # the model that it made
+    sa.Column("opened", sa.BigInteger, nullable=False),
+    sa.Column("deadline", sa.BigInteger, nullable=False),
+    sa.Column("closed", sa.BigInteger, nullable=False),  # 0: not yet
+    sa.Column("updates", sa.BigInteger, nullable=False),  # that are counted
+    sa.Column("bytes", sa.BigInteger, nullable=False),  # of them
+    # The optimizer's state after the newest round that made a model, and None in all others.
+    sa.Column("optimizer", sa.LargeBinary),
+)
+
+# The ids of updates. A counted one stays, so that it is told from a new one when it comes again;
+# its parts go with its round. One that is not whole yet goes when its round closes.
+updates = sa.Table(
+    "updates",
+    metadata,
+    sa.Column("training", Name, primary_key=True),
+    sa.Column("id", sa.LargeBinary, primary_key=True),
+    sa.Column("round", sa.BigInteger, nullable=False),
+    sa.Column("counted", sa.Boolean, nullable=False),
+    sa.Column("received", sa.BigInteger, nullable=False),  # bytes
+    sa.Column("caller", sa.Text, nullable=False),  # the id of its token, "" once it is counted
+    sqlite_with_rowid=False,
+)
+sa.Index("updates_by_round", updates.c.training, updates.c.round, updates.c.counted)
+
+# Parts of the updates of the newest round. No backup has them.
+update_parts = sa.Table(
+    "update_parts",
+    metadata,
+    sa.Column("training", Name, primary_key=True),
+    sa.Column("id", sa.LargeBinary, primary_key=True),
+    sa.Column("offset", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("data", sa.LargeBinary, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+# Models by SHA-256; of the training "" where a first one was uploaded and its training not created.
+models = sa.Table(
+    "models",
+    metadata,
+    sa.Column("training", Name, primary_key=True),
+    sa.Column("model", sa.LargeBinary, primary_key=True),
+    sa.Column("size", sa.BigInteger, nullable=False),
+    sa.Column("received", sa.BigInteger, nullable=False),  # bytes
+    sa.Column("created", sa.BigInteger, nullable=False),
+)
+
+model_parts = sa.Table(
+    "model_parts",
+    metadata,
+    sa.Column("training", Name, primary_key=True),
+    sa.Column("model", sa.LargeBinary, primary_key=True),
+    sa.Column("offset", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("data", sa.LargeBinary, nullable=False),
+)
+
 # When contents were last dropped and periods closed by the clock: one row, in seconds since 1970.
 sweeps = sa.Table("sweeps", metadata, sa.Column("at", sa.BigInteger, nullable=False))
 
@@ -162,5 +247,8 @@ probes = sa.Table(
     sa.Column("filler", sa.LargeBinary, nullable=False),
 )
 
-PASSING = (sweeps, probes)
-"""Tables of passing state, which backups leave out."""
+PASSING = (sweeps, probes, seeds, update_parts)
+"""Tables that backups leave out: of passing state, and what must not outlive a round or training.
+
+A copy of a seed takes the noise out of every model that was published.
+"""

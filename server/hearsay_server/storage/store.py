@@ -41,7 +41,7 @@ from hearsay_server.storage.shards import Counted
 from ldp import InvalidInput
 from ldp.errors import NotReady
 
-_surveys = schema.surveys
+_surveys, _trainings = schema.surveys, schema.trainings
 
 _DAY = 24 * 3600
 
@@ -129,6 +129,9 @@ class Store:
                 swept = connection.execute(sa.select(schema.sweeps.c.at)).scalar_one_or_none()
                 before = int(swept - GRACE.total_seconds()) if unit and swept else 0
                 new |= {"unit": unit, "closed_before": before, "deleted": False}
+                trained = sa.select(_trainings.c.training)
+                if connection.execute(trained.where(_trainings.c.training == survey)).first():
+                    raise InvalidInput(f"a training has the name {survey!r}: choose another one")
                 if connection.execute(insert, new).rowcount:
                     made = {"revision": revision.hex()}
                     audit.record(

@@ -1,4 +1,4 @@
-"""Recount the stored batches, and compare with the tallies and counts that were kept along."""
+"""Recount what is stored, and compare with the tallies and counts that were kept along."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ import hearsay.plans.plan
 from hearsay.plans.plan import Plan
 from hearsay.v1 import collector_pb2
 from hearsay_server.ingest.intake import Cohort, Refused, tallies_of
-from hearsay_server.storage import schema, shards
+from hearsay_server.storage import schema, shards, verify_trainings
 from hearsay_server.storage.database import Database
 from hearsay_server.storage.shards import Counted
 from ldp import Tally
@@ -50,7 +50,8 @@ class Checked:
 def verify(database: Database) -> Iterator[Checked]:
     """Recount each period of each survey from its batches, in one state of the database.
 
-    Memory: the tallies of one period. Servers may go on meanwhile.
+    Then check each training: its name is in the place of a survey's, and what was checked in the
+    place of a period. Memory: the tallies of one period. Servers may go on meanwhile.
     """
     table = schema.surveys
     query = sa.select(table.c.survey, table.c.plan).where(sa.not_(table.c.deleted))
@@ -60,6 +61,9 @@ def verify(database: Database) -> Iterator[Checked]:
             for period in sorted(set(kept) | _periods(connection, survey)):
                 counted = kept.get(period, Counted())
                 yield from _period(connection, hearsay.plans.plan.parse(plan), period, counted)
+        for one in verify_trainings.verify(connection):
+            verdict = Verdict.DIFFERS if one.detail else Verdict.EQUAL
+            yield Checked(one.training, one.what, "", "", one.kept, one.found, verdict, one.detail)
 
 
 def _periods(connection: sa.Connection, survey: str) -> set[str]:

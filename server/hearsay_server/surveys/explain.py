@@ -1,7 +1,6 @@
 """Explain a survey before it is registered: protection, cost and precision."""
 
 import math
-import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -30,6 +29,7 @@ from hearsay_server.surveys.explain_pairs import Pair
 from hearsay_server.surveys.explain_views import Together
 from hearsay_server.surveys.over_time import Cost
 from hearsay_server.surveys.survey import Question
+from hearsay_server.wrapping import print_wrapped
 from ldp import InvalidInput, Mechanism, PolicyMeanTable
 from ldp.core.mechanism import Categorical as CategoricalMechanism
 from ldp.core.repeated import Repeats
@@ -365,17 +365,17 @@ def show(explanation: Explanation, console: Console) -> None:
     """Print an explanation."""
     plan = explanation.plan
     console.print(f"[bold]{plan.survey}[/bold]  {escape(plan.title)}")
-    _print(f"levels  {surveys.levels_in_words(plan)}", console)
+    print_wrapped(f"levels  {surveys.levels_in_words(plan)}", console)
     console.print("\n[bold]What a record reports[/bold]")
     for line in explanation.decision:
-        _print(f"  {line}", console)
+        print_wrapped(f"  {line}", console)
     console.print("\n[bold]Who is protected from what[/bold]")
     for line in explanation.protections:
-        _print(f"  {line}", console)
+        print_wrapped(f"  {line}", console)
     if told := _in_the_clear(plan, explanation.users):
         console.print("\n[bold]What is in the clear besides levels and maps[/bold]")
         for line in told:
-            _print(f"  {line}", console)
+            print_wrapped(f"  {line}", console)
     for name, attribute in plan.attributes.items():
         if isinstance(attribute.domain, Numeric) and attribute.domain.is_graded:
             console.print()
@@ -383,16 +383,16 @@ def show(explanation: Explanation, console: Console) -> None:
     if told := explain_words.lines(plan, explanation.users):
         console.print("\n[bold]Which words will be found[/bold]")
         for line in told:
-            _print(f"  {line}", console)
+            print_wrapped(f"  {line}", console)
     if told := explain_sets.lines(plan, explanation.users):
         console.print("\n[bold]What sets and ratings tell[/bold]")
         for line in told:
-            _print(f"  {line}", console)
+            print_wrapped(f"  {line}", console)
     memos = any(row.memo for row in explanation.rows)
     if memos:
         console.print("\n[bold]What reports of several periods cost together[/bold]")
         for line in explanation.repeats:
-            _print(f"  {line}", console)
+            print_wrapped(f"  {line}", console)
     console.print()
     maps = any(row.map for row in explanation.rows)
     alone = "level and map" if maps else "level"
@@ -423,16 +423,16 @@ def show(explanation: Explanation, console: Console) -> None:
     if explanation.costs:
         console.print()
         console.print(over_time.table(explanation.periods, explanation.costs))
-        _print(_OVER_TIME, console)
+        print_wrapped(_OVER_TIME, console)
         if maps:
-            _print(_OVER_TIME_BY_MAP, console)
+            print_wrapped(_OVER_TIME_BY_MAP, console)
         for line in explanation.best:
-            _print(f"  {line}", console)
+            print_wrapped(f"  {line}", console)
         console.print()
     evenly, and_ = ("levels and maps", ", without a map,") if maps else ("levels", "")
     users = f"{explanation.users:,} users"
     title = f"{users}, evenly over the {evenly}, against the strictest{and_} for all"
-    _print(
+    print_wrapped(
         "Errors are standard errors: of a frequency on average, if all values are equally "
         "frequent; of a mean, if numbers are spread evenly and noise is at its worst (on average "
         "where numbers are protected by their value).",
@@ -441,7 +441,7 @@ def show(explanation: Explanation, console: Console) -> None:
     if explanation.ranges:
         console.print("\n[bold]Ranges of numbers in bins, if these are spread evenly[/bold]")
     for line in explanation.ranges:
-        _print(f"  {line}", console)
+        print_wrapped(f"  {line}", console)
     console.print()
     compared = Table("attribute", title=title)
     for heading in ("error", "error, all strictest", "users it would take"):
@@ -452,10 +452,10 @@ def show(explanation: Explanation, console: Console) -> None:
         compared.add_row(name, f"{error:.4f}", f"{strictest:.4f}", f"{factor:.1f} times as many")
     console.print(compared)
     if explanation.precisions:
-        _print(worth.MEANING, console)
+        print_wrapped(worth.MEANING, console)
         console.print(worth.table(plan, explanation.precisions, explanation.users))
     if explanation.together:
-        _print(
+        print_wrapped(
             "What is asked together can be estimated together. Apart, a combination is estimated "
             "from records that report each attribute by itself, with its part of epsilon, and an "
             "attribute as the budget says.",
@@ -463,7 +463,7 @@ def show(explanation: Explanation, console: Console) -> None:
         )
         explain_views.show(explanation.together, plan, explanation.users, console)
     if explanation.changes:
-        _print(
+        print_wrapped(
             "A change between two periods is found with probability 0.8 from this size on, by the "
             "test of one value at significance 0.05 (hearsay query --change). Without panels the "
             "test allows for whatever the same people may do."
@@ -476,16 +476,9 @@ def show(explanation: Explanation, console: Console) -> None:
         )
         explain_changes.show(explanation.changes, explanation.users, console)
     if explanation.pairs:
-        _print(
+        print_wrapped(
             "Records tell of two attributes together, as long as their rows are kept. A test of "
             "independence finds a dependence as often as one of so many users without privacy.",
             console,
         )
         explain_pairs.show(explanation.pairs, explanation.users, console)
-
-
-def _print(line: str, console: Console) -> None:
-    """Print a line of plain text, wrapped; continuation lines are indented further."""
-    indent = " " * (len(line) - len(line.lstrip()) + 2)
-    wrapped = textwrap.fill(line, console.width, subsequent_indent=indent)
-    console.print(escape(wrapped), soft_wrap=True)

@@ -1,19 +1,14 @@
 """Read a survey file, and resolve it into a frozen plan."""
 
 import math
-import re
-import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from google.protobuf.json_format import ParseDict, ParseError
-from google.protobuf.message import Message
 
 import hearsay.plans.plan
 from hearsay.plans import period
@@ -29,9 +24,11 @@ from hearsay.plans.domains import (
 )
 from hearsay.plans.plan import Plan
 from hearsay.plans.properties import properties_of
+from hearsay.plans.texts import check_name
 from hearsay.plans.views import View
 from hearsay.v1 import plan_pb2, survey_pb2
 from hearsay_server.surveys import catalogue, graded
+from hearsay_server.tables import fill, load, read
 from ldp import RAPPOR, InvalidInput, Mechanism, PolicyUnary, PrefixHashing, SetSelection
 from ldp.core.exact import MAX_EPSILON, ONE, check_epsilon, float_below
 from ldp.estimating.ratings import RatedShares
@@ -55,16 +52,10 @@ SPREAD = 1 / 3
 
 _ANCHORS = tuple(math.log(epsilon) for epsilon in (0.25, 0.5, 1.0, 2.0, 4.0))
 
-_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
-
 
 def from_file(file: Path) -> survey_pb2.Survey:
     """Read a survey as `from_toml` does; raise `InvalidInput` where the file cannot be read."""
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"cannot read {file}: {error}") from None
-    return from_toml(text, str(file))
+    return from_toml(read(file), str(file))
 
 
 def from_toml(text: str, source: str) -> survey_pb2.Survey:
@@ -73,10 +64,7 @@ def from_toml(text: str, source: str) -> survey_pb2.Survey:
     The schema is the proto's: an unknown key or a value of another type is refused. Whether the
     survey makes sense is for `resolve` to say.
     """
-    try:
-        document = tomllib.loads(text, parse_float=_float)
-    except tomllib.TOMLDecodeError as error:
-        raise InvalidInput(f"{source}: {error}") from None
+    document = load(text, source)
     attributes = document.pop("attributes", [])
     if not isinstance(attributes, list) or not all(isinstance(a, dict) for a in attributes):
         raise InvalidInput(f"{source}: attributes are written as [[attributes]] tables")
@@ -91,24 +79,14 @@ def from_toml(text: str, source: str) -> survey_pb2.Survey:
     if not isinstance(properties, list) or not all(isinstance(p, dict) for p in properties):
         raise InvalidInput(f"{source}: properties are written as [[properties]] tables")
     survey = survey_pb2.Survey()
-    _fill(survey, document, source)
+    fill(survey, document, source)
     for view in views:
         survey.views.add(attributes=view)
     for position, table in enumerate(attributes):
-        _fill(survey.attributes.add(), table, f"{source}: attributes[{position}]")
+        fill(survey.attributes.add(), table, f"{source}: attributes[{position}]")
     for position, table in enumerate(properties):
-        _fill(survey.properties.add(), table, f"{source}: properties[{position}]")
+        fill(survey.properties.add(), table, f"{source}: properties[{position}]")
     return survey
-
-
-def _fill(message: Message, table: dict[str, Any], place: str) -> None:
-    try:
-        ParseDict(table, message)
-    except ParseError as error:
-        reason = str(error).splitlines()[0].rstrip(".")
-        if unknown := re.search(r'has no field named "(.*?)"', reason):
-            reason = f"unknown key {unknown[1]!r}"
-        raise InvalidInput(f"{place}: {reason}") from None
 
 
 def resolve(survey: survey_pb2.Survey) -> bytes:
@@ -121,7 +99,7 @@ def resolve(survey: survey_pb2.Survey) -> bytes:
     has a chain
     (`catalogue.CHAINS`). Raises `InvalidInput` that names the place for a survey that cannot be.
     """
-    _check_name("name", survey.name)
+    check_name("name", survey.name)
     period.check_unit(survey.period)
     if not survey.levels:
         raise InvalidInput("levels: at least one is needed, such as [levels] standard = 1.0")
@@ -131,7 +109,7 @@ def resolve(survey: survey_pb2.Survey) -> bytes:
     properties_of(survey)  # before budgets are allocated, which may take long
     levels = sorted(survey.levels.items(), key=lambda item: (item[1], item[0]))
     for name, epsilon in levels:
-        _check_name("levels", name)
+        check_name("levels", name)
         check_epsilon(epsilon, f"levels.{name}: epsilon")
     plan = plan_pb2.Plan(survey=survey)
     allocated = _allocate(survey.budget, [epsilon for _, epsilon in levels], asked)
@@ -326,7 +304,7 @@ def questions(survey: survey_pb2.Survey) -> list[Question]:
     attributes: dict[str, hearsay.plans.plan.Attribute] = {}
     for position, attribute in enumerate(survey.attributes):
         place = f"attributes[{position}]"
-        _check_name(f"{place}: name", attribute.name)
+        check_name(f"{place}: name", attribute.name)
         if attribute.name in (question.name for question in found):
             raise InvalidInput(f"{place}: the name {attribute.name!r} is taken by an earlier one")
         place = f"{place} ({attribute.name})"
@@ -420,19 +398,3 @@ def _allocate(
 def _by_weight(epsilons: Sequence[float], asked: Sequence[Question]) -> tuple[Budget, ...]:
     weights, caps = [q.weight for q in asked], [q.cap for q in asked]
     return tuple(budgets.split_by_weight(epsilon, weights, caps) for epsilon in epsilons)
-
-
-def _float(literal: str) -> float | str:
-    """Spell nan and the infinities as the JSON mapping does, so that `resolve` can refuse them."""
-    number = float(literal)
-    if math.isnan(number):
-        return "NaN"
-    return number if math.isfinite(number) else "Infinity" if number > 0 else "-Infinity"
-
-
-def _check_name(place: str, name: str) -> None:
-    if not _NAME.fullmatch(name):
-        raise InvalidInput(
-            f'{place}: expected a lower-case letter, then letters, digits or "_", '
-            f"at most 64 in all, got {name!r}"
-        )

@@ -17,6 +17,7 @@ from hearsay.plans import period
 from hearsay.plans.attributes import Attribute as Attribute
 from hearsay.plans.attributes import Question as Question
 from hearsay.plans.attributes import domain_of
+from hearsay.plans.canonical import check_canonical
 from hearsay.plans.domains import Categorical, Numeric, Strings
 from hearsay.plans.limits import check_work
 from hearsay.plans.memo import Memoizer
@@ -27,6 +28,7 @@ from hearsay.v1 import plan_pb2, survey_pb2
 from ldp import RAPPOR, InvalidInput, Mechanism, build
 from ldp.core.exact import ONE
 from ldp.core.mechanism import Categorical as CategoricalMechanism
+from ldp.core.randomizer import Randomizer
 from ldp.mechanisms import named
 from ldp.planning.budget import Budget
 
@@ -215,7 +217,7 @@ def parse(data: bytes) -> Plan:
     if len(data) > _MOST_BYTES:
         raise InvalidInput(f"a plan has at most {_MOST_BYTES} bytes, got {len(data)}")
     plan = message(data)
-    _check_canonical(plan, data)
+    check_canonical(plan, data, "plan")
     survey = plan.survey
     check_texts(survey)
     if len(survey.attributes) > _MOST_ATTRIBUTES:
@@ -323,28 +325,12 @@ def message(data: bytes) -> plan_pb2.Plan:
         raise InvalidInput(f"these {len(data)} bytes are no plan") from error
 
 
-def _check_canonical(plan: plan_pb2.Plan, data: bytes) -> None:
-    """Raise `InvalidInput` unless `data` are the only bytes that this plan is written as."""
-    complete = plan.SerializeToString(deterministic=True)
-    plan.DiscardUnknownFields()
-    if plan.SerializeToString(deterministic=True) != complete:
-        raise InvalidInput(
-            "the plan has fields that this version of hearsay does not know: "
-            "use the version that the server has"
-        )
-    if complete != data:
-        raise InvalidInput(
-            f"these {len(data)} bytes are not the canonical serialisation of their plan: "
-            "expected fields in the order of their numbers, maps sorted by key, nothing twice"
-        )
-
-
 def _listed(levels: list[tuple[str, float]]) -> str:
     return ", ".join(f"{name} = {epsilon!r}" for name, epsilon in levels) or "none"
 
 
-def mechanism_message(mechanism: Mechanism) -> plan_pb2.Mechanism:
-    """Return a mechanism as a message of a plan."""
+def mechanism_message(mechanism: Randomizer) -> plan_pb2.Mechanism:
+    """Return a mechanism as a message of a plan or a training."""
     return plan_pb2.Mechanism(
         name=mechanism.name,
         epsilon=mechanism.epsilon,

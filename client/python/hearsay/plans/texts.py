@@ -1,5 +1,6 @@
 """The texts of a survey: two that differ must look different to people."""
 
+import re
 import unicodedata
 from collections.abc import Iterator
 
@@ -34,11 +35,22 @@ _INVISIBLE = (
 the Unicode character database, DerivedCoreProperties.txt, the empty pattern of Braille and the null
 notehead."""
 
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+
+
+def check_name(place: str, name: str) -> None:
+    """Raise `InvalidInput` for what is no name of a survey, a level, an attribute or a training."""
+    if not _NAME.fullmatch(name):
+        raise InvalidInput(
+            f'{place}: expected a lower-case letter, then letters, digits or "_", '
+            f"at most 64 in all, got {name!r}"
+        )
+
 
 def check_texts(survey: survey_pb2.Survey) -> None:
     """Raise `InvalidInput`, naming the place, for text that another text can look exactly like."""
     for place, text in _texts(survey):
-        _check_text(place, text)
+        check_text(place, text)
 
 
 def _texts(survey: survey_pb2.Survey) -> Iterator[tuple[str, str]]:
@@ -74,7 +86,7 @@ def _texts(survey: survey_pb2.Survey) -> Iterator[tuple[str, str]]:
             yield f"{place}: values", value
 
 
-def _check_text(place: str, text: str) -> None:
+def check_text(place: str, text: str) -> None:
     """Raise `InvalidInput` for text that another text can look exactly like."""
     if text.startswith(" ") or text.endswith(" ") or "  " in text:
         raise InvalidInput(

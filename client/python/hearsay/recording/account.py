@@ -29,6 +29,10 @@ _STRETCHES = 32
 also closes the time between them."""
 
 
+UPDATE = "update"
+"""The question by whose name updates of a training are charged."""
+
+
 class Account:
     """One person's accounts, by survey, as the ledger stores them; the methods act on one survey.
 
@@ -334,13 +338,54 @@ class Account:
                     added += _epsilon(epsilon) * (times - sum(known.get(epsilon, {}).values()))
         return float_above(added + Fraction(_composed(frozenset(fresh.items()))))
 
+    @property
+    def added(self) -> Fraction:
+        """The sum of all epsilons that were ever spent, on all surveys and trainings."""
+        return sum((total(mine["life"]) for mine in self._all.values()), Fraction(0))
+
+    @property
+    def squares(self) -> Fraction:
+        """The sum of the squares of all epsilons that were ever spent."""
+        return sum(
+            (
+                _epsilon(epsilon) ** 2 * times
+                for mine in self._all.values()
+                for spent in mine["life"].values()
+                for epsilon, times in spent.items()
+            ),
+            Fraction(0),
+        )
+
+    def allows_update(self, kind: str, epsilon: float, caps: Sequence[Caps], at: float) -> bool:
+        """Tell whether the caps for life allow an update of a training to cost `epsilon` at `at`
+        (Unix time), by "life" or by "calls"."""
+        ever = sum((total(mine[kind]) for mine in self._all.values()), Fraction(0))
+        known = any("since" in mine for mine in self._all.values())  # the first one is not paced
+        return all(
+            each.life is None
+            or (
+                ever + Fraction(epsilon) <= Fraction(each.life)
+                and (
+                    each.until is None
+                    or not known
+                    or ever <= Fraction(each.life) * self._share(each, at)
+                )
+            )
+            for each in caps
+        )
+
+    def charge_update(self, kind: str, epsilon: float, at: float) -> None:
+        """Charge an update of a training, sealed at `at`, to "life" or to "calls"."""
+        self._mine.setdefault("since", at)
+        times = self._mine[kind].setdefault(UPDATE, {})
+        times[epsilon.hex()] = times.get(epsilon.hex(), 0) + 1
+
     def left(self, attribute: str, caps: Sequence[Caps]) -> float | None:
         """Return the epsilon that the caps for life leave an attribute; None without such caps."""
         limits = []
         for each in caps:
             if each.life is not None:
-                ever = sum((total(mine["life"]) for mine in self._all.values()), Fraction(0))
-                limits.append(Fraction(each.life) - ever)
+                limits.append(Fraction(each.life) - self.added)
             if attribute in each.attribute_life:
                 spent = self._spent("life", attribute)
                 limits.append(Fraction(each.attribute_life[attribute]) - spent)

@@ -1,10 +1,11 @@
-"""Each person's consent to one survey: in force at once, and noted in the ledger."""
+"""Each person's consent to one survey or training: in force at once, and noted in the ledger."""
 
 import sqlite3
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Protocol
 
 from hearsay.recording import outbox
 from hearsay.recording.counters import Counters
@@ -21,16 +22,30 @@ class _Change:
     grant: bool = False
 
 
+class Drop(Protocol):
+    """Drops what waits of a person, in a transaction; returns how much was dropped."""
+
+    def __call__(
+        self, connection: sqlite3.Connection, survey: str, person: bytes, at: float, *, forget: bool
+    ) -> int: ...
+
+
 class Consent:
-    """The consent of each person to one survey.
+    """The consent of each person to one survey, or to one training with its own `drop`.
 
     A change holds for this process at once. It is noted in the ledger now or, where the file
     cannot be written, by a later `catch_up`.
     """
 
     def __init__(
-        self, store: Store, survey: str, clock: Callable[[], datetime], counters: Counters
+        self,
+        store: Store,
+        survey: str,
+        clock: Callable[[], datetime],
+        counters: Counters,
+        drop: Drop = outbox.drop_person,
     ) -> None:
+        self._drop = drop
         self._counters = counters
         self._store = store
         self._survey = survey
@@ -103,7 +118,7 @@ class Consent:
             key = self._key(person)
             # Reports that still wait, if a revocation was cut short, were not consented to.
             at = self._clock().timestamp()
-            dropped = outbox.drop_person(connection, self._survey, key, at, forget=False)
+            dropped = self._drop(connection, self._survey, key, at, forget=False)
             self._set(connection, key, granted=True)
             return dropped
 
@@ -116,7 +131,7 @@ class Consent:
             key = self._key(person)
             self._set(connection, key, granted=False)
             at = self._clock().timestamp()
-            return outbox.drop_person(connection, self._survey, key, at, forget=forget)
+            return self._drop(connection, self._survey, key, at, forget=forget)
 
         return self._store.write(work)
 

@@ -190,9 +190,10 @@ class Ledger:
         ]
 
     def set_own_caps(self, person: str, caps: Caps) -> None:
-        """Store a person's caps: `life` and `until` for all surveys, the others for this one."""
+        """Store a person's caps: `life`, `until` and `rho` for the whole ledger, the others for
+        this survey."""
         own = caps.as_dict()
-        life = {name: own.pop(name) for name in ("life", "until") if name in own}
+        life = {name: own.pop(name) for name in ("life", "until", "rho") if name in own}
         key = self.key(person)
 
         def work(connection: sqlite3.Connection) -> None:
@@ -216,14 +217,14 @@ class Ledger:
     def _stored(
         self, connection: sqlite3.Connection, person: str
     ) -> tuple[Account, tuple[Caps, ...]]:
-        _, account, caps = _look(connection, self._survey, self.key(person))
+        _, account, caps = look(connection, self._survey, self.key(person))
         return Account(account, self._survey), caps
 
     def _account(
         self, connection: sqlite3.Connection, key: bytes, terms: Terms, caps: Caps
     ) -> tuple[Account, tuple[Caps, ...]]:
         """Return an account and the caps in force; raise `Trouble` where no answer may be taken."""
-        consent, stored, own = _look(connection, self._survey, key)
+        consent, stored, own = look(connection, self._survey, key)
         if not consent:
             raise Trouble(Reason.NO_CONSENT)
         try:
@@ -235,16 +236,12 @@ class Ledger:
 
     def _check_vouched(self, terms: Terms, label: str, caps: Sequence[Caps]) -> None:
         """Raise `Trouble` where an earlier, lost ledger may have spent in this period already."""
+        if terms.count_for_life or any(each.count_for_life for each in caps):
+            check_for_life(self._store)
         created = self._store.created
         if created is None:
             return
-        why = self._store.lost or f"the ledger was made by itself at {created:%Y-%m-%d %H:%M}"
-        if terms.count_for_life or any(each.count_for_life for each in caps):
-            raise Trouble(
-                Reason.LOST_LEDGER,
-                f"{why}; what an earlier ledger spent for life is not known. If there never was "
-                "one, remove the file with its -wal and -shm, and make it with create_ledger()",
-            )
+        why = _why(self._store, created)
         if not self._store.is_confirmed:
             raise Trouble(
                 Reason.NEW_LEDGER,
@@ -258,6 +255,21 @@ class Ledger:
             )
 
 
+def check_for_life(store: Store) -> None:
+    """Raise `Trouble` where an earlier, lost ledger may have spent what counts for life."""
+    if store.created is not None:
+        raise Trouble(
+            Reason.LOST_LEDGER,
+            f"{_why(store, store.created)}; what an earlier ledger spent for life is not known. If "
+            "there never was one, remove the file with its -wal and -shm, and make it with "
+            "create_ledger()",
+        )
+
+
+def _why(store: Store, created: datetime) -> str:
+    return store.lost or f"the ledger was made by itself at {created:%Y-%m-%d %H:%M}"
+
+
 def person_key(name: str, salt: bytes) -> bytes:
     """Return a person's key, the salted hash of the name (16 bytes); b"" for the name ""."""
     if not name:
@@ -265,7 +277,7 @@ def person_key(name: str, salt: bytes) -> bytes:
     return blake2b(name.encode("utf-8", "surrogatepass"), key=salt, digest_size=16).digest()
 
 
-def _look(
+def look(
     connection: sqlite3.Connection, survey: str, key: bytes
 ) -> tuple[bool, str, tuple[Caps, ...]]:
     """Return whether a person consents, their account, and the caps that they set."""

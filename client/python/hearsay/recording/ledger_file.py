@@ -5,8 +5,8 @@ import json
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,17 @@ from hearsay.plans.plan import Plan, parse
 from hearsay.recording.account import Account
 from hearsay.recording.ledger import person_key
 from hearsay.recording.outbox import Sent
+from hearsay.recording.trainings import (
+    Participation,
+    combined,
+    is_training,
+    participations,
+    training_of,
+)
 from hearsay.storage.schema import APPLICATION, VERSION
 from hearsay.v1 import collector_pb2
 from ldp.errors import InvalidInput, StorageFailed
+from ldp.planning.composition import DELTA
 
 Batch = collector_pb2.Batch
 
@@ -59,11 +67,16 @@ class SurveyFile:
 class LedgerFile:
     """A file's content: when it was made, where nobody vouched that it is the first (None:
     somebody did), its surveys by name, and the epsilon of all that the person reported to all of
-    them but for a probability of 1e-6."""
+    them but for a probability of 1e-6; what they spent on trainings, and whether they consent to
+    each that the file knows; and one epsilon of all reports and trainings (`trainings.combined`),
+    None where the file knows no participation in a training."""
 
     created: str | None
     surveys: tuple[SurveyFile, ...]
     composed: float
+    participations: tuple[Participation, ...] = ()
+    trainings: Mapping[str, bool] = field(default_factory=dict)
+    combined: float | None = None
 
 
 def read(file: Path, person: str = "") -> LedgerFile:
@@ -79,9 +92,24 @@ def read(file: Path, person: str = "") -> LedgerFile:
         names = connection.execute(
             "SELECT survey FROM surveys UNION SELECT survey FROM people ORDER BY survey"
         ).fetchall()
-        surveys = tuple(_survey(connection, name, key) for (name,) in names)
-        stored = _stored(connection, key)
-        return LedgerFile(settings.get("created"), surveys, Account(stored[0], "").composed())
+        surveys = tuple(
+            _survey(connection, name, key) for (name,) in names if not is_training(name)
+        )
+        consents = connection.execute(
+            "SELECT survey, consent FROM people WHERE person = ? ORDER BY survey", (key,)
+        ).fetchall()
+        account = Account(_stored(connection, key)[0], "")
+        spent = tuple(participations(connection, key))
+        return LedgerFile(
+            created=settings.get("created"),
+            surveys=surveys,
+            composed=account.composed(),
+            participations=spent,
+            trainings={
+                training_of(name): bool(given) for name, given in consents if is_training(name)
+            },
+            combined=combined(account, spent, DELTA) if spent else None,
+        )
 
 
 def _check_known(connection: sqlite3.Connection, person: str, key: bytes) -> None:

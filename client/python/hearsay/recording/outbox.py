@@ -246,7 +246,7 @@ def settle(
             )
         _less(connection, batch.survey, rows, size)
         _remember(connection, batch.survey, at.timestamp(), became, data)
-        _count(connection, batch.survey, {became: 1})
+        add_counts(connection, batch.survey, {became: 1})
         return True
 
     return store.write(work)
@@ -366,7 +366,7 @@ def drop_person(
     dropped = sum(int(rows) for rows, _ in gone)
     if dropped:
         _less(connection, survey, dropped, sum(size for _, size in gone))
-        _count(connection, survey, {"revoked": dropped})
+        add_counts(connection, survey, {"revoked": dropped})
     return dropped
 
 
@@ -429,7 +429,7 @@ def view(store: Store, survey: str) -> Outbox:
 
 def count(store: Store, survey: str, counts: Mapping[str, int]) -> None:
     """Add to the counters of a survey."""
-    store.write(lambda connection: _count(connection, survey, counts))
+    store.write(lambda connection: add_counts(connection, survey, counts))
 
 
 def counters(store: Store, survey: str) -> dict[str, int]:
@@ -459,7 +459,7 @@ def newly_lost(store: Store, survey: str) -> int:
     return store.write(work)
 
 
-def _count(connection: sqlite3.Connection, survey: str, counts: Mapping[str, int]) -> None:
+def add_counts(connection: sqlite3.Connection, survey: str, counts: Mapping[str, int]) -> None:
     connection.executemany(
         "INSERT INTO counters VALUES (?, ?, ?)"
         " ON CONFLICT DO UPDATE SET count = count + excluded.count",

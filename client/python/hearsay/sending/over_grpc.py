@@ -78,7 +78,7 @@ class _Route:
 
 
 class GrpcTransport(ServerTransport):
-    """The Collector service of a real server.
+    """The services for devices of a real server.
 
     The connection is made when it is needed, and shared by all transports of the process with the
     same target, TLS files and `insecure`; each call carries its own transport's `token`. One call
@@ -114,7 +114,7 @@ class GrpcTransport(ServerTransport):
         self._call = None
         self._usable = usable
 
-    def _run(self, name: str, request: Message, kind: type[Answer], timeout: float) -> Answer:
+    def call(self, method: str, request: Message, kind: type[Answer], timeout: float) -> Answer:
         if not self._usable:
             raise Unreachable("this process was forked in the middle of a call; others will send")
         entries = _metadata(self._token)
@@ -128,8 +128,7 @@ class GrpcTransport(ServerTransport):
             # A call that streams its answers, of which there is one. Unlike a call with one
             # answer, another thread can end it, and it starts no thread: as a process exits,
             # Python 3.12 starts none, and a future would be waited for without an end.
-            path = f"{_PATH}Collector/{name}"
-            rpc: Any = shared.channel.unary_stream(path, _serialized, kind.FromString)
+            rpc: Any = shared.channel.unary_stream(_PATH + method, _serialized, kind.FromString)
             call = self._call = rpc(request, timeout=timeout, metadata=entries)
             answers: list[Answer] = list(itertools.islice(call, 2))
             call.cancel()  # does nothing unless there are more

@@ -267,7 +267,7 @@ class _Server:
 
 
 class HttpTransport(ServerTransport):
-    """The Collector service of a real server, over HTTP.
+    """The services for devices of a real server, over HTTP.
 
     The connection is made when it is needed, and used again for the next call of any transport of
     the process with the same URL and TLS files, unless that comes more than a minute later; each
@@ -302,13 +302,13 @@ class HttpTransport(ServerTransport):
         self._call = None
         self._usable = usable
 
-    def _run(self, name: str, request: Message, kind: type[Answer], timeout: float) -> Answer:
+    def call(self, method: str, request: Message, kind: type[Answer], timeout: float) -> Answer:
         if not self._usable:
             raise Unreachable("this process was forked in the middle of a call; others will send")
         call = self._call = Call(timeout)
         try:
-            # Plans and batches with their ids: another time changes nothing.
-            data = self._server.unary(call, f"Collector/{name}", request, timeout, again=True)
+            # Plans, and batches and updates with their ids: another time changes nothing.
+            data = self._server.unary(call, method, request, timeout, again=True)
         except _Status as status:
             raise _translated(status, self._server.site) from None
         finally:

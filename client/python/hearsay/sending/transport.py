@@ -68,7 +68,7 @@ class Tls:
 
 
 class Transport(Protocol):
-    """The calls of a sender to a server. Each raises `Unreachable` where no answer comes within
+    """The calls of a device to a server. Each raises `Unreachable` where no answer comes within
     `timeout` seconds, and `InvalidInput` where the server refuses the request."""
 
     def get_plan(self, survey: str, timeout: float) -> collector_pb2.GetPlanResponse:
@@ -81,6 +81,10 @@ class Transport(Protocol):
         self, survey: str, period: str, ids: Sequence[bytes], timeout: float
     ) -> collector_pb2.ForgetResponse:
         """Ask the server to delete the batches with these ids, and never to take them."""
+
+    def call(self, method: str, request: Message, kind: type[Answer], timeout: float) -> Answer:
+        """Call another method, such as "Trainer/GetRound", which answers with a message of `kind`.
+        A call that is made twice must be as good as one."""
 
     def interrupt(self) -> None:
         """End the call under way, if any, as if no answer had come. Safe from any thread."""
@@ -100,18 +104,18 @@ class ServerTransport(ABC):
 
     def get_plan(self, survey: str, timeout: float) -> collector_pb2.GetPlanResponse:
         request = collector_pb2.GetPlanRequest(survey=survey)
-        return self._run("GetPlan", request, collector_pb2.GetPlanResponse, timeout)
+        return self.call("Collector/GetPlan", request, collector_pb2.GetPlanResponse, timeout)
 
     def submit(self, batch: collector_pb2.Batch, timeout: float) -> collector_pb2.SubmitResponse:
         request = collector_pb2.SubmitRequest(batches=[batch])
-        answer = self._run("Submit", request, collector_pb2.SubmitResponse, timeout)
+        answer = self.call("Collector/Submit", request, collector_pb2.SubmitResponse, timeout)
         return single(answer, self._where)
 
     def forget(
         self, survey: str, period: str, ids: Sequence[bytes], timeout: float
     ) -> collector_pb2.ForgetResponse:
         request = collector_pb2.ForgetRequest(survey=survey, period=period, ids=ids)
-        return self._run("Forget", request, collector_pb2.ForgetResponse, timeout)
+        return self.call("Collector/Forget", request, collector_pb2.ForgetResponse, timeout)
 
     def close(self) -> None:
         self.interrupt()
@@ -120,8 +124,7 @@ class ServerTransport(ABC):
     def interrupt(self) -> None: ...
 
     @abstractmethod
-    def _run(self, name: str, request: Message, kind: type[Answer], timeout: float) -> Answer:
-        """Call a method of the Collector; raise as `Transport`'s calls."""
+    def call(self, method: str, request: Message, kind: type[Answer], timeout: float) -> Answer: ...
 
 
 class Calls(Protocol):

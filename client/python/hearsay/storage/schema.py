@@ -1,4 +1,4 @@
-"""The tables of a device's file: accounts, memos, waiting reports and sent batches."""
+"""The tables of a device's file: accounts, memos, waiting reports, sent batches, trainings."""
 
 APPLICATION = 0x48525359  # "HRSY"
 VERSION = 2
@@ -58,3 +58,25 @@ CREATE TABLE counters (
     survey TEXT, name TEXT, count INTEGER NOT NULL, PRIMARY KEY (survey, name)
 ) WITHOUT ROWID;
 """
+
+TRAININGS = """
+CREATE TABLE IF NOT EXISTS trainings (
+    training TEXT PRIMARY KEY,
+    declared BLOB NOT NULL                -- the one training of this name, as it was accepted
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS participations (
+    training TEXT, person BLOB,
+    protection TEXT NOT NULL,             -- 'central', 'local_noise' or 'record_level'
+    rho INTEGER NOT NULL,                 -- billionths, charged at the first one; 0 but for central
+    most INTEGER NOT NULL, separation INTEGER NOT NULL,
+    used INTEGER NOT NULL,                -- updates that were ever sealed
+    last_round INTEGER NOT NULL,
+    PRIMARY KEY (training, person)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS updates (      -- sealed, and not answered for good
+    seq INTEGER PRIMARY KEY, id BLOB NOT NULL UNIQUE, training TEXT NOT NULL,
+    person BLOB NOT NULL, round INTEGER NOT NULL, model BLOB NOT NULL, payload BLOB NOT NULL
+)
+"""
+"""Tables that a file gets in the transaction that first needs them: a version of the SDK that does
+not know them goes on with the rest, and a file without a training has none."""

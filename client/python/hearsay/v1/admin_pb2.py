@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from hearsay.v1 import survey_pb2 as hearsay_dot_v1_dot_survey__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16hearsay/v1/admin.proto\x12\nhearsay.v1\x1a\x17hearsay/v1/survey.proto\"9\n\x13\x43reateSurveyRequest\x12\"\n\x06survey\x18\x01 \x01(\x0b\x32\x12.hearsay.v1.Survey\"\x14\n\x12ListSurveysRequest\"@\n\x13ListSurveysResponse\x12)\n\x07surveys\x18\x01 \x03(\x0b\x32\x18.hearsay.v1.SurveyStatus\"#\n\x11ShowSurveyRequest\x12\x0e\n\x06survey\x18\x01 \x01(\t\"\x83\x01\n\x12ShowSurveyResponse\x12(\n\x06status\x18\x01 \x01(\x0b\x32\x18.hearsay.v1.SurveyStatus\x12\x0c\n\x04plan\x18\x02 \x01(\x0c\x12\x0f\n\x07periods\x18\x1e \x03(\t\x12$\n\x07reports\x18\x1f \x03(\x0b\x32\x13.hearsay.v1.Reports\"I\n\x07Reports\x12\x11\n\tattribute\x18\x01 \x01(\t\x12\r\n\x05level\x18\x02 \x01(\t\x12\x0f\n\x07reports\x18\x03 \x03(\x04\x12\x0b\n\x03map\x18\x04 \x01(\t\"4\n\x12\x43loseSurveyRequest\x12\x0e\n\x06survey\x18\x01 \x01(\t\x12\x0e\n\x06period\x18\x02 \x01(\t\"%\n\x13\x44\x65leteSurveyRequest\x12\x0e\n\x06survey\x18\x01 \x01(\t\"8\n\x14\x44\x65leteSurveyResponse\x12\x0f\n\x07\x62\x61tches\x18\x01 \x01(\x04\x12\x0f\n\x07records\x18\x02 \x01(\x04\"q\n\x0cSurveyStatus\x12\x0e\n\x06survey\x18\x01 \x01(\t\x12\r\n\x05title\x18\x02 \x01(\t\x12\x10\n\x08revision\x18\x03 \x01(\x0c\x12\x0f\n\x07\x62\x61tches\x18\x04 \x01(\x04\x12\x0f\n\x07records\x18\x05 \x01(\x04\x12\x0e\n\x06\x63losed\x18\x06 \x01(\x08\x32\x8b\x03\n\x05\x41\x64min\x12I\n\x0c\x43reateSurvey\x12\x1f.hearsay.v1.CreateSurveyRequest\x1a\x18.hearsay.v1.SurveyStatus\x12N\n\x0bListSurveys\x12\x1e.hearsay.v1.ListSurveysRequest\x1a\x1f.hearsay.v1.ListSurveysResponse\x12K\n\nShowSurvey\x12\x1d.hearsay.v1.ShowSurveyRequest\x1a\x1e.hearsay.v1.ShowSurveyResponse\x12G\n\x0b\x43loseSurvey\x12\x1e.hearsay.v1.CloseSurveyRequest\x1a\x18.hearsay.v1.SurveyStatus\x12Q\n\x0c\x44\x65leteSurvey\x12\x1f.hearsay.v1.DeleteSurveyRequest\x1a .hearsay.v1.DeleteSurveyResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16hearsay/v1/admin.proto\x12\nhearsay.v1\x1a\x17hearsay/v1/survey.proto\"9\n\x13\x43reateSurveyRequest\x12\"\n\x06survey\x18\x01 \x01(\x0b\x32\x12.hearsay.v1.Survey\"\x14\n\x12ListSurveysRequest\"@\n\x13ListSurveysResponse\x12)\n\x07surveys\x18\x01 \x03(\x0b\x32\x18.hearsay.v1.SurveyStatus\"#\n\x11ShowSurveyRequest\x12\x0e\n\x06survey\x18\x01 \x01(\t\"\x83\x01\n\x12ShowSurveyResponse\x12(\n\x06status\x18\x01 \x01(\x0b\x32\x18.hearsay.v1.SurveyStatus\x12\x0c\n\x04plan\x18\x02 \x01(\x0c\x12\x0f\n\x07periods\x18\x1e \x03(\t\x12$\n\x07reports\x18\x1f \x03(\x0b\x32\x13.hearsay.v1.Reports\"I\n\x07Reports\x12\x11\n\tattribute\x18\x01 \x01(\t\x12\r\n\x05level\x18\x02 \x01(\t\x12\x0f\n\x07reports\x18\x03 \x03(\x04\x12\x0b\n\x03map\x18\x04 \x01(\t\"4\n\x12\x43loseSurveyRequest\x12\x0e\n\x06survey\x18\x01 \x01(\t\x12\x0e\n\x06period\x18\x02 \x01(\t\"%\n\x13\x44\x65leteSurveyRequest\x12\x0e\n\x06survey\x18\x01 \x01(\t\"8\n\x14\x44\x65leteSurveyResponse\x12\x0f\n\x07\x62\x61tches\x18\x01 \x01(\x04\x12\x0f\n\x07records\x18\x02 \x01(\x04\"q\n\x0cSurveyStatus\x12\x0e\n\x06survey\x18\x01 \x01(\t\x12\r\n\x05title\x18\x02 \x01(\t\x12\x10\n\x08revision\x18\x03 \x01(\x0c\x12\x0f\n\x07\x62\x61tches\x18\x04 \x01(\x04\x12\x0f\n\x07records\x18\x05 \x01(\x04\x12\x0e\n\x06\x63losed\x18\x06 \x01(\x08\"O\n\x12UploadModelRequest\x12\r\n\x05model\x18\x01 \x01(\x0c\x12\x0c\n\x04size\x18\x02 \x01(\x04\x12\x0e\n\x06offset\x18\x03 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x04 \x01(\x0c\"#\n\x13UploadModelResponse\x12\x0c\n\x04next\x18\x01 \x01(\x04\")\n\x15\x43reateTrainingRequest\x12\x10\n\x08training\x18\x01 \x01(\x0c\"\x16\n\x14ListTrainingsRequest\"F\n\x15ListTrainingsResponse\x12-\n\ttrainings\x18\x01 \x03(\x0b\x32\x1a.hearsay.v1.TrainingStatus\"6\n\x13ShowTrainingRequest\x12\x10\n\x08training\x18\x01 \x01(\t\x12\r\n\x05\x61\x66ter\x18\x02 \x01(\r\"\x7f\n\x14ShowTrainingResponse\x12*\n\x06status\x18\x01 \x01(\x0b\x32\x1a.hearsay.v1.TrainingStatus\x12\x10\n\x08training\x18\x02 \x01(\x0c\x12)\n\x06rounds\x18\x03 \x03(\x0b\x32\x19.hearsay.v1.TrainingRound\"(\n\x14\x43loseTrainingRequest\x12\x10\n\x08training\x18\x01 \x01(\t\")\n\x15\x44\x65leteTrainingRequest\x12\x10\n\x08training\x18\x01 \x01(\t\"9\n\x16\x44\x65leteTrainingResponse\x12\x0e\n\x06rounds\x18\x01 \x01(\r\x12\x0f\n\x07updates\x18\x02 \x01(\x04\"\xd4\x02\n\x0eTrainingStatus\x12\x10\n\x08training\x18\x01 \x01(\t\x12\r\n\x05title\x18\x02 \x01(\t\x12\x10\n\x08revision\x18\x03 \x01(\x0c\x12/\n\x05state\x18\x04 \x01(\x0e\x32 .hearsay.v1.TrainingStatus.State\x12\r\n\x05round\x18\x05 \x01(\r\x12\x0e\n\x06rounds\x18\x06 \x01(\r\x12\x12\n\naggregated\x18\x07 \x01(\r\x12\x0f\n\x07\x64ropped\x18\x08 \x01(\r\x12\x0f\n\x07updates\x18\t \x01(\x04\x12\x14\n\x0cupdate_bytes\x18\n \x01(\x04\x12\r\n\x05model\x18\x0b \x01(\x0c\x12\x0f\n\x07trouble\x18\x0c \x01(\t\x12\x0f\n\x07\x63reated\x18\r \x01(\x03\"B\n\x05State\x12\x15\n\x11STATE_UNSPECIFIED\x10\x00\x12\x0b\n\x07RUNNING\x10\x01\x12\t\n\x05\x45NDED\x10\x02\x12\n\n\x06\x43LOSED\x10\x03\"\x99\x02\n\rTrainingRound\x12\r\n\x05round\x18\x01 \x01(\r\x12.\n\x05state\x18\x02 \x01(\x0e\x32\x1f.hearsay.v1.TrainingRound.State\x12\x0f\n\x07updates\x18\x03 \x01(\r\x12\x14\n\x0cupdate_bytes\x18\x04 \x01(\x04\x12\r\n\x05model\x18\x05 \x01(\x0c\x12\x0e\n\x06result\x18\x06 \x01(\x0c\x12\x0e\n\x06opened\x18\x07 \x01(\x03\x12\x10\n\x08\x64\x65\x61\x64line\x18\x08 \x01(\x03\x12\x0e\n\x06\x63losed\x18\t \x01(\x03\"Q\n\x05State\x12\x15\n\x11STATE_UNSPECIFIED\x10\x00\x12\x08\n\x04OPEN\x10\x01\x12\n\n\x06\x43LOSED\x10\x02\x12\x0e\n\nAGGREGATED\x10\x03\x12\x0b\n\x07\x44ROPPED\x10\x04\x32\xfd\x06\n\x05\x41\x64min\x12I\n\x0c\x43reateSurvey\x12\x1f.hearsay.v1.CreateSurveyRequest\x1a\x18.hearsay.v1.SurveyStatus\x12N\n\x0bListSurveys\x12\x1e.hearsay.v1.ListSurveysRequest\x1a\x1f.hearsay.v1.ListSurveysResponse\x12K\n\nShowSurvey\x12\x1d.hearsay.v1.ShowSurveyRequest\x1a\x1e.hearsay.v1.ShowSurveyResponse\x12G\n\x0b\x43loseSurvey\x12\x1e.hearsay.v1.CloseSurveyRequest\x1a\x18.hearsay.v1.SurveyStatus\x12Q\n\x0c\x44\x65leteSurvey\x12\x1f.hearsay.v1.DeleteSurveyRequest\x1a .hearsay.v1.DeleteSurveyResponse\x12N\n\x0bUploadModel\x12\x1e.hearsay.v1.UploadModelRequest\x1a\x1f.hearsay.v1.UploadModelResponse\x12O\n\x0e\x43reateTraining\x12!.hearsay.v1.CreateTrainingRequest\x1a\x1a.hearsay.v1.TrainingStatus\x12T\n\rListTrainings\x12 .hearsay.v1.ListTrainingsRequest\x1a!.hearsay.v1.ListTrainingsResponse\x12Q\n\x0cShowTraining\x12\x1f.hearsay.v1.ShowTrainingRequest\x1a .hearsay.v1.ShowTrainingResponse\x12M\n\rCloseTraining\x12 .hearsay.v1.CloseTrainingRequest\x1a\x1a.hearsay.v1.TrainingStatus\x12W\n\x0e\x44\x65leteTraining\x12!.hearsay.v1.DeleteTrainingRequest\x1a\".hearsay.v1.DeleteTrainingResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -52,6 +52,34 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_DELETESURVEYRESPONSE']._serialized_end=605
   _globals['_SURVEYSTATUS']._serialized_start=607
   _globals['_SURVEYSTATUS']._serialized_end=720
-  _globals['_ADMIN']._serialized_start=723
-  _globals['_ADMIN']._serialized_end=1118
+  _globals['_UPLOADMODELREQUEST']._serialized_start=722
+  _globals['_UPLOADMODELREQUEST']._serialized_end=801
+  _globals['_UPLOADMODELRESPONSE']._serialized_start=803
+  _globals['_UPLOADMODELRESPONSE']._serialized_end=838
+  _globals['_CREATETRAININGREQUEST']._serialized_start=840
+  _globals['_CREATETRAININGREQUEST']._serialized_end=881
+  _globals['_LISTTRAININGSREQUEST']._serialized_start=883
+  _globals['_LISTTRAININGSREQUEST']._serialized_end=905
+  _globals['_LISTTRAININGSRESPONSE']._serialized_start=907
+  _globals['_LISTTRAININGSRESPONSE']._serialized_end=977
+  _globals['_SHOWTRAININGREQUEST']._serialized_start=979
+  _globals['_SHOWTRAININGREQUEST']._serialized_end=1033
+  _globals['_SHOWTRAININGRESPONSE']._serialized_start=1035
+  _globals['_SHOWTRAININGRESPONSE']._serialized_end=1162
+  _globals['_CLOSETRAININGREQUEST']._serialized_start=1164
+  _globals['_CLOSETRAININGREQUEST']._serialized_end=1204
+  _globals['_DELETETRAININGREQUEST']._serialized_start=1206
+  _globals['_DELETETRAININGREQUEST']._serialized_end=1247
+  _globals['_DELETETRAININGRESPONSE']._serialized_start=1249
+  _globals['_DELETETRAININGRESPONSE']._serialized_end=1306
+  _globals['_TRAININGSTATUS']._serialized_start=1309
+  _globals['_TRAININGSTATUS']._serialized_end=1649
+  _globals['_TRAININGSTATUS_STATE']._serialized_start=1583
+  _globals['_TRAININGSTATUS_STATE']._serialized_end=1649
+  _globals['_TRAININGROUND']._serialized_start=1652
+  _globals['_TRAININGROUND']._serialized_end=1933
+  _globals['_TRAININGROUND_STATE']._serialized_start=1852
+  _globals['_TRAININGROUND_STATE']._serialized_end=1933
+  _globals['_ADMIN']._serialized_start=1936
+  _globals['_ADMIN']._serialized_end=2829
 # @@protoc_insertion_point(module_scope)

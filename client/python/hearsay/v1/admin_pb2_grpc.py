@@ -60,6 +60,36 @@ class AdminStub(object):
                 request_serializer=hearsay_dot_v1_dot_admin__pb2.DeleteSurveyRequest.SerializeToString,
                 response_deserializer=hearsay_dot_v1_dot_admin__pb2.DeleteSurveyResponse.FromString,
                 _registered_method=True)
+        self.UploadModel = channel.unary_unary(
+                '/hearsay.v1.Admin/UploadModel',
+                request_serializer=hearsay_dot_v1_dot_admin__pb2.UploadModelRequest.SerializeToString,
+                response_deserializer=hearsay_dot_v1_dot_admin__pb2.UploadModelResponse.FromString,
+                _registered_method=True)
+        self.CreateTraining = channel.unary_unary(
+                '/hearsay.v1.Admin/CreateTraining',
+                request_serializer=hearsay_dot_v1_dot_admin__pb2.CreateTrainingRequest.SerializeToString,
+                response_deserializer=hearsay_dot_v1_dot_admin__pb2.TrainingStatus.FromString,
+                _registered_method=True)
+        self.ListTrainings = channel.unary_unary(
+                '/hearsay.v1.Admin/ListTrainings',
+                request_serializer=hearsay_dot_v1_dot_admin__pb2.ListTrainingsRequest.SerializeToString,
+                response_deserializer=hearsay_dot_v1_dot_admin__pb2.ListTrainingsResponse.FromString,
+                _registered_method=True)
+        self.ShowTraining = channel.unary_unary(
+                '/hearsay.v1.Admin/ShowTraining',
+                request_serializer=hearsay_dot_v1_dot_admin__pb2.ShowTrainingRequest.SerializeToString,
+                response_deserializer=hearsay_dot_v1_dot_admin__pb2.ShowTrainingResponse.FromString,
+                _registered_method=True)
+        self.CloseTraining = channel.unary_unary(
+                '/hearsay.v1.Admin/CloseTraining',
+                request_serializer=hearsay_dot_v1_dot_admin__pb2.CloseTrainingRequest.SerializeToString,
+                response_deserializer=hearsay_dot_v1_dot_admin__pb2.TrainingStatus.FromString,
+                _registered_method=True)
+        self.DeleteTraining = channel.unary_unary(
+                '/hearsay.v1.Admin/DeleteTraining',
+                request_serializer=hearsay_dot_v1_dot_admin__pb2.DeleteTrainingRequest.SerializeToString,
+                response_deserializer=hearsay_dot_v1_dot_admin__pb2.DeleteTrainingResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServicer(object):
@@ -106,6 +136,52 @@ class AdminServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def UploadModel(self, request, context):
+        """Stores a part of a first model, for a training that is created next; an unused model is deleted
+        after a day. Parts may come again. INVALID_ARGUMENT where the whole has another SHA-256.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CreateTraining(self, request, context):
+        """Freezes a training and opens its first round. INVALID_ARGUMENT for a training that cannot be,
+        and where its first model was not uploaded, or is not of its dimension; ALREADY_EXISTS where a
+        survey or another training has the name. The same training again answers as the first time.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListTrainings(self, request, context):
+        """Lists the trainings by name.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ShowTraining(self, request, context):
+        """Returns one training and its rounds. NOT_FOUND where there is none.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CloseTraining(self, request, context):
+        """Ends a training for good: the round that is open is dropped, its updates are deleted unread,
+        and so is the seed of its noise. Models stay. NOT_FOUND where there is none.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteTraining(self, request, context):
+        """Deletes a training with its models, updates and seed. NOT_FOUND where there is none.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -133,6 +209,36 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.DeleteSurvey,
                     request_deserializer=hearsay_dot_v1_dot_admin__pb2.DeleteSurveyRequest.FromString,
                     response_serializer=hearsay_dot_v1_dot_admin__pb2.DeleteSurveyResponse.SerializeToString,
+            ),
+            'UploadModel': grpc.unary_unary_rpc_method_handler(
+                    servicer.UploadModel,
+                    request_deserializer=hearsay_dot_v1_dot_admin__pb2.UploadModelRequest.FromString,
+                    response_serializer=hearsay_dot_v1_dot_admin__pb2.UploadModelResponse.SerializeToString,
+            ),
+            'CreateTraining': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateTraining,
+                    request_deserializer=hearsay_dot_v1_dot_admin__pb2.CreateTrainingRequest.FromString,
+                    response_serializer=hearsay_dot_v1_dot_admin__pb2.TrainingStatus.SerializeToString,
+            ),
+            'ListTrainings': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListTrainings,
+                    request_deserializer=hearsay_dot_v1_dot_admin__pb2.ListTrainingsRequest.FromString,
+                    response_serializer=hearsay_dot_v1_dot_admin__pb2.ListTrainingsResponse.SerializeToString,
+            ),
+            'ShowTraining': grpc.unary_unary_rpc_method_handler(
+                    servicer.ShowTraining,
+                    request_deserializer=hearsay_dot_v1_dot_admin__pb2.ShowTrainingRequest.FromString,
+                    response_serializer=hearsay_dot_v1_dot_admin__pb2.ShowTrainingResponse.SerializeToString,
+            ),
+            'CloseTraining': grpc.unary_unary_rpc_method_handler(
+                    servicer.CloseTraining,
+                    request_deserializer=hearsay_dot_v1_dot_admin__pb2.CloseTrainingRequest.FromString,
+                    response_serializer=hearsay_dot_v1_dot_admin__pb2.TrainingStatus.SerializeToString,
+            ),
+            'DeleteTraining': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteTraining,
+                    request_deserializer=hearsay_dot_v1_dot_admin__pb2.DeleteTrainingRequest.FromString,
+                    response_serializer=hearsay_dot_v1_dot_admin__pb2.DeleteTrainingResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -271,6 +377,168 @@ class Admin(object):
             '/hearsay.v1.Admin/DeleteSurvey',
             hearsay_dot_v1_dot_admin__pb2.DeleteSurveyRequest.SerializeToString,
             hearsay_dot_v1_dot_admin__pb2.DeleteSurveyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UploadModel(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hearsay.v1.Admin/UploadModel',
+            hearsay_dot_v1_dot_admin__pb2.UploadModelRequest.SerializeToString,
+            hearsay_dot_v1_dot_admin__pb2.UploadModelResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateTraining(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hearsay.v1.Admin/CreateTraining',
+            hearsay_dot_v1_dot_admin__pb2.CreateTrainingRequest.SerializeToString,
+            hearsay_dot_v1_dot_admin__pb2.TrainingStatus.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListTrainings(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hearsay.v1.Admin/ListTrainings',
+            hearsay_dot_v1_dot_admin__pb2.ListTrainingsRequest.SerializeToString,
+            hearsay_dot_v1_dot_admin__pb2.ListTrainingsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ShowTraining(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hearsay.v1.Admin/ShowTraining',
+            hearsay_dot_v1_dot_admin__pb2.ShowTrainingRequest.SerializeToString,
+            hearsay_dot_v1_dot_admin__pb2.ShowTrainingResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CloseTraining(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hearsay.v1.Admin/CloseTraining',
+            hearsay_dot_v1_dot_admin__pb2.CloseTrainingRequest.SerializeToString,
+            hearsay_dot_v1_dot_admin__pb2.TrainingStatus.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteTraining(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hearsay.v1.Admin/DeleteTraining',
+            hearsay_dot_v1_dot_admin__pb2.DeleteTrainingRequest.SerializeToString,
+            hearsay_dot_v1_dot_admin__pb2.DeleteTrainingResponse.FromString,
             options,
             channel_credentials,
             insecure,

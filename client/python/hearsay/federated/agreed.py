@@ -1,0 +1,102 @@
+"""What an app agreed to about a training: it holds whatever the server sends."""
+
+import math
+from collections.abc import Collection
+from dataclasses import dataclass
+from fractions import Fraction
+
+from hearsay.federated.declaration import CentralNoise, LocalNoise, Training, parse
+from hearsay.recording.trainings import Price
+from ldp import InvalidInput
+
+
+@dataclass(frozen=True)
+class Agreed:
+    """The most that a training may cost a person, and the architectures that the app has code for.
+
+    `rho` is the most rho of a whole training with central noise, `epsilon` the most epsilon of all
+    updates of one with local noise together; None accepts no such training. `record_level` accepts
+    trainings that protect records and not the person. `revision`, the hex SHA-256 of the training,
+    accepts no other one.
+    Raises `InvalidInput` where nothing is accepted, or a number is not finite and > 0.
+    """
+
+    training: str
+    architectures: Collection[str]
+    rho: float | None = None
+    epsilon: float | None = None
+    record_level: bool = False
+    revision: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.training or not self.architectures:
+            raise InvalidInput(
+                'give the training\'s name, and a step by architecture: steps={"2nn": step}'
+            )
+        for name, value in (("rho", self.rho), ("epsilon", self.epsilon)):
+            if value is not None and not 0 < value < math.inf:
+                raise InvalidInput(f"{name} must be finite and > 0, got {value!r}")
+        if self.rho is None and self.epsilon is None and not self.record_level:
+            raise InvalidInput(
+                "say the most that the training may spend: rho= where the server adds the noise, "
+                "epsilon= where the device does, or record_level=True where records are protected "
+                "and the person is not"
+            )
+
+    def checked(self, data: bytes) -> Training:
+        """Return the training that bytes declare; raise `InvalidInput` unless it was agreed to."""
+        training = parse(data)
+        if training.name != self.training:
+            raise InvalidInput(f"asked for the training {self.training!r}, got {training.name!r}")
+        if self.revision is not None and training.revision.hex() != self.revision:
+            raise InvalidInput(
+                f"expected revision {self.revision!r} of {self.training!r}, the server has "
+                f"{training.revision.hex()}"
+            )
+        if training.architecture not in self.architectures:
+            raise InvalidInput(
+                f"{self.training!r} is of the architecture {training.architecture!r}; the app has "
+                f"{', '.join(sorted(self.architectures))}"
+            )
+        self._check_protection(training)
+        return training
+
+    def _check_protection(self, training: Training) -> None:
+        match training.protection:
+            case CentralNoise():
+                assert training.rho is not None
+                self._check("rho", "the whole training", training.rho, self.rho)
+            case LocalNoise(mechanism):
+                each = Fraction(mechanism.epsilon)
+                self._check("epsilon", "all updates", training.participations * each, self.epsilon)
+            case _ if not self.record_level:
+                raise InvalidInput(
+                    f"{self.training!r} protects each record, and not the person; if that is "
+                    "meant, pass record_level=True"
+                )
+
+    def _check(self, name: str, of: str, cost: Fraction, most: float | None) -> None:
+        if most is None or cost > Fraction(most):
+            allowed = "no such training" if most is None else f"{name}={most:g}"
+            raise InvalidInput(
+                f"{of} of {self.training!r} may spend {name} {float(cost):g}; the app allows "
+                f"{allowed}"
+            )
+
+
+def price(training: Training) -> Price:
+    """Return what a training costs a person."""
+    match training.protection:
+        case CentralNoise():
+            kind, epsilon = "central", 0.0
+        case LocalNoise(mechanism):
+            kind, epsilon = "local_noise", mechanism.epsilon
+        case _:
+            kind, epsilon = "record_level", 0.0
+    return Price(
+        protection=kind,
+        rho=training.rho_billionths,
+        epsilon=epsilon,
+        participations=training.participations,
+        separation=training.separation,
+    )

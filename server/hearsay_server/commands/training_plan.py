@@ -1,0 +1,201 @@
+"""`hearsay training plan` and `explain`: figures of a training before it is registered."""
+
+import json
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.filesize import decimal
+from rich.table import Table
+
+from hearsay_server.commands.connect import AsJson
+from hearsay_server.trainings import explain, figures, planning
+from hearsay_server.trainings.planning import Kept, Noise
+from hearsay_server.trainings.training import from_file
+from hearsay_server.wrapping import print_wrapped
+from ldp import InvalidInput, SphereCodebook
+
+_LOCAL_EPSILONS = (1.0, 2.0, 4.0, 8.0)
+
+Delta = Annotated[float, typer.Option(help="The delta of epsilon.")]
+Norm = Annotated[
+    float, typer.Option(help="Of the mean update, as a share of max_update_norm, for local noise.")
+]
+
+
+def plan_training(
+    people: Annotated[int, typer.Option(help="How many people might take part.")],
+    dimension: Annotated[int, typer.Option(help="How many parameters the model has.")],
+    rounds: Annotated[int, typer.Option(help="How many rounds there are.")] = 100,
+    updates_per_round: Annotated[int, typer.Option(help="How many updates a round takes.")] = 100,
+    available: Annotated[
+        float, typer.Option(help="The share of people whose device is there when it is asked.")
+    ] = 0.5,
+    epsilon: Annotated[
+        float | None, typer.Option(help="The most that the whole training may spend, at --delta.")
+    ] = None,
+    delta: Delta = figures.DELTA,
+    rho: Annotated[
+        float | None, typer.Option(help="Instead of --epsilon: the same as zCDP.")
+    ] = None,
+    norm: Norm = explain.NORM,
+    as_json: AsJson = False,
+) -> None:
+    """Work out the noise of a training from a budget, and how often a device takes part.
+
+    \b
+      hearsay training plan --people 10000 --dimension 7850 --epsilon 3
+      hearsay training plan --people 100000 --dimension 199210 --rounds 500 \\
+          --updates-per-round 500 --rho 0.5
+    """
+    if (epsilon is None) == (rho is None):
+        raise InvalidInput("give one of --epsilon and --rho")
+    if dimension < 1:
+        raise InvalidInput(f"--dimension must be at least 1, got {dimension:,}")
+    if not 0 < norm <= 1:
+        raise InvalidInput(f"--norm must be a share > 0 and at most 1, got {norm!r}")
+    figures.check_delta(delta)
+    if rho is not None and not 0 < rho < math.inf:
+        raise InvalidInput(f"--rho must be finite and > 0, got {rho!r}")
+    times = planning.kept(people, available, updates_per_round, rounds)
+    if epsilon is not None:
+        budget = planning.rho_for(epsilon, delta)
+    else:
+        assert rho is not None
+        budget = Fraction(str(rho))
+    found = planning.mechanisms(rounds, times, budget)
+    scale = math.sqrt(dimension) / updates_per_round
+    local = _local(dimension, norm)
+    if as_json:
+        typer.echo(
+            json.dumps(
+                {
+                    "people": people,
+                    "available": available,
+                    "rounds": rounds,
+                    "updates_per_round": updates_per_round,
+                    **vars(times),
+                    "dimension": dimension,
+                    "delta": delta,
+                    "central": [_row(each, scale, delta) for each in found],
+                    "local": [
+                        {"epsilon": each, "updates_needed": needed} for each, needed in local
+                    ],
+                    "bytes_down": 4 * dimension,
+                    "bytes_up": 4 * dimension,
+                },
+                indent=2,
+            )
+        )
+        return
+    console = Console()
+    print_wrapped(_kept(people, available, updates_per_round, rounds, times), console)
+    console.print("\n[bold]Noise of the server[/bold] (the server must be honest)")
+    console.print(_table(found, scale, delta))
+    print_wrapped(
+        "On the right: the L2 norm, over max_update_norm, of the noise in the mean update of round "
+        "1, and in the sum of those of all rounds; one update has a norm of 1 at most.",
+        console,
+    )
+    print_wrapped("The first, to copy into the training's file:", console)
+    console.print()
+    for line in _toml(found[0], times):
+        console.print(line, markup=False, highlight=False)
+    console.print("\n[bold]Noise of the devices[/bold] (nobody else must be honest)")
+    table = Table()
+    table.add_column("epsilon of an update", justify="right")
+    table.add_column("updates needed in a round", justify="right")
+    for each, needed in local:
+        table.add_row(f"{each:g}", f"{needed:,}")
+    console.print(table)
+    print_wrapped(
+        f"So many, for an error of a third of the mean update, if that has a norm of {norm:g} "
+        "times max_update_norm.",
+        console,
+    )
+    console.print("\n[bold]Bytes[/bold]")
+    print_wrapped(
+        f"A device receives and sends {decimal(4 * dimension)} in each round that it takes part "
+        f"in, as float32; {decimal(dimension)} up with encoding.bits = 8.",
+        console,
+    )
+
+
+def explain_training(
+    file: Annotated[Path, typer.Argument(help="The training, as TOML.")],
+    delta: Delta = figures.DELTA,
+    norm: Norm = explain.NORM,
+    as_json: AsJson = False,
+) -> None:
+    """Explain a training: who learns what, who must be honest, and what a person spends."""
+    figures.check_delta(delta)
+    if not 0 < norm <= 1:
+        raise InvalidInput(f"--norm must be a share > 0 and at most 1, got {norm!r}")
+    declared = from_file(file)
+    if as_json:
+        typer.echo(json.dumps(explain.document(declared.training, delta), indent=2))
+        return
+    explain.explain(declared.training, len(declared.model), delta, norm, Console())
+
+
+def _kept(people: int, available: float, updates_per_round: int, rounds: int, times: Kept) -> str:
+    apart = f", {times.separation:,} rounds apart" if times.participations > 1 else " in all rounds"
+    often = "once" if times.participations == 1 else f"{times.participations:,} times"
+    return (
+        f"{rounds:,} rounds of {updates_per_round:,} updates take {rounds * updates_per_round:,}. "
+        f"Where {available:.0%} of {people:,} people are there when they are asked, each takes "
+        f"part {often} at most{apart}."
+    )
+
+
+def _table(found: Sequence[Noise], scale: float, delta: float) -> Table:
+    table = Table("mechanism")
+    for heading in ("bands", "multiplier", "rho", "epsilon", "round 1", "all rounds"):
+        table.add_column(heading, justify="right")
+    for each in found:
+        table.add_row(
+            each.mechanism,
+            f"{each.bands:,}" if each.bands else "",
+            f"{each.noise_multiplier:.4f}",
+            f"{float(each.rho):.4g}",
+            f"{figures.epsilon_of(each.rho, delta):.4g}",
+            f"{each.first * scale:.3g}",
+            f"{each.last * scale:.3g}",
+        )
+    return table
+
+
+def _row(each: Noise, scale: float, delta: float) -> dict[str, object]:
+    return {
+        "mechanism": each.mechanism,
+        "bands": each.bands or None,
+        "noise_multiplier": each.noise_multiplier,
+        "rho": float(each.rho),
+        "epsilon": figures.epsilon_of(each.rho, delta),
+        "noise_round_1": each.first * scale,
+        "noise_all_rounds": each.last * scale,
+    }
+
+
+def _toml(each: Noise, times: Kept) -> list[str]:
+    bands = [f"bands = {each.bands}"] if each.bands else []
+    return [
+        f"participations = {times.participations}",
+        f"separation = {times.separation}",
+        "[training.central]",
+        f'mechanism = "{each.mechanism}"',
+        *bands,
+        f"noise_multiplier = {each.noise_multiplier}",
+    ]
+
+
+def _local(dimension: int, norm: float) -> list[tuple[float, int]]:
+    """Return how many updates a round needs under local noise, by epsilon of an update."""
+    return [
+        (epsilon, explain.people_needed(SphereCodebook(dimension, epsilon).error, norm))
+        for epsilon in _LOCAL_EPSILONS
+    ]

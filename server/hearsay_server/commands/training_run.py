@@ -1,0 +1,228 @@
+"""`hearsay training run --simulate` and `hearsay training model`: a training on one machine."""
+
+import csv
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.filesize import decimal
+from rich.progress import BarColumn, Progress, TextColumn
+from rich.table import Table
+
+from hearsay.federated import models
+from hearsay_server.commands import plotting
+from hearsay_server.commands.connect import AsJson
+from hearsay_server.commands.writing import check_new, opened_new
+from hearsay_server.trainings import examples, figures
+from hearsay_server.trainings.explain import people_for_full_rounds
+from hearsay_server.trainings.training import from_file
+from hearsay_server.wrapping import print_wrapped
+from ldp.errors import InvalidInput, needs
+
+if TYPE_CHECKING:
+    from hearsay_server.trainings.simulating import Round
+
+_SHOWN = 10
+"""Rounds that are printed, evenly spaced."""
+
+Seed = Annotated[
+    int | None, typer.Option(help="Repeat the same coins: the result protects nobody.")
+]
+
+
+def run_training(
+    file: Annotated[Path, typer.Argument(help="The training, as TOML.")],
+    data: Annotated[
+        Path, typer.Option(help="Examples: .npz with features and labels, or CSV with a header.")
+    ],
+    simulate: Annotated[
+        bool, typer.Option("--simulate", help="On this machine, with the data of all people.")
+    ] = False,
+    label: Annotated[
+        str, typer.Option(help="The array or column that is to be predicted.")
+    ] = examples.LABELS,
+    people: Annotated[int, typer.Option(help="How many people to deal the examples out to.")] = 100,
+    split: Annotated[
+        str, typer.Option(help="How: iid, shards:2 or dirichlet:0.5; unless the data has `person`.")
+    ] = "iid",
+    test: Annotated[
+        Path | None, typer.Option(help="Examples to test on; otherwise a tenth of --data.")
+    ] = None,
+    rounds: Annotated[
+        int | None, typer.Option(help="Only so many rounds; all that are declared if not given.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Where to write the last model, as safetensors.")
+    ] = None,
+    history: Annotated[Path | None, typer.Option(help="Where to write the rounds, as CSV.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw accuracy and epsilon over the rounds into this file.")
+    ] = None,
+    delta: Annotated[float, typer.Option(help="The delta of epsilon.")] = figures.DELTA,
+    seed: Seed = None,
+    as_json: AsJson = False,
+) -> None:
+    """Try a training on one machine, with its own protection; nothing is sent anywhere.
+
+    The architectures are softmax and 2nn. A person's examples are those of one value of the array
+    or column `person`; without it they are dealt out as --split says.
+
+    \b
+      hearsay training run digits.toml --simulate --data digits.npz --people 200
+      hearsay training run digits.toml --simulate --data digits.csv --label digit \\
+          --split dirichlet:0.5 --plot digits.png
+    """
+    if not simulate:
+        raise InvalidInput(
+            "give --simulate: this command tries a training on one machine; over devices it runs "
+            "after hearsay training create"
+        )
+    if plot is not None:
+        plotting.check(plot)
+    check_new(out, history)
+    figures.check_delta(delta)
+    declared = from_file(file)
+    training = declared.training
+    with needs("training run", "train"):
+        from hearsay_server.trainings import simulating
+    found = examples.load(data, label)
+    if test is not None:
+        held = examples.load(test, label)
+    else:
+        found, held = _held_out(found, seed)
+    parts = simulating.split(split, found, people, seed or 0)
+    console = Console(stderr=True)
+    if len(parts) < (needed := people_for_full_rounds(training)):
+        print_wrapped(
+            f"{len(parts):,} people cannot fill all {training.rounds:,} rounds, as each takes part "
+            f"{training.participations:,} times at most and {training.separation:,} rounds apart: "
+            f"that takes {needed:,}. Rounds with fewer than {training.min_updates:,} updates are "
+            "dropped.",
+            console,
+        )
+    count = training.rounds if rounds is None else rounds
+    with Progress(
+        TextColumn("training"),
+        BarColumn(),
+        TextColumn("round {task.completed} of {task.total}, {task.description}"),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    ) as shown:
+        task = shown.add_task("", total=count)
+
+        def progress(at: "Round") -> None:
+            said = f"accuracy {at.accuracy:.1%}"
+            shown.update(task, completed=at.number, description=said)
+
+        model, told = simulating.simulate(
+            declared,
+            found,
+            held,
+            parts,
+            rounds=count,
+            seed=seed,
+            delta=delta,
+            progress=progress,
+        )
+    if out is not None:
+        with opened_new(out, "xb") as written:
+            written.write(model)
+    if history is not None:
+        with opened_new(history) as written:
+            rows = csv.DictWriter(written, asdict(told[0]), lineterminator="\n")
+            rows.writeheader()
+            rows.writerows(map(asdict, told))
+    if plot is not None:
+        plotting.rounds(training.title or training.name, told, delta, plot)
+    mean, spread = simulating.last_ten(told)
+    if as_json:
+        document = {
+            "training": training.name,
+            "revision": training.revision.hex(),
+            "people": len(parts),
+            "delta": delta,
+            "accuracy_of_last_ten": mean,
+            "spread_of_last_ten": spread,
+            "rounds": [asdict(each) for each in told],
+        }
+        typer.echo(json.dumps(document, indent=2))
+        return
+    sizes = [len(each) for each in parts]
+    typer.echo(
+        f"{training.name}: {len(parts):,} people with {min(sizes):,} to {max(sizes):,} examples, "
+        f"tested on {len(held.labels):,}"
+    )
+    Console().print(_table(told))
+    typer.echo(
+        f"accuracy {told[-1].accuracy:.1%} after {told[-1].number:,} rounds; {mean:.1%} on average "
+        f"over the last {min(10, len(told))}, standard deviation {spread:.1%}"
+    )
+    reached = [
+        f"{share:.0%} in round {number:,}"
+        for share in (0.5, 0.8, 0.9, 0.95, 0.97)
+        if (number := simulating.rounds_to(told, share)) is not None
+    ]
+    typer.echo(f"reached {', '.join(reached) or 'no 50%'}")
+    dropped = sum(each.dropped for each in told)
+    sent = sum(each.bytes_up for each in told)
+    typer.echo(
+        f"{sum(each.updates for each in told):,} updates, {decimal(sent)}; "
+        f"{dropped:,} rounds were dropped"
+    )
+    print_wrapped(training.trust, Console())
+    for place in (out, history, plot):
+        if place is not None:
+            typer.echo(f"written: {place}")
+
+
+def first_model(
+    architecture: Annotated[str, typer.Argument(help="softmax or 2nn.")],
+    features: Annotated[int, typer.Option(help="How many numbers an example has.")],
+    classes: Annotated[int, typer.Option(help="How many classes there are.")],
+    out: Annotated[Path, typer.Option(help="Where to write it, as safetensors.")],
+    seed: Annotated[int, typer.Option(help="Of the first weights.")] = 0,
+) -> None:
+    """Write the first model of a training, for the architectures of run --simulate."""
+    with needs("training model", "train"):
+        from dpsgd.federated import architectures
+    model = architectures.build(architecture, features, classes, seed)
+    tensors = architectures.to_tensors(model)
+    with opened_new(out, "xb") as written:
+        written.write(models.write(tensors))
+    typer.echo(f"{out}: {architecture}, {sum(each.size for each in tensors.values()):,} parameters")
+
+
+def _held_out(
+    found: examples.Examples, seed: int | None
+) -> tuple[examples.Examples, examples.Examples]:
+    """Return the examples but for a tenth, and that tenth, drawn at random."""
+    mixed = np.random.default_rng(seed).permutation(len(found.labels))
+    held = max(1, len(mixed) // 10)
+    return found.part(np.sort(mixed[held:])), found.part(np.sort(mixed[:held]))
+
+
+def _table(told: Sequence["Round"]) -> Table:
+    table = Table()
+    for heading in ("round", "updates", "sent", "accuracy"):
+        table.add_column(heading, justify="right")
+    if told[-1].rho is not None:
+        table.add_column("rho", justify="right")
+    if told[-1].epsilon is not None:
+        table.add_column("epsilon", justify="right")
+    places = np.unique(np.linspace(0, len(told) - 1, min(_SHOWN, len(told))).round().astype(int))
+    for each in (told[place] for place in places):
+        table.add_row(
+            f"{each.number:,}",
+            f"{each.updates:,}" + ", dropped" * each.dropped,
+            decimal(each.bytes_up),
+            f"{each.accuracy:.1%}",
+            *([] if each.rho is None else [f"{each.rho:.4g}"]),
+            *([] if each.epsilon is None else [f"{each.epsilon:.4g}"]),
+        )
+    return table

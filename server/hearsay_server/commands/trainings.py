@@ -1,0 +1,429 @@
+"""`hearsay training`: register, inspect, export, close and delete trainings."""
+
+import contextlib
+import csv
+import json
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console, Group
+from rich.filesize import decimal as size
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table
+
+from hearsay.federated.declaration import Training, parse
+from hearsay.sending.transport import Calls, open_calls
+from hearsay.v1 import admin_pb2, trainer_pb2
+from hearsay.v1.admin_pb2 import TrainingRound, TrainingStatus
+from hearsay_server.commands import connect, training_plan, training_run
+from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Target, Token
+from hearsay_server.commands.writing import check_new, opened_new
+from hearsay_server.trainings import explain, figures
+from hearsay_server.trainings.training import from_file
+from ldp import InvalidInput
+from ldp.errors import StorageFailed
+
+_TIMEOUT = 60.0
+_PART = 1 << 20
+"""Bytes of a model that travel in one call."""
+_PAGE = 1_000
+"""Rounds that a server shows at once."""
+_SHOWN = 20
+"""Rounds that are shown unless all are asked for."""
+_PAUSE = 2.0
+"""Seconds between two looks of `--watch`."""
+
+_HISTORY = (
+    "round",
+    "state",
+    "updates",
+    "bytes",
+    "model",
+    "result",
+    "opened",
+    "deadline",
+    "closed",
+    "rho",
+    "epsilon",
+)
+
+Name = Annotated[str, typer.Argument(help="The training's name.")]
+Delta = Annotated[float, typer.Option(help="The delta of the epsilon that is shown.")]
+
+app = typer.Typer(
+    help="Declare, plan, try, inspect and close trainings over devices.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+
+@app.command("create")
+def create_training(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(help="The training, as TOML.")],
+    target: Target = DEFAULT_ADDRESS,
+    insecure: Insecure = False,
+    token: Token = None,
+) -> None:
+    """Register a training with its first model, freeze it, and open its first round."""
+    declared = from_file(file)
+    training = declared.training
+    with _connected(context, target, insecure, token) as calls:
+        try:
+            _upload(calls, training.initial, declared.model)
+            request = admin_pb2.CreateTrainingRequest(training=declared.frozen)
+            status = calls.call("Admin/CreateTraining", request, TrainingStatus, _TIMEOUT)
+        except InvalidInput as error:
+            raise InvalidInput(f"{file}: {error}") from None
+    typer.echo(
+        f"{status.training} is registered, revision {status.revision.hex()[:12]}; "
+        f"round {status.round} of {status.rounds:,}"
+    )
+
+
+@app.command("list")
+def list_trainings(
+    context: typer.Context,
+    target: Target = DEFAULT_ADDRESS,
+    insecure: Insecure = False,
+    token: Token = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the trainings, with their rounds and updates."""
+    with _connected(context, target, insecure, token) as calls:
+        kind = admin_pb2.ListTrainingsResponse
+        answer = calls.call("Admin/ListTrainings", admin_pb2.ListTrainingsRequest(), kind, _TIMEOUT)
+    if as_json:
+        typer.echo(json.dumps([_status(each) for each in answer.trainings], indent=2))
+        return
+    table = Table("training", "title", "revision", "state")
+    for heading in ("round", "updates"):
+        table.add_column(heading, justify="right")
+    for each in answer.trainings:
+        table.add_row(
+            each.training,
+            escape(each.title),
+            each.revision.hex()[:12],
+            _state(each),
+            f"{each.round:,}/{each.rounds:,}",
+            f"{each.updates:,}",
+        )
+    Console().print(table)
+
+
+@app.command("show")
+def show_training(
+    context: typer.Context,
+    training: Name,
+    all_rounds: Annotated[
+        bool, typer.Option("--all", help=f"Show all rounds, not only the last {_SHOWN}.")
+    ] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Look again every two seconds, until the end.")
+    ] = False,
+    delta: Delta = figures.DELTA,
+    target: Target = DEFAULT_ADDRESS,
+    insecure: Insecure = False,
+    token: Token = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show how far a training is: its rounds, and what a person has spent by each.
+
+    `rho` and `epsilon` are the most of a person who took part as often as the training allows.
+    """
+    figures.check_delta(delta)
+    if watch and as_json:
+        raise InvalidInput("choose one of --watch and --json")
+    with _connected(context, target, insecure, token) as calls:
+        shown = _shown(calls, training)
+        if as_json:
+            typer.echo(json.dumps(_document(shown, delta), indent=2))
+            return
+        if not watch:
+            Console().print(_page(shown, delta, all_rounds))
+            return
+        with Live(_page(shown, delta, all_rounds), auto_refresh=False) as live:
+            while shown.status.state == TrainingStatus.RUNNING:
+                time.sleep(_PAUSE)
+                shown = _shown(calls, training, shown)
+                live.update(_page(shown, delta, all_rounds), refresh=True)
+
+
+@app.command("export")
+def export_training(
+    context: typer.Context,
+    training: Name,
+    out: Annotated[
+        Path | None, typer.Option(help="Where to write the model, as safetensors.")
+    ] = None,
+    number: Annotated[
+        int | None,
+        typer.Option("--round", help="The model that this round made; 0: the first. The newest."),
+    ] = None,
+    history: Annotated[Path | None, typer.Option(help="Where to write the rounds, as CSV.")] = None,
+    delta: Delta = figures.DELTA,
+    target: Target = DEFAULT_ADDRESS,
+    insecure: Insecure = False,
+    token: Token = None,
+) -> None:
+    """Write a training's model, and its rounds, into files that do not exist yet."""
+    figures.check_delta(delta)
+    if out is None and history is None:
+        raise InvalidInput("give --out for the model, --history for the rounds, or both")
+    check_new(out, history)
+    with _connected(context, target, insecure, token) as calls:
+        shown = _shown(calls, training)
+        if out is not None:
+            model = _model_of(shown, number)
+            data = _download(calls, training, model)
+            with opened_new(out, "xb") as written:
+                written.write(data)
+            typer.echo(f"{out}: model {model.hex()[:12]} of {training}")
+    if history is not None:
+        with opened_new(history) as written:
+            rows = csv.DictWriter(written, _HISTORY, lineterminator="\n")
+            rows.writeheader()
+            rows.writerows(_history(shown, delta))
+        typer.echo(f"{history}: {len(shown.rounds):,} rounds of {training}")
+
+
+@app.command("close")
+def close_training(
+    context: typer.Context,
+    training: Name,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    target: Target = DEFAULT_ADDRESS,
+    insecure: Insecure = False,
+    token: Token = None,
+) -> None:
+    """End a training for good: its open round is dropped; its models stay."""
+    if not yes:
+        typer.confirm(
+            f"Close {training} for good, and delete the updates of its open round?", abort=True
+        )
+    with _connected(context, target, insecure, token) as calls:
+        request = admin_pb2.CloseTrainingRequest(training=training)
+        status = calls.call("Admin/CloseTraining", request, TrainingStatus, _TIMEOUT)
+    typer.echo(f"{training} is closed after {status.aggregated:,} rounds that made a model")
+
+
+@app.command("delete")
+def delete_training(
+    context: typer.Context,
+    training: Name,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    target: Target = DEFAULT_ADDRESS,
+    insecure: Insecure = False,
+    token: Token = None,
+) -> None:
+    """Delete a training with its models and its rounds."""
+    if not yes:
+        typer.confirm(f"Delete {training} and all its models, for good?", abort=True)
+    with _connected(context, target, insecure, token) as calls:
+        request = admin_pb2.DeleteTrainingRequest(training=training)
+        kind = admin_pb2.DeleteTrainingResponse
+        held = calls.call("Admin/DeleteTraining", request, kind, _TIMEOUT)
+    typer.echo(f"{training} is deleted, with {held.rounds:,} rounds of {held.updates:,} updates")
+
+
+@contextlib.contextmanager
+def _connected(
+    context: typer.Context, target: str, insecure: bool, token: str | None
+) -> Iterator[Calls]:
+    calls = open_calls(target, tls=connect.tls(context), token=token, insecure=insecure)
+    with contextlib.closing(calls):
+        yield calls
+
+
+def _upload(calls: Calls, sha256: bytes, model: bytes) -> None:
+    """Send a first model in parts, from where the server has it."""
+    place = 0
+    while place < len(model):
+        request = admin_pb2.UploadModelRequest(
+            model=sha256, size=len(model), offset=place, data=model[place : place + _PART]
+        )
+        kind = admin_pb2.UploadModelResponse
+        place = calls.call("Admin/UploadModel", request, kind, _TIMEOUT).next
+
+
+def _download(calls: Calls, training: str, model: bytes) -> bytes:
+    """Fetch a model in parts."""
+    parts = bytearray()
+    while True:
+        request = trainer_pb2.GetModelRequest(training=training, model=model, offset=len(parts))
+        answer = calls.call("Trainer/GetModel", request, trainer_pb2.GetModelResponse, _TIMEOUT)
+        parts += answer.data
+        if len(parts) >= answer.size:
+            return bytes(parts)
+        if not answer.data:
+            raise StorageFailed(f"model {model.hex()[:12]} ends after {len(parts):,} bytes")
+
+
+def _shown(
+    calls: Calls, training: str, before: admin_pb2.ShowTrainingResponse | None = None
+) -> admin_pb2.ShowTrainingResponse:
+    """Return a training with all its rounds, of which those that are over are not asked again."""
+    over = [] if before is None else list(before.rounds)
+    final = (TrainingRound.AGGREGATED, TrainingRound.DROPPED)
+    while over and over[-1].state not in final:
+        over.pop()
+    while True:
+        after = over[-1].round if over else 0
+        request = admin_pb2.ShowTrainingRequest(training=training, after=after)
+        kind = admin_pb2.ShowTrainingResponse
+        answer = calls.call("Admin/ShowTraining", request, kind, _TIMEOUT)
+        over += answer.rounds
+        if len(answer.rounds) < _PAGE:
+            del answer.rounds[:]
+            answer.rounds.extend(over)
+            return answer
+
+
+def _page(shown: admin_pb2.ShowTrainingResponse, delta: float, all_rounds: bool) -> Group:
+    """Return what `show` prints."""
+    status, training = shown.status, parse(shown.training)
+    lines = [
+        f"[bold]{training.name}[/bold]  {escape(training.title)}",
+        f"revision {training.revision.hex()}",
+        f"state    {_state(status)}, round {status.round:,} of {status.rounds:,}: "
+        f"{status.aggregated:,} made a model, {status.dropped:,} dropped",
+        f"model    {training.architecture}, {training.dimension:,} parameters; newest "
+        f"{status.model.hex()[:12]}",
+        f"updates  {status.updates:,}, {size(status.update_bytes)}",
+        f"spends   {_promise(training, delta)}",
+        training.trust,
+    ]
+    if status.trouble:
+        lines.append(f"[bold red]{escape(status.trouble)}[/]")
+    table = Table()
+    for heading in ("round", "updates", "bytes"):
+        table.add_column(heading, justify="right")
+    for heading in ("state", "model"):
+        table.add_column(heading)
+    spent = figures.spent_epsilon(training, 1, delta) is not None
+    central = training.rho is not None
+    if central:
+        table.add_column("rho", justify="right")
+    if spent:
+        table.add_column("epsilon", justify="right")
+    rounds = shown.rounds if all_rounds else shown.rounds[-_SHOWN:]
+    for each in rounds:
+        rho, epsilon = _spent(training, each, delta)
+        table.add_row(
+            f"{each.round:,}",
+            f"{each.updates:,}/{training.updates_per_round:,}",
+            size(each.update_bytes),
+            TrainingRound.State.Name(each.state).lower(),
+            each.result.hex()[:8],
+            *([f"{rho:.4g}" if rho is not None else ""] if central else []),
+            *([f"{epsilon:.4g}" if epsilon is not None else ""] if spent else []),
+        )
+    if len(rounds) < len(shown.rounds):
+        lines.append(f"The last {_SHOWN} of {len(shown.rounds):,} rounds (all with --all):")
+    return Group(*lines, table)
+
+
+def _promise(training: Training, delta: float) -> str:
+    """Return what a person spends in all of a training, for people."""
+    if training.rho is not None:
+        return (
+            f"rho {float(training.rho):.4g} at the first participation, for all of them: epsilon "
+            f"{figures.epsilon_of(training.rho, delta):.4g} at delta {delta:g}"
+        )
+    if training.epsilon_per_update is not None:
+        return (
+            f"epsilon {training.epsilon_per_update:.4g} with each update, of which there are "
+            f"{training.participations:,} at most"
+        )
+    return "nothing that a ledger could count: single records are protected, people are not"
+
+
+def _spent(
+    training: Training, each: TrainingRound, delta: float
+) -> tuple[float | None, float | None]:
+    """Return rho and epsilon of the models up to a round; None of a round that made none."""
+    if each.state != TrainingRound.AGGREGATED:
+        return None, None
+    rho = figures.spent_rho(training, each.round)
+    epsilon = figures.spent_epsilon(training, each.round, delta)
+    return None if rho is None else float(rho), epsilon
+
+
+def _history(shown: admin_pb2.ShowTrainingResponse, delta: float) -> Iterator[dict[str, Any]]:
+    """Yield the rounds as rows of `_HISTORY`; None is empty in CSV, and null in JSON."""
+    training = parse(shown.training)
+    for each in shown.rounds:
+        rho, epsilon = _spent(training, each, delta)
+        yield {
+            "round": each.round,
+            "state": TrainingRound.State.Name(each.state).lower(),
+            "updates": each.updates,
+            "bytes": each.update_bytes,
+            "model": each.model.hex(),
+            "result": each.result.hex() or None,
+            "opened": _time(each.opened),
+            "deadline": _time(each.deadline),
+            "closed": _time(each.closed),
+            "rho": rho,
+            "epsilon": epsilon,
+        }
+
+
+def _document(shown: admin_pb2.ShowTrainingResponse, delta: float) -> dict[str, Any]:
+    return _status(shown.status) | {
+        "declaration": explain.document(parse(shown.training), delta),
+        "delta": delta,
+        "rounds_so_far": list(_history(shown, delta)),
+    }
+
+
+def _status(status: TrainingStatus) -> dict[str, Any]:
+    return {
+        "training": status.training,
+        "title": status.title,
+        "revision": status.revision.hex(),
+        "state": _state(status),
+        "round": status.round,
+        "rounds": status.rounds,
+        "aggregated": status.aggregated,
+        "dropped": status.dropped,
+        "updates": status.updates,
+        "bytes": status.update_bytes,
+        "model": status.model.hex(),
+        "trouble": status.trouble or None,
+        "created": _time(status.created),
+    }
+
+
+def _model_of(shown: admin_pb2.ShowTrainingResponse, number: int | None) -> bytes:
+    """Return the SHA-256 of the model that a round made."""
+    if number is None:
+        return shown.status.model
+    if number == 0:
+        return parse(shown.training).initial
+    for each in shown.rounds:
+        if each.round == number and each.result:
+            return each.result
+    raise InvalidInput(
+        f"round {number} of {shown.status.training!r} made no model: expected 0 for the first, or "
+        "a round that hearsay training show calls aggregated"
+    )
+
+
+def _state(status: TrainingStatus) -> str:
+    return TrainingStatus.State.Name(status.state).lower()
+
+
+def _time(seconds: int) -> str | None:
+    return datetime.fromtimestamp(seconds, UTC).isoformat() if seconds else None
+
+
+app.command("plan")(training_plan.plan_training)
+app.command("explain")(training_plan.explain_training)
+app.command("run")(training_run.run_training)
+app.command("model")(training_run.first_model)

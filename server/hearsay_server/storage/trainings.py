@@ -1,0 +1,453 @@
+"""Trainings as they are stored: creating, listing, closing and deleting them, and their models.
+
+A training's noise is drawn from a seed of 32 random bytes, made when the training is created. The
+seed takes the noise out of every model, so nothing but the aggregation reads it, and it is deleted
+in the transaction that ends the training.
+"""
+
+import hashlib
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from hearsay.federated import models as files
+from hearsay.federated.declaration import CentralNoise, Training, parse
+from hearsay_server.storage import audit, schema
+from hearsay_server.storage.database import Database
+from ldp.errors import InvalidInput, NotReady
+
+_log = logging.getLogger("hearsay.server")
+
+_trainings, _rounds, _seeds = schema.trainings, schema.rounds, schema.seeds
+_updates, _parts = schema.updates, schema.update_parts
+_models, _model_parts = schema.models, schema.model_parts
+
+PART = 1 << 20
+"""Most bytes of a part of an update or a model."""
+
+SEED_BYTES = 32
+
+_CHUNK = 64
+"""Parts of models, or rows of updates times 16, that one step deletes."""
+
+_UNUSED = 24 * 3600
+"""Seconds for which an uploaded model waits for its training."""
+
+PRESENT = _trainings.c.state != "deleted"
+
+
+class NoTraining(InvalidInput):
+    """There is no training of that name."""
+
+
+class NameTaken(InvalidInput):
+    """A survey, or another training, has the name."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A registered training: what was declared, and how far it is.
+
+    `state` is "running", "ended" or "closed"; `round` is the newest one. `updates` and `size` (in
+    bytes) are those that were counted, in all rounds.
+    """
+
+    training: Training
+    declared: bytes
+    state: str
+    created: int
+    round: int
+    model: bytes
+    aggregated: int
+    dropped: int
+    updates: int
+    size: int
+    trouble: str
+
+
+@dataclass(frozen=True)
+class Round:
+    """A round; times in seconds since 1970, `closed` 0 while it is open.
+
+    `state` is "open", "closed", "aggregated" or "dropped"; `model` is what its updates are to, and
+    `result` the model that it made, or None.
+    """
+
+    round: int
+    state: str
+    updates: int
+    size: int
+    model: bytes
+    result: bytes | None
+    opened: int
+    deadline: int
+    closed: int
+
+
+def put_model(
+    database: Database, model: bytes, size: int, offset: int, data: bytes, now: datetime
+) -> int:
+    """Store a part of a first model; return the offset of the first byte that is missing.
+
+    A part that does not begin there is not stored. Raises `InvalidInput` for a part that cannot be,
+    and, with all of it forgotten, where the whole has another SHA-256.
+    """
+    if len(model) != 32:
+        raise InvalidInput(f"a model is named by the 32 bytes of its SHA-256, got {len(model)}")
+    if not 0 < size <= files.largest(1 << 26):
+        raise InvalidInput(f"a model has 1 to {files.largest(1 << 26):,} bytes, got {size:,}")
+    if len(data) > PART or offset + len(data) > size:
+        raise InvalidInput(
+            f"a part has at most {PART:,} bytes and ends by byte {size:,}, got {len(data):,} from "
+            f"byte {offset:,} on"
+        )
+    mine = sa.and_(_models.c.training == "", _models.c.model == model)
+    with database.appending() as connection:
+        row = {"training": "", "model": model, "size": size, "received": 0, "created": _at(now)}
+        connection.execute(database.insert(_models).on_conflict_do_nothing(), row)
+        found = connection.execute(sa.select(_models).where(mine).with_for_update()).one()
+        if found.size != size:
+            raise InvalidInput(f"this model was begun with {found.size:,} bytes, not {size:,}")
+        if offset != found.received or not data:
+            return int(found.received)
+        part = {"training": "", "model": model, "offset": offset, "data": data}
+        connection.execute(sa.insert(_model_parts), part)
+        received = offset + len(data)
+        connection.execute(sa.update(_models).where(mine).values(received=received))
+        if received < size or hashlib.sha256(_whole(connection, "", model)).digest() == model:
+            return received
+        for table in (_model_parts, _models):
+            connection.execute(sa.delete(table).where(_of(table, "", model)))
+    raise InvalidInput(f"the {size:,} bytes that came have another SHA-256 than {model.hex()}")
+
+
+def create(
+    database: Database,
+    declared: bytes,
+    now: datetime,
+    caller: str = "",
+    draw: Callable[[int], bytes] = os.urandom,
+) -> Stored:
+    """Freeze a training, draw the seed of its noise, and open its first round.
+
+    The same training again changes nothing. `caller` is the id of a token, or "" for none; `draw`
+    returns so many random bytes. Raises `NameTaken`, and `InvalidInput` where the bytes are no
+    training that can be, or its first model was not uploaded or is not of its dimension.
+    """
+    training = parse(declared)
+    name = training.name
+    with database.changing() as connection:
+        stored = connection.execute(_select(name)).one_or_none()
+        if stored is not None and stored.revision == training.revision:
+            if stored.state == "deleted":
+                raise NotReady(f"{name!r} is being deleted: come again in a while")
+            return _stored(connection, stored)
+        surveys = schema.surveys
+        query = sa.select(surveys.c.survey).where(surveys.c.survey == name)
+        if stored is not None or connection.execute(query).first():
+            what = "a survey" if stored is None else "another training"
+            raise NameTaken(f"{what} has the name {name!r}: choose another one")
+        _take_model(connection, training)
+        row: dict[str, object] = {"training": name, "revision": training.revision}
+        row |= {"declared": declared, "created": _at(now), "state": "running", "trouble": ""}
+        connection.execute(sa.insert(_trainings), {**row, "round": 0})
+        if isinstance(training.protection, CentralNoise):
+            seed = draw(SEED_BYTES)
+            connection.execute(sa.insert(_seeds), {"training": name, "seed": seed})
+        open_next(connection, training, 0, training.initial, now)
+        made = {"revision": training.revision.hex()}
+        audit.record(connection, "create training", token=caller, survey=name, detail=made)
+        return _stored(connection, connection.execute(_select(name)).one())
+
+
+def _take_model(connection: sa.Connection, training: Training) -> None:
+    """Give a model that was uploaded to its training."""
+    uploaded = _of(_models, "", training.initial)
+    found = connection.execute(sa.select(_models).where(uploaded)).one_or_none()
+    if found is None or found.received < found.size:
+        raise InvalidInput(
+            f"initial: the model {training.initial.hex()} was not uploaded yet: upload it first"
+        )
+    files.read(_whole(connection, "", training.initial), training.dimension)
+    for table in (_models, _model_parts):
+        mine = _of(table, "", training.initial)
+        connection.execute(sa.update(table).where(mine).values(training=training.name))
+
+
+def open_next(
+    connection: sa.Connection, training: Training, number: int, model: bytes, now: datetime
+) -> None:
+    """Open the round after `number`, with updates to `model`; or end the training."""
+    if number == training.rounds:
+        end(connection, training.name, "ended")
+        return
+    row = {
+        "training": training.name,
+        "round": number + 1,
+        "state": "open",
+        "model": model,
+        "opened": _at(now),
+        "deadline": _at(now) + training.round_seconds,
+        "closed": 0,
+        "updates": 0,
+        "bytes": 0,
+    }
+    connection.execute(sa.insert(_rounds), row)
+    mine = _trainings.c.training == training.name
+    connection.execute(sa.update(_trainings).where(mine).values(round=number + 1))
+
+
+def end(connection: sa.Connection, training: str, state: str) -> None:
+    """Set a training's state, after which it has no rounds, updates or seed any more."""
+    mine = _trainings.c.training == training
+    connection.execute(sa.update(_trainings).where(mine).values(state=state))
+    for table in (_seeds, _parts):
+        connection.execute(sa.delete(table).where(table.c.training == training))
+    begun = sa.and_(_updates.c.training == training, sa.not_(_updates.c.counted))
+    connection.execute(sa.delete(_updates).where(begun))
+    connection.execute(
+        sa.update(_rounds).where(_rounds.c.training == training).values(optimizer=None)
+    )
+
+
+def trainings(database: Database) -> list[Stored]:
+    """Return all trainings by name."""
+    query = sa.select(_trainings).where(PRESENT).order_by(_trainings.c.training)
+    with database.reading() as connection:
+        return [_stored(connection, row) for row in connection.execute(query).all()]
+
+
+def training(database: Database, name: str) -> Stored | None:
+    """Return one training, or None."""
+    with database.reading() as connection:
+        row = connection.execute(_select(name).where(PRESENT)).one_or_none()
+        return None if row is None else _stored(connection, row)
+
+
+def declared(database: Database, name: str) -> bytes | None:
+    """Return a training as it was frozen, or None."""
+    query = sa.select(_trainings.c.declared).where(_trainings.c.training == name, PRESENT)
+    with database.reading() as connection:
+        return connection.execute(query).scalar_one_or_none()
+
+
+def rounds(database: Database, name: str, after: int = 0, most: int = 1000) -> list[Round]:
+    """Return rounds of a training after one of them, in order."""
+    c = _rounds.c
+    query = (
+        sa.select(c.round, c.state, c.updates, c.bytes, c.model, c.result)
+        .add_columns(c.opened, c.deadline, c.closed)
+        .where(c.training == name, c.round > after)
+        .order_by(c.round)
+        .limit(most)
+    )
+    with database.reading() as connection:
+        return [Round(*row) for row in connection.execute(query)]
+
+
+def model_part(database: Database, name: str, model: bytes, offset: int) -> tuple[bytes, int]:
+    """Return at most `PART` bytes of a model from an offset on, and the bytes of the whole.
+
+    None are returned at the end. Raises `NoTraining` where there is no such training, and
+    `InvalidInput` where it has no such model or the offset is beyond its end.
+    """
+    with database.reading() as connection:
+        present(connection, name)
+        query = sa.select(_models.c.size).where(_of(_models, name, model))
+        size = connection.execute(query).scalar_one_or_none()
+        if size is None:
+            raise InvalidInput(f"{name!r} has no model {model.hex() or 'of no name'}")
+        if offset > size:
+            raise InvalidInput(f"the model has {size:,} bytes, and the offset is {offset:,}")
+        begin = (
+            sa.select(_model_parts.c.offset, _model_parts.c.data)
+            .where(_of(_model_parts, name, model), _model_parts.c.offset <= offset)
+            .order_by(_model_parts.c.offset.desc())
+            .limit(1)
+        )
+        part = connection.execute(begin).one()
+        return part.data[offset - part.offset :], int(size)
+
+
+def model_file(connection: sa.Connection, name: str, model: bytes) -> bytes:
+    """Return the whole file of a model of a training."""
+    return _whole(connection, name, model)
+
+
+def store_model(
+    database: Database, connection: sa.Connection, name: str, file: bytes, now: datetime
+) -> bytes:
+    """Store the file of a model of a training; return its SHA-256. It may be stored already."""
+    model = hashlib.sha256(file).digest()
+    row = {"training": name, "model": model, "size": len(file), "received": len(file)}
+    insert = database.insert(_models).on_conflict_do_nothing()
+    if connection.execute(insert, {**row, "created": _at(now)}).rowcount:
+        key = {"training": name, "model": model}
+        for offset in range(0, len(file), PART):
+            data = file[offset : offset + PART]
+            connection.execute(sa.insert(_model_parts), {**key, "offset": offset, "data": data})
+    return model
+
+
+def close(database: Database, name: str, now: datetime, caller: str = "") -> Stored:
+    """End a training for good; the round that is under way is dropped. Raises `NoTraining`."""
+    with database.changing() as connection:
+        row = present(connection, name)
+        if row.state == "running":
+            _drop_round(connection, name, row.round, now)
+            end(connection, name, "closed")
+            last = {"round": row.round}
+            audit.record(connection, "close training", token=caller, survey=name, detail=last)
+        return _stored(connection, connection.execute(_select(name)).one())
+
+
+def _drop_round(connection: sa.Connection, name: str, number: int, now: datetime) -> None:
+    mine = sa.and_(_rounds.c.training == name, _rounds.c.round == number)
+    under_way = _rounds.c.state.in_(("open", "closed"))
+    drop = sa.update(_rounds).where(mine, under_way)
+    connection.execute(drop.values(state="dropped", closed=_at(now)))
+
+
+def mark_deleted(database: Database, name: str, caller: str = "") -> Stored:
+    """Mark a training as deleted, for `delete_some` to delete its data; return what it was.
+
+    Its updates and its seed are deleted at once. Raises `NoTraining`.
+    """
+    with database.changing() as connection:
+        was = _stored(connection, present(connection, name))
+        end(connection, name, "deleted")
+        gone = {"rounds": was.round, "updates": was.updates}
+        audit.record(connection, "delete training", token=caller, survey=name, detail=gone)
+    return was
+
+
+def delete_some(database: Database) -> bool:
+    """Delete some data of a training that is marked deleted; return whether to call again."""
+    query = sa.select(_trainings.c.training).where(_trainings.c.state == "deleted").limit(1)
+    with database.changing() as connection:
+        name = connection.execute(query).scalar_one_or_none()
+        if name is None:
+            return False
+        if not _delete_parts(connection, name) and not _delete_ids(connection, name):
+            for table in (_models, _rounds, _trainings):
+                connection.execute(sa.delete(table).where(table.c.training == name))
+            _log.info("the training %r is deleted with all its models", name)
+    return True
+
+
+def _delete_parts(connection: sa.Connection, name: str) -> bool:
+    c = _model_parts.c
+    some = sa.select(c.model, c.offset).where(c.training == name).limit(_CHUNK)
+    rows = connection.execute(some).all()
+    this = (c.training == name, c.model == sa.bindparam("_m"), c.offset == sa.bindparam("_o"))
+    if rows:
+        keys = [{"_m": row.model, "_o": row.offset} for row in rows]
+        connection.execute(sa.delete(_model_parts).where(*this), keys)
+    return bool(rows)
+
+
+def _delete_ids(connection: sa.Connection, name: str) -> bool:
+    some = sa.select(_updates.c.id).where(_updates.c.training == name).limit(16 * _CHUNK)
+    ids = connection.scalars(some).all()
+    mine = sa.and_(_updates.c.training == name, _updates.c.id.in_(ids))
+    connection.execute(sa.delete(_updates).where(mine))
+    return bool(ids)
+
+
+def purge_uploads(database: Database, now: datetime) -> bool:
+    """Delete the first models that nobody used for a day; return False: one call is enough."""
+    old = sa.and_(_models.c.training == "", _models.c.created < _at(now) - _UNUSED)
+    with database.changing() as connection:
+        for model in connection.scalars(sa.select(_models.c.model).where(old)).all():
+            for table in (_model_parts, _models):
+                connection.execute(sa.delete(table).where(_of(table, "", model)))
+    return False
+
+
+def restored(connection: sa.Connection, now: datetime) -> None:
+    """Bring the trainings of a backup, which has neither seeds nor updates, into a good state.
+
+    A central training cannot go on, and is closed: after this backup was made, a round may have
+    published a model. The same round again, of other updates under the same noise, would publish
+    the exact difference of the two sums, and under other noise a second look at whoever was in
+    both. Others go on: what their round had is dropped, and the next one opens.
+    """
+    for row in connection.execute(sa.select(_trainings).where(PRESENT)).all():
+        if row.state != "running":
+            continue
+        training = parse(row.declared)
+        this = sa.and_(_rounds.c.training == row.training, _rounds.c.round == row.round)
+        model = connection.execute(sa.select(_rounds.c.model).where(this)).scalar_one()
+        _drop_round(connection, row.training, row.round, now)
+        if isinstance(training.protection, CentralNoise):
+            end(connection, row.training, "closed")
+            set_trouble(
+                connection,
+                row.training,
+                "it was restored from a backup, which has no seed of its noise: create another "
+                "training that begins with its newest model",
+            )
+        else:
+            begun = sa.and_(_updates.c.training == row.training, sa.not_(_updates.c.counted))
+            connection.execute(sa.delete(_updates).where(begun))
+            open_next(connection, training, row.round, model, now)
+
+
+def set_trouble(connection: sa.Connection, name: str, trouble: str) -> None:
+    """Store why a training does not go on; "" where it does."""
+    mine = sa.and_(_trainings.c.training == name, _trainings.c.trouble != trouble)
+    connection.execute(sa.update(_trainings).where(mine).values(trouble=trouble))
+
+
+def present(connection: sa.Connection, name: str) -> Any:
+    """Return a training's row; raise `NoTraining`."""
+    row = connection.execute(_select(name).where(PRESENT)).one_or_none()
+    if row is None:
+        raise NoTraining(f"there is no training {name!r} here")
+    return row
+
+
+def _select(name: str) -> sa.Select[Any]:
+    return sa.select(_trainings).where(_trainings.c.training == name)
+
+
+def _stored(connection: sa.Connection, row: Any) -> Stored:
+    c = _rounds.c
+    how_many = (sa.func.count().filter(c.state == state) for state in ("aggregated", "dropped"))
+    sums = (sa.func.coalesce(sa.func.sum(column), 0) for column in (c.updates, c.bytes))
+    mine = c.training == row.training
+    counts = connection.execute(sa.select(*how_many, *sums).where(mine)).one()
+    aggregated, dropped, updates, size = map(int, counts)
+    newest = sa.select(sa.func.coalesce(c.result, c.model)).where(mine, c.round == row.round)
+    model = connection.execute(newest).scalar_one_or_none() or b""
+    return Stored(
+        parse(row.declared),
+        row.declared,
+        row.state,
+        row.created,
+        row.round,
+        model,
+        aggregated,
+        dropped,
+        updates,
+        size,
+        row.trouble,
+    )
+
+
+def _of(table: sa.Table, name: str, model: bytes) -> sa.ColumnElement[bool]:
+    return sa.and_(table.c.training == name, table.c.model == model)
+
+
+def _whole(connection: sa.Connection, name: str, model: bytes) -> bytes:
+    parts = sa.select(_model_parts.c.data).where(_of(_model_parts, name, model))
+    return b"".join(connection.scalars(parts.order_by(_model_parts.c.offset)))
+
+
+def _at(now: datetime) -> int:
+    return int(now.timestamp())

@@ -1,0 +1,1 @@
+"""Trainings: the file that declares one, what it means, and its trial on one machine."""

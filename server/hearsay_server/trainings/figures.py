@@ -1,0 +1,65 @@
+"""What a training spends up to a round, as figures for people."""
+
+import math
+from fractions import Fraction
+
+from hearsay.federated.declaration import CentralNoise, LocalNoise, Training
+from ldp import InvalidInput
+from ldp.planning import prefix_sums
+
+DELTA = 1e-5
+"""The delta that figures are for where none is given."""
+
+
+def spent_rho(training: Training, rounds: int) -> Fraction | None:
+    """Return the zCDP of the first models, of so many rounds; None without noise of the server.
+
+    The noise of a round is never that of a later one, so the first rounds are a release of their
+    own, with the sensitivity of a training that ends with them. 0 where no model was made.
+    """
+    noise = training.protection
+    if not isinstance(noise, CentralNoise):
+        return None
+    if not rounds:
+        return Fraction(0)
+    return prefix_sums.rho(
+        noise.mechanism,
+        rounds,
+        min(noise.bands, rounds),
+        times(training, rounds),
+        training.separation,
+        noise.noise_multiplier,
+    )
+
+
+def check_delta(delta: float) -> None:
+    """Raise `InvalidInput` for what is no delta."""
+    if not 0 < delta < 1:
+        raise InvalidInput(f"--delta must be > 0 and < 1, got {delta!r}")
+
+
+def times(training: Training, rounds: int) -> int:
+    """Return how often a person takes part in the first rounds at most."""
+    return min(training.participations, -(-rounds // training.separation))
+
+
+def spent_epsilon(training: Training, rounds: int, delta: float = DELTA) -> float | None:
+    """Return the most epsilon of a person in the first rounds: at a delta with noise of the server,
+    and pure with local noise. None where nothing is promised to people."""
+    if isinstance(training.protection, LocalNoise):
+        each = training.epsilon_per_update
+        assert each is not None
+        return each * times(training, rounds)
+    rho = spent_rho(training, rounds)
+    return None if rho is None else epsilon_of(rho, delta)
+
+
+def epsilon_of(rho: Fraction, delta: float) -> float:
+    """Return the least epsilon at a delta of Gaussian noise that is rho-zCDP, rounded up.
+
+    The sums of all rounds with their noise are one Gaussian mechanism, also where later updates
+    depend on earlier models (Denisov et al., NeurIPS 2022, theorem 2.1).
+    """
+    from dpsgd.accounting.gaussian import epsilon_of_mean
+
+    return epsilon_of_mean(math.sqrt(2 * float(rho)), delta)

@@ -1,0 +1,213 @@
+"""Try a training on one machine: devices' steps, updates as bytes, and the server's own code."""
+
+import math
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hearsay.federated import encoding, models
+from hearsay.federated.declaration import CentralNoise, RecordLevel, Training
+from hearsay_server.trainings import figures
+from hearsay_server.trainings.aggregation import next_model
+from hearsay_server.trainings.examples import Examples
+from hearsay_server.trainings.training import Declared
+from ldp import InvalidInput
+from ldp.core.coins import Coins
+from ldp.testing import SeededCoins
+
+if TYPE_CHECKING:
+    import torch
+
+    from dpsgd.federated.local import LocalTraining
+
+Split = Sequence[NDArray[np.int64]]
+
+
+@dataclass(frozen=True)
+class Round:
+    """A simulated round; `accuracy` is the share of test examples that its model has right, and
+    `rho` and `epsilon` are what a person spent at most by then. None where there is no such."""
+
+    number: int
+    dropped: bool
+    updates: int
+    bytes_up: int
+    bytes_down: int
+    accuracy: float
+    rho: float | None
+    epsilon: float | None
+
+
+def split(how: str, examples: Examples, people: int, seed: int) -> Split:
+    """Deal examples out to people: "iid", "shards" (or "shards:2"), "dirichlet" ("dirichlet:0.5").
+
+    Examples that name their person are dealt out so, whatever `how` and `people` are. Raises
+    `InvalidInput` for another way, and where it has too few examples.
+    """
+    from dpsgd.federated import splits
+
+    if examples.person is not None:
+        return [
+            np.flatnonzero(examples.person == one) for one in range(int(examples.person.max()) + 1)
+        ]
+    kind, _, given = how.partition(":")
+    rng = np.random.default_rng(seed)
+    try:
+        if kind == "iid" and not given:
+            return splits.iid(examples.labels, people, rng=rng)
+        if kind == "shards":
+            each = int(given or 2)
+            return splits.shards(examples.labels, people, per_client=each, rng=rng)
+        if kind == "dirichlet":
+            alpha = float(given or 0.5)
+            return splits.dirichlet(examples.labels, people, alpha=alpha, rng=rng)
+    except InvalidInput:
+        raise
+    except ValueError:
+        pass
+    raise InvalidInput(
+        f"--split must be iid, shards, shards:COUNT, dirichlet or dirichlet:ALPHA, got {how!r}"
+    )
+
+
+def simulate(
+    declared: Declared,
+    data: Examples,
+    test: Examples,
+    people: Split,
+    *,
+    rounds: int,
+    seed: int | None,
+    delta: float = figures.DELTA,
+    progress: Callable[[Round], object] = lambda _: None,
+) -> tuple[bytes, list[Round]]:
+    """Run the first rounds of a training, and return the last model's file and the rounds.
+
+    Each round takes people at random who may take part: at most so often, and so far apart, as the
+    training says. A device trains as `[training.local]` says, and writes its update as a real one
+    does; the server's code aggregates. `seed` None draws everything afresh, as a real training
+    does; with a seed the noise can be repeated, so that what comes of it protects nobody.
+    Raises `InvalidInput` where data and model do not fit, and for an architecture that
+    `dpsgd.federated.architectures` does not have.
+    """
+    import torch
+
+    from dpsgd.federated import architectures, flat
+    from dpsgd.federated.drawing import KeptApart
+
+    training = declared.training
+    if not 1 <= rounds <= training.rounds:
+        raise InvalidInput(f"--rounds must be 1 to {training.rounds:,}, got {rounds:,}")
+    if len(people) < training.updates_per_round:
+        raise InvalidInput(
+            f"a round takes {training.updates_per_round:,} updates, and there are only "
+            f"{len(people):,} people in the data: give more --people, or declare fewer updates"
+        )
+    model = architectures.from_tensors(training.architecture, models.read(declared.model))
+    _check_fits(model, data, test)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    model.to(device)
+    devices = _local(training).start(
+        model, torch.from_numpy(data.features).to(device), torch.from_numpy(data.labels).to(device)
+    )
+    rows = [torch.from_numpy(each).to(device) for each in people]
+    tested = torch.from_numpy(test.features).to(device)
+    rng = np.random.default_rng(seed)
+    coins = Coins() if seed is None else SeededCoins(seed)
+    noise = secrets.token_bytes(32) if seed is None else rng.bytes(32)
+    drawing = KeptApart(
+        len(people),
+        training.updates_per_round,
+        participations=training.participations,
+        separation=training.separation,
+    )
+    file, state, told = declared.model, None, []
+
+    def updates(clients: NDArray[np.int64]) -> Iterator[NDArray[np.float32]]:
+        before = flat.read(model)
+        for client in clients.tolist():
+            coin = int(rng.integers(1 << 62))
+            moved = devices.update(client, rows[client], before, coin).cpu().numpy()
+            yield encoding.decode(training, encoding.encode(training, moved, coins))
+
+    for number in range(1, rounds + 1):
+        clients = drawing.draw(number, rng)
+        dropped = len(clients) < training.min_updates
+        if not dropped:
+            file, state = next_model(
+                training,
+                number,
+                file,
+                updates(clients),
+                seed=noise if isinstance(training.protection, CentralNoise) else None,
+                state=state,
+            )
+            vector = torch.from_numpy(models.to_vector(models.read(file))).to(device)
+            flat.write(model, vector)
+        model.eval()
+        with torch.no_grad():
+            guesses = model(tested).argmax(dim=1).cpu().numpy()
+        rho = figures.spent_rho(training, number)
+        told.append(
+            Round(
+                number=number,
+                dropped=dropped,
+                updates=len(clients),
+                bytes_up=len(clients) * encoding.size(training),
+                bytes_down=len(clients) * len(declared.model),
+                accuracy=float(np.mean(guesses == test.labels)),
+                rho=None if rho is None else float(rho),
+                epsilon=figures.spent_epsilon(training, number, delta),
+            )
+        )
+        progress(told[-1])
+    return file, told
+
+
+def rounds_to(told: Sequence[Round], accuracy: float) -> int | None:
+    """Return the first round with an accuracy, or None."""
+    return next((each.number for each in told if each.accuracy >= accuracy), None)
+
+
+def last_ten(told: Sequence[Round]) -> tuple[float, float]:
+    """Return the mean and the standard deviation of the accuracies of the last ten rounds."""
+    accuracies = [each.accuracy for each in told[-10:]]
+    mean = sum(accuracies) / len(accuracies)
+    squares = sum((each - mean) ** 2 for each in accuracies)
+    return mean, math.sqrt(squares / max(1, len(accuracies) - 1))
+
+
+def _local(training: Training) -> "LocalTraining":
+    from dpsgd.federated import LocalSGD
+
+    local = training.local
+    if isinstance(training.protection, RecordLevel):
+        from dpsgd.federated import RecordLevel as Private
+
+        raise NotImplementedError(Private)
+    return LocalSGD(
+        lr=local.learning_rate,
+        epochs=local.epochs,
+        batch_size=local.batch_size,
+        momentum=local.momentum,
+        proximal=local.proximal,
+    )
+
+
+def _check_fits(model: "torch.nn.Module", data: Examples, test: Examples) -> None:
+    """Raise `InvalidInput` where the examples have other features or labels than the model."""
+    shapes = [tuple(each.shape) for each in model.parameters() if each.ndim == 2]
+    features, classes = shapes[0][1], shapes[-1][0]
+    for each in (data, test):
+        if each.features.shape[1] != features:
+            raise InvalidInput(
+                f"the model has {features} features, and the data has {each.features.shape[1]}"
+            )
+        if each.labels.max() >= classes:
+            raise InvalidInput(
+                f"the model has {classes} classes, and the data has the label {each.labels.max()}"
+            )
