@@ -166,7 +166,7 @@ def simulate(
         model.eval()
         with torch.no_grad():
             guesses = model(tested).argmax(dim=1).cpu().numpy()
-        rho = figures.spent_rho(training, number)
+        rho = figures.spent_rho(training, since)
         told.append(
             Round(
                 number=number,
@@ -176,7 +176,7 @@ def simulate(
                 bytes_down=len(clients) * len(declared.model),
                 accuracy=float(np.mean(guesses == test.labels)),
                 rho=None if rho is None else float(rho),
-                epsilon=figures.spent_epsilon(training, number, delta),
+                epsilon=figures.spent_epsilon(training, since, delta),
             )
         )
         progress(told[-1])
