@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from dpsgd.federated.history import History, Round
     from dpsgd.federated.local import LocalSGD
     from dpsgd.federated.local_updates import LocalUpdates
+    from dpsgd.federated.privacy import ToeplitzFTRL, TreeFTRL, UserLevel
+    from dpsgd.federated.record_level import RecordLevel
     from dpsgd.federated.server_optimizers import SGD, Adam, Yogi
     from dpsgd.federated.simulation import Accuracy, Federation
     from dpsgd.federated.splits import dirichlet, iid, shards
@@ -33,6 +35,8 @@ _NAMES = {
     "history": "History Round",
     "local": "LocalSGD",
     "local_updates": "LocalUpdates",
+    "privacy": "ToeplitzFTRL TreeFTRL UserLevel",
+    "record_level": "RecordLevel",
     "server_optimizers": "SGD Adam Yogi",
     "simulation": "Accuracy Federation",
     "splits": "dirichlet iid shards",
@@ -60,8 +64,12 @@ __all__ = [
     "LocalUpdates",
     "MedianNorm",
     "MultiKrum",
+    "RecordLevel",
     "Round",
     "SignFlip",
+    "ToeplitzFTRL",
+    "TreeFTRL",
+    "UserLevel",
     "Yogi",
     "dirichlet",
     "iid",

@@ -202,6 +202,7 @@ def _length(update: Vector, expected: int | None, place: int | None = None) -> i
 
 
 def _shares(weights: Sequence[float]) -> NDArray[np.float32]:
+    """Return the weights over their sum."""
     given = np.asarray(weights, np.float64)
     if given.ndim != 1 or not (np.isfinite(given).all() and (given >= 0).all() and given.any()):
         raise InvalidInput("weights must be finite and >= 0, with a sum > 0")

@@ -1,15 +1,12 @@
 """Noise is added on a grid: sums and noise are rounded to it before they meet."""
 
-import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from dpsgd.noise.compiled import add_rounded
-from ldp import InvalidInput
-
-_WIDENING = 1 + 1 / 4096
+from dpsgd.noise.spacing import WIDENING, spacing_for
 
 
 @dataclass(frozen=True)
@@ -35,13 +32,7 @@ class Grid:
         It is fine beside the noise of standard deviation `deviation`, too, however small. Raises
         `InvalidInput` for sums or noise near the least or the largest float64.
         """
-        least = min(sensitivity / math.sqrt(max(1, dimensions)), deviation)
-        if not 1e-280 < least <= deviation < 1e280:
-            raise InvalidInput(
-                "noise, and a norm over the root of the number of values, must be between 1e-280 "
-                f"and 1e280, got {deviation:g}, and {sensitivity:g} for {dimensions} values"
-            )
-        return cls(2.0 ** math.floor(math.log2(least / 4096)))
+        return cls(spacing_for(sensitivity, dimensions, deviation))
 
     def rounded(self, summed: Tensor) -> Tensor:
         """Return a sum on the grid, in float64: several, and noise, then add up exactly."""
@@ -51,7 +42,7 @@ class Grid:
         self, summed: Tensor, normal: Tensor, deviation: float, divisor: float = 1.0
     ) -> None:
         """Add noise of a deviation to a flat sum and divide, in place; normals serve only once."""
-        deviation *= _WIDENING
+        deviation *= WIDENING
         if summed.is_cpu:
             add_rounded(summed.numpy(), normal.numpy(), deviation, self.spacing, divisor)
         else:

@@ -8,9 +8,9 @@ Journal 2015; for streams, where a round depends on releases before it: Denisov 
 2022, theorem 2.1). Two choices of C:
 
 - "toeplitz": the first `bands` diagonals of A's square root, whose coefficients are
-  c_0 = 1, c_k = c_(k-1) (1 - 1 / (2 k)) (Fichtenberger, Henzinger and Upadhyay, ICML 2023, theorem
-  1; with bands: Choquette-Choo et al., NeurIPS 2023; Kalinin and Lampert, NeurIPS 2024). Here each
-  is an integer over 2**32.
+  c_0 = 1, c_k = c_(k-1) (1 - 1 / (2 k)) (Fichtenberger, Henzinger and Upadhyay, ICML 2023;
+  with bands: Choquette-Choo et al., NeurIPS 2023; Kalinin and Lampert, NeurIPS 2024). Here each is
+  an integer over 2**32.
 - "tree": a row for each node of a binary tree over the rounds, which has a 1 for each round below
   the node (Dwork et al., STOC 2010; Chan, Shi and Song, ICALP 2010), and B = A C^+, the least
   squares estimate from all nodes (Honaker 2015; Kairouz et al., ICML 2021).

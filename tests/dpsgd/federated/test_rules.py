@@ -1,5 +1,6 @@
 """The rules against loops that are obviously right, and what they refuse."""
 
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -121,6 +122,31 @@ def test_the_order_of_the_updates_moves_no_order_statistic() -> None:
 def test_wrong_updates_are_refused(rule: str, wrong: Any, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         rules.RULES[rule](wrong, 0)
+
+
+def peak(work: Callable[[], object]) -> int:
+    """The most bytes that were in use beside what there was before."""
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_mean_keeps_a_few_vectors_however_many_there_are() -> None:
+    d = 20_000
+    stream = (np.ones(d, np.float32) for _ in range(100))
+    assert peak(lambda: rules.mean(stream, [1.0, 2.0] * 50)) < 8 * 4 * d
+
+
+@pytest.mark.parametrize("rule", [r for r in rules.RULES if r != "mean"])
+def test_robust_rules_work_in_blocks(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rules, "_BLOCK", 2**14)
+    updates = [np.full(40_000, i, np.float32) for i in range(20)]
+    hostile = 4 if rule in rules._LEAST else 0
+    result = 8 * 40_000
+    assert peak(lambda: rules.RULES[rule](updates, hostile)) < 3 * result + 20 * 2**14
 
 
 def test_a_rule_knows_how_many_updates_it_needs() -> None:
