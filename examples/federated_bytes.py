@@ -3,7 +3,8 @@
 FOLDER has the idx files of MNIST. FedAvg trains the network of two hidden layers of 200 (199,210
 parameters) of McMahan et al. (AISTATS 2017) on 100 clients, of which 10 take part in a round, IID,
 one epoch in batches of 10. Each update is written and read as a device and a server do it, by
-`hearsay.federated.encoding`. The table has the bytes of an update and the test accuracy after 5 and 10 rounds.
+`hearsay.federated.encoding`. The table has the bytes of an update and the test accuracy after 5
+and 10 rounds.
 """
 
 import sys
