@@ -5,7 +5,7 @@ import multiprocessing
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
@@ -22,10 +22,13 @@ class Preloaded:
     Variables that are read as modules are loaded do not reach it.
     """
 
-    def __init__(self, arguments: Sequence[str], log: Path) -> None:
-        """Run `hearsay ARGUMENTS` with this environment; what it says on stderr goes to `log`."""
+    def __init__(self, arguments: Sequence[str], log: Path, run: Callable[[], None] = main) -> None:
+        """Run `hearsay ARGUMENTS` with this environment; what it says on stderr goes to `log`.
+
+        Another function than `hearsay` can be run; it finds its arguments in `sys.argv`, too.
+        """
         receiving, sending = context().Pipe(duplex=False)
-        given = list(arguments), dict(os.environ), Path.cwd(), sending, log
+        given = list(arguments), dict(os.environ), Path.cwd(), sending, log, run
         self._process = context().Process(target=_run, args=given, daemon=False)
         self._process.start()
         # Before multiprocessing asks it to end, and waits for that however long it takes.
@@ -77,7 +80,12 @@ def context() -> ForkServerContext:
 
 
 def _run(
-    arguments: list[str], environ: dict[str, str], folder: Path, out: Connection, log: Path
+    arguments: list[str],
+    environ: dict[str, str],
+    folder: Path,
+    out: Connection,
+    log: Path,
+    run: Callable[[], None],
 ) -> None:
     os.chdir(folder)
     os.environ.clear()
@@ -87,4 +95,4 @@ def _run(
     with log.open("ab") as told:
         os.dup2(told.fileno(), sys.stderr.fileno())
     out.close()
-    main()
+    run()

@@ -119,9 +119,11 @@ class Server:
         command: Sequence[str] = (),
         address: str = "",
         over: str = "grpc",
+        run: Callable[[], None] | None = None,
     ) -> None:
         """Serve a folder, with options and, instead of `hearsay`, another command of Python's.
 
+        With `run`, that function finds `command` and the rest in `sys.argv`, and is preloaded.
         `address` is that of a server to share the port with (`--share-port`). Devices reach it at
         `target`: over "grpc", or over "http", at which it then listens, too.
         """
@@ -129,7 +131,8 @@ class Server:
         self.over = over
         self._http = f"127.0.0.1:{free_port()}" if over == "http" else ""
         self._options = (*options, *(("--http", self._http) if self._http else ()))
-        self._command = command
+        self.command = command
+        self._run = run
         self.address = address or f"127.0.0.1:{free_port()}"
         self._process: subprocess.Popen[str] | Preloaded | None = None
         self.log = ""
@@ -146,9 +149,11 @@ class Server:
     def start(self) -> None:
         serve = ["serve", "--listen", self.address, "--data", str(self.folder), *self._options]
         file = self.folder.parent / "log"  # a pipe would fill up
-        if self._command:
+        if self._run is not None:
+            self._process = Preloaded([*self.command, *serve], file, self._run)
+        elif self.command:
             with file.open("a") as log:
-                command = [sys.executable, *self._command, *serve]
+                command = [sys.executable, *self.command, *serve]
                 self._process = subprocess.Popen(
                     command, stdout=subprocess.PIPE, stderr=log, text=True
                 )

@@ -70,11 +70,13 @@ FLOORS = {
 
 LAZY = {
     ("account.py", "dpsgd"),
+    ("aggregation.py", "dpsgd"),
     ("canaries.py", "dpsgd"),
     ("figures.py", "dpsgd"),
     ("planning.py", "dpsgd"),
     ("simulating.py", "dpsgd"),
     ("train.py", "dpsgd"),
+    ("training_run.py", "dpsgd"),
 }
 """What a file may import inside its functions alone: its extra need not be installed."""
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from dpsgd.federated.attackers import ALittleIsEnough, LabelFlip, SignFlip
     from dpsgd.federated.history import History, Round
     from dpsgd.federated.local import LocalSGD
+    from dpsgd.federated.local_updates import LocalUpdates
     from dpsgd.federated.privacy import ToeplitzFTRL, TreeFTRL, UserLevel
     from dpsgd.federated.record_level import RecordLevel
     from dpsgd.federated.server_optimizers import SGD, Adam, Yogi
@@ -33,6 +34,7 @@ _NAMES = {
     "attackers": "ALittleIsEnough LabelFlip SignFlip",
     "history": "History Round",
     "local": "LocalSGD",
+    "local_updates": "LocalUpdates",
     "privacy": "ToeplitzFTRL TreeFTRL UserLevel",
     "record_level": "RecordLevel",
     "server_optimizers": "SGD Adam Yogi",
@@ -59,6 +61,7 @@ __all__ = [
     "Krum",
     "LabelFlip",
     "LocalSGD",
+    "LocalUpdates",
     "MedianNorm",
     "MultiKrum",
     "RecordLevel",

@@ -1,7 +1,10 @@
 """The client for asyncio."""
 
 import asyncio
+import contextlib
 import time
+
+from trainers import Steps, Trainer, declared
 
 import hearsay
 from hearsay import MEMORY, Delivery, Reason, aio
@@ -60,3 +63,28 @@ def test_everything_has_the_name_that_it_has_without_asyncio() -> None:
     assert public(aio.Person) == public(hearsay.Person)
     assert public(aio.Client) == public(hearsay.Client) - of_the_process
     assert {"wait_ready", "spendings", "set_caps"} <= public(hearsay.Person)
+
+
+def test_a_participant_of_a_loop_takes_part_and_stops_when_cancelled() -> None:
+    trainer = Trainer(declared())
+
+    async def main() -> None:
+        async with Client(trainer, "daily", epsilon=1.0, ledger=MEMORY) as client:
+            participant = aio.Participant(client, "digits", steps={"linear": Steps()}, rho=10.0)
+            await participant.grant()
+            task = asyncio.create_task(participant.run())
+            while not trainer.stored:
+                await asyncio.sleep(0.005)
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+            while (progress := await participant.run_once()).reason is Reason.LOCKED:
+                await asyncio.sleep(0.005)  # its thread ends by itself
+            assert progress.reason is Reason.WAITING
+            spent = participant.spending()
+            assert spent is not None
+            assert spent.used == 1
+            await participant.revoke()
+            assert (await participant.run_once()).reason is Reason.NO_CONSENT
+
+    asyncio.run(main())

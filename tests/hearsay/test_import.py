@@ -15,6 +15,7 @@ HEAVY = {
     "matplotlib",
     "typer",
     "rich",
+    "safetensors",
     "statsmodels",
 }
 
@@ -31,6 +32,11 @@ def test_importing_the_sdk_imports_nothing_heavy() -> None:
     modules = _run(code)
     assert isinstance(modules, list)
     assert {name.partition(".")[0] for name in modules} & HEAVY == set()
+
+
+def test_an_app_without_a_training_does_not_import_what_takes_part_in_one() -> None:
+    code = "import sys, json, hearsay.aio; print(json.dumps('hearsay.federated' in sys.modules))"
+    assert _run(code) is False
 
 
 def test_importing_the_sdk_costs_little_beyond_numpy() -> None:

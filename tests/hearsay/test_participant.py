@@ -20,11 +20,12 @@ from trainers import (
     Trainer,
     client_of,
     declared,
+    local_noise,
     participant_of,
 )
 
 from hearsay import MEMORY, Caps, Delivery, InvalidInput, Reason, Unreachable
-from hearsay.federated import Participant, Skip, models
+from hearsay.federated import Participant, Skip, encoding, models
 
 
 @pytest.fixture
@@ -338,6 +339,35 @@ def test_a_step_that_fails_sends_zeros_and_is_charged(
     assert "secret" not in caplog.text + progress.detail
 
 
+def test_a_round_that_closes_during_the_step_costs_nothing(trainer: Trainer, step: Steps) -> None:
+    step.fails = lambda: trainer.open(2)
+    with client_of(trainer, MEMORY) as client:
+        participant = participant_of(client, step)
+        progress = participant.run_once()
+        assert (progress.reason, progress.round) == (Reason.WAITING, 2)
+        assert participant.spending() is None
+    assert not trainer.submitted
+
+
+def test_one_thread_at_a_time_takes_part_and_a_step_not_again(
+    trainer: Trainer, step: Steps
+) -> None:
+    reasons = []
+    with client_of(trainer, MEMORY) as client:
+        participant = participant_of(client, step)
+
+        def again() -> Any:
+            reasons.append(participant.run_once().reason)
+            thread = threading.Thread(target=lambda: reasons.append(participant.run_once().reason))
+            thread.start()
+            thread.join()
+            return {}
+
+        step.fails = again
+        assert participant.run_once().reason is Reason.READY
+    assert reasons == [Reason.LOCKED, Reason.LOCKED]
+
+
 def test_a_step_that_skips_costs_and_sends_nothing(trainer: Trainer, step: Steps) -> None:
     def skip() -> Any:
         raise Skip("not charged")
@@ -377,6 +407,56 @@ def test_with_step_seconds_an_update_leaves_at_a_time_that_tells_nothing(
     assert [bool(each.any()) for each in trainer.vectors()] == [True, False, False]
 
 
+# --- local noise ---
+
+
+def _local(client: Any, step: Any, epsilon: float = 3.0) -> Participant:
+    return participant_of(client, step, epsilon=epsilon, step_seconds=0.01)
+
+
+def test_updates_with_local_noise_are_codes_and_count_as_reports(step: Steps) -> None:
+    trainer = Trainer(declared(**local_noise()))
+    with client_of(trainer, MEMORY, caps=Caps(life=2.0)) as client:
+        participant = _local(client, step)
+        reasons = []
+        for round_ in (1, 3, 5):
+            trainer.open(round_)
+            reasons.append(participant.run_once().reason)
+        assert reasons == [Reason.READY, Reason.READY, Reason.SPENT]
+        spent = participant.spending()
+        assert spent is not None
+        assert (spent.epsilon, spent.rho, spent.protection) == (2.0, 0.0, "local_noise")
+        assert participant.training is not None
+        for each in trainer.stored.values():
+            assert encoding.decode(participant.training, each.data).shape == (DIMENSION,)
+
+
+def test_all_updates_together_are_within_the_epsilon_agreed_to(step: Steps) -> None:
+    trainer = Trainer(declared(**local_noise()))
+    with client_of(trainer, MEMORY) as client:
+        progress = _local(client, step, 2.9).run_once()
+    assert progress.reason is Reason.TRAINING_REFUSED
+    assert "all updates of 'digits' may spend epsilon 3" in progress.detail
+
+
+def test_under_local_noise_the_same_messages_leave_whatever_the_step_does() -> None:
+    def forms(fails: Any) -> list[tuple[str, int]]:
+        trainer, step = Trainer(declared(**local_noise())), Steps()
+        step.fails = fails
+        with client_of(trainer, MEMORY) as client:
+            participant = _local(client, step)
+            for round_ in (1, 2, 3):
+                trainer.open(round_)
+                participant.run_once()
+        return [(type(each).__name__, each.ByteSize()) for each in trainer.requests]
+
+    slow = threading.Event()
+    usual = forms(None)
+    assert forms(lambda: 1 / 0) == usual
+    assert forms(lambda: {"weights": np.full((2, 3), np.inf), "bias": np.ones(2)}) == usual
+    assert forms(lambda: slow.wait(0.05)) == usual
+
+
 # --- failures ---
 
 
@@ -398,7 +478,7 @@ def test_a_long_update_goes_in_parts(step: Steps) -> None:
     dimension = 600_000
     model = models.write({"a": np.zeros(dimension, np.float32)})
     trainer = Trainer(declared(dimension=dimension, initial=model), model)
-    trainer.errors = [*[None] * 6, Unreachable("gone")]
+    trainer.errors = [*[None] * 7, Unreachable("gone")]
     with client_of(trainer, MEMORY) as client:
         participant = participant_of(client, step)
         assert participant.run_once().reason is Reason.UNREACHABLE

@@ -1,11 +1,14 @@
 """Trainings in the device's file: nothing is counted short, whatever dies, forks or is copied."""
 
 import contextlib
+import itertools
 import os
+import random
 import shutil
 import signal
 import sqlite3
 import threading
+import time
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -14,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 from trainers import (
+    RECORDS,
     Steps,
     Trainer,
     client_of,
@@ -99,6 +103,52 @@ def test_a_death_seals_and_charges_an_update_or_neither(
     assert [(each.id, each.data) for each in trainer.stored.values()][:used] == sealed
 
 
+@pytest.mark.slow
+def test_60_kills_lose_and_repeat_no_update_and_count_each(file: Path, tmp_path: Path) -> None:
+    training = declared(**RECORDS, rounds=5000, participations=2000)
+    create_ledger(file)
+    log = tmp_path / "log"
+    log.touch()
+
+    def take_part(first: int) -> None:
+        trainer = Trainer(training)
+        sent = os.open(log, os.O_WRONLY | os.O_APPEND)
+
+        def note(answer: Any) -> None:
+            part = trainer.requests[-1]
+            os.write(sent, f"{part.id.hex()} {part.round}\n".encode())
+
+        trainer.lies["SubmitUpdate"] = note
+        participant = participant_of(client_of(trainer, file), Steps(), record_level=True)
+        for round_ in range(first, 5000):
+            trainer.open(round_)
+            trainer.round.model = next(iter(trainer.models))
+            participant.run_once()
+
+    chance, first, kills = random.Random(7), 1, 60
+    for _ in range(kills):
+        lines = log.read_text().count("\n")
+        if (pid := os.fork()) == 0:
+            try:
+                take_part(first)
+            finally:
+                os._exit(1)
+        wanted = lines + chance.randint(0, 3)
+        while log.read_text().count("\n") < wanted:
+            time.sleep(0.001)
+        time.sleep(chance.uniform(0, 0.03))
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        rounds = dict(line.split() for line in log.read_text().splitlines())
+        taken = sorted(map(int, rounds.values()))
+        assert all(b - a >= 2 for a, b in itertools.pairwise(taken))
+        (found,) = _rows(file, "SELECT used, last_round FROM participations") or [(0, 0)]
+        # What was sent was counted before; at most the last one is counted and not sent yet.
+        assert len(taken) <= found[0] <= len(taken) + 1
+        first = max(first, found[1])
+    assert len(taken) > kills
+
+
 def test_an_update_and_its_cost_are_in_the_main_file_before_the_first_byte_leaves(
     file: Path, trainer: Trainer, step: Steps
 ) -> None:
@@ -118,7 +168,7 @@ def test_an_update_and_its_cost_are_in_the_main_file_before_the_first_byte_leave
 def test_an_answer_that_was_lost_sends_the_same_id_and_bytes(
     file: Path, trainer: Trainer, step: Steps
 ) -> None:
-    trainer.errors = [None, None, None, Unreachable("gone")]
+    trainer.errors = [*[None] * 4, Unreachable("gone")]
     with client_of(trainer, file) as client:
         assert participant_of(client, step).run_once().reason is Reason.UNREACHABLE
     trainer.open(9)  # another process goes on with the sealed one first
@@ -227,7 +277,7 @@ def test_an_old_copy_of_a_ledger_is_known_by_its_anchor(
 def test_revoking_deletes_what_waits_and_a_grant_does_not_bring_it_back(
     file: Path, trainer: Trainer, step: Steps
 ) -> None:
-    trainer.errors = [None, None, None, Unreachable("gone")]
+    trainer.errors = [*[None] * 4, Unreachable("gone")]
     with client_of(trainer, file) as client:
         participant = participant_of(client, step)
         assert participant.run_once().reason is Reason.UNREACHABLE
@@ -240,7 +290,7 @@ def test_revoking_deletes_what_waits_and_a_grant_does_not_bring_it_back(
         assert spent is not None
         assert (spent.used, spent.waiting) == (1, 0)  # what was spent stays spent
     assert not trainer.stored
-    assert len(trainer.requests) == 5
+    assert len(trainer.submitted) == 1
 
 
 def test_revoking_between_two_parts_ends_the_sending(file: Path, step: Steps) -> None:
@@ -251,6 +301,25 @@ def test_revoking_between_two_parts_ends_the_sending(file: Path, step: Steps) ->
         trainer.lies["SubmitUpdate"] = lambda answer: other.revoke()
         assert participant_of(client, step).run_once().reason is Reason.WAITING
     assert len(trainer.submitted) == 1
+
+
+def test_a_file_that_was_closed_has_no_bytes_of_an_update_that_left(
+    file: Path, tmp_path: Path
+) -> None:
+    tensor = np.random.default_rng(3).normal(0, 0.001, 20_000).astype(np.float32)
+    model = models.write({"a": np.zeros(20_000, np.float32)})
+    trainer = Trainer(declared(dimension=20_000, initial=model), model)
+    seen = []
+    trainer.lies["SubmitUpdate"] = lambda answer: seen.append(file.read_bytes())
+
+    def step(model: Any, round_: Any) -> Any:
+        return {"a": tensor}
+
+    with client_of(trainer, file) as client:
+        assert participant_of(client, step).run_once().reason is Reason.READY
+    pieces = [tensor[start : start + 64].tobytes() for start in range(0, 20_000, 500)]
+    assert sum(piece in seen[0] for piece in pieces) > 30  # some lie across two pages
+    assert not any(piece in file.read_bytes() for piece in pieces)
 
 
 def test_consent_to_a_survey_is_none_to_a_training_of_its_name(

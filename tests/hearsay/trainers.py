@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 
 from hearsay import Client, Delivery, InvalidInput, Unreachable, create_ledger
 from hearsay.federated import Participant, Round, models
+from hearsay.plans.plan import mechanism_message
 from hearsay.v1 import collector_pb2, trainer_pb2, training_pb2
+from ldp import SphereCodebook
 
 STORED, DUPLICATE = collector_pb2.Result.STORED, collector_pb2.Result.DUPLICATE
 REFUSED, RETRY = collector_pb2.Result.REFUSED, collector_pb2.Result.RETRY
@@ -52,6 +54,12 @@ RECORDS: Mapping[str, Any] = {
     "record_level": {"noise_multiplier_millionths": 1_000_000, "max_grad_norm": 1.0},
 }
 """Fields of a training that protects records alone."""
+
+
+def local_noise(epsilon: float = 1.0) -> dict[str, Any]:
+    """Fields of a training whose devices add the noise."""
+    mechanism = mechanism_message(SphereCodebook(DIMENSION, epsilon, codes=32))
+    return {"central": None, "encoding": None, "local_noise": {"mechanism": mechanism}}
 
 
 class Trainer:

@@ -44,7 +44,7 @@ FROZEN = {
     "schema_7": "6f1f26ea403e1b577306f759b7a972ff8bda6f06b3fd721b4dc5f3c37b742f4c",
     "schema_8": "811b790c023d21f96374bebd6c99527fdd5da6f1ba4c7e35c528e568e030ef48",
     "schema_9": "0ca11a874fbe102aa0cfea1921e54a50c90ec5c39ca5f2bb81bff17b892233f6",
-    "schema_10": "2fbde41ed22cf890f4d45c29951de929f36f7fdf468a523a5757668d82cf16d5",
+    "schema_10": "63a938938abd3a0ef5521c7c0dabc3ca013f2087b0623f49e1a8d3fbdc439b07",
 }
 """The SHA-256 of each step's file. A released step never changes: where its hash differs, undo the
 change and add a step. The hash of a step that no version was released with changes with it."""

@@ -23,12 +23,13 @@ from trained import (
 )
 
 from hearsay.federated import models
-from hearsay.v1 import trainer_pb2
+from hearsay.v1 import trainer_pb2, training_pb2
 from hearsay.v1.collector_pb2 import Result
 from hearsay_server.limits import TooMany
 from hearsay_server.storage import rounds, schema, trainings, updates
 from hearsay_server.storage.database import Database, open_database
 from hearsay_server.storage.updates import Outcome
+from ldp.errors import StorageFailed
 from support import at_once
 
 
@@ -87,6 +88,10 @@ def test_a_round_with_too_few_updates_is_dropped_with_them(database: Database) -
     assert rounds.close(database, training, 1, late) == ""
     assert states(database, training) == [(1, "dropped", 1), (2, "open", 0)]
     assert trainings.rounds(database, "digits")[1].model == training.initial
+    with pytest.raises(StorageFailed, match="is damaged"):  # the key is another one by now
+        rounds.payload(database, "digits", 1, (1).to_bytes(16, "little"))
+    while trainings.delete_some_updates(database):
+        pass
     with database.reading() as connection:
         assert connection.execute(sa.select(schema.update_parts)).all() == []
 
@@ -172,20 +177,20 @@ def test_parts_are_taken_in_order_and_count_when_they_are_whole(database: Databa
     assert add(database, first, "", NOW).next == 8
     assert add(database, first, "", NOW).next == 8
     assert add(database, second, "", NOW).next == 16
-    assert updates.payload(database, "digits", first.id) == vector(1).tobytes()[:16]
+    assert rounds.payload(database, "digits", 1, first.id) == vector(1).tobytes()[:16]
     assert states(database, training) == [(1, "open", 0)]
     assert add(database, third, "", NOW).next == 24
     assert updates.count(database, third, NOW).status == Result.STORED
     assert updates.count(database, third, NOW).status == Result.DUPLICATE
     assert states(database, training) == [(1, "open", 1)]
-    assert updates.payload(database, "digits", first.id) == vector(1).tobytes()
+    assert rounds.payload(database, "digits", 1, first.id) == vector(1).tobytes()
 
 
 def test_an_update_begun_in_parts_may_come_again_as_one(database: Database) -> None:
     training = register(database)
     updates.add_part(database, _parts(database, training, 1, 8)[0], "", NOW)
     assert send(database, training, 1)[0].status == Result.STORED
-    assert updates.payload(database, "digits", (1).to_bytes(16, "little")) == vector(1).tobytes()
+    assert rounds.payload(database, "digits", 1, (1).to_bytes(16, "little")) == vector(1).tobytes()
 
 
 def test_unfinished_updates_go_when_their_round_closes(database: Database) -> None:
@@ -193,9 +198,8 @@ def test_unfinished_updates_go_when_their_round_closes(database: Database) -> No
     updates.add_part(database, _parts(database, training, 9, 8)[0], "", NOW)
     send(database, training, 1, 2, 3)
     with database.reading() as connection:
-        assert len(connection.execute(sa.select(schema.update_parts)).all()) == 3
-    made_, expected = rounds.work(database, training, 1), [vector(n) for n in (1, 2, 3)]
-    assert made_ is not None
+        assert len(connection.execute(sa.select(schema.updates)).all()) == 3
+    expected = [vector(number) for number in (1, 2, 3)]
     found = [np.frombuffer(each, "<f4") for each in rounds.payloads(database, training, 1)]
     assert np.array_equal(found, expected)
 
@@ -216,7 +220,7 @@ def test_unfinished_updates_take_so_much_room_and_no_more(
     with pytest.raises(TooMany, match="of the round have 64 bytes of 79"):
         add(database, begun[4], "c", NOW)
     assert send(database, training, 7)[0].status == Result.STORED  # whole at once, it needs none
-    updates.forget(database, "digits", begun[0].id)
+    updates.forget(database, begun[0])
     assert add(database, begun[4], "c", NOW).next == 16
 
 
@@ -270,11 +274,15 @@ def _content(folder: Path) -> bytes:
     return b"".join((folder / name).read_bytes() for name in ("hearsay.db", "hearsay.db-wal"))
 
 
+def _pieces(whole: bytes) -> list[bytes]:
+    return [whole[at : at + 64] for at in range(0, len(whole) - 64, 1000)]
+
+
 @pytest.mark.parametrize("dropped", [False, True])
 def test_neither_the_file_nor_its_log_has_the_updates_of_a_round_that_is_over(
     tmp_path: Path, dropped: bool
 ) -> None:
-    """A piece of 64 bytes of each update is looked for, at every place in the files."""
+    """Pieces of each update are looked for at every place in the files, and of the round's key."""
     database = open_database(tmp_path)
     dimension = 3000  # of 12,000 bytes: three pages of the file
     training = register(database, declared(dimension=dimension, min_updates=3 if dropped else 2))
@@ -282,20 +290,26 @@ def test_neither_the_file_nor_its_log_has_the_updates_of_a_round_that_is_over(
     first, second, *_ = _parts(database, training, 3, 6000)
     updates.add_part(database, first, "", NOW)
     updates.add_part(database, second, "", NOW)
-    pieces = [
-        whole[at : at + 64]
-        for number in (1, 2, 3)
-        for whole in [vector(number, dimension).tobytes()]
-        for at in range(0, len(whole) - 64, 1000)
-    ]
-    assert all(piece in _content(tmp_path) for piece in pieces)
+    with database.reading() as connection:
+        (key,) = connection.scalars(sa.select(schema.round_keys.c.key))
+        sealed = connection.scalars(sa.select(schema.update_parts.c.data)).all()
+    hidden = [piece for part in sealed for piece in _pieces(part)]
+    plain = [piece for n in (1, 2, 3) for piece in _pieces(vector(n, dimension).tobytes())]
+    before = _content(tmp_path)
+    assert key in before
+    assert all(piece in before for piece in hidden)
+    assert not any(piece in before for piece in plain)
     rounds.close(database, training, 1, NOW + PERIOD)
     if not dropped:
         aggregate(database, training)
-    assert database.wipe()
     assert states(database, training)[0][1] == ("dropped" if dropped else "aggregated")
-    content = _content(tmp_path)
-    assert not any(piece in content for piece in pieces)
+    assert database.wipe()
+    assert key not in _content(tmp_path)  # so nobody can read what follows it
+    while trainings.delete_some_updates(database):
+        pass
+    assert database.wipe()
+    after = _content(tmp_path)
+    assert not any(piece in after for piece in [*hidden, *plain])
     database.close()
 
 
@@ -325,3 +339,33 @@ def test_a_clock_that_goes_back_closes_nothing(database: Database) -> None:
     register(database)
     found = rounds.due(database, NOW - timedelta(days=1))
     assert (found.to_close, found.next_deadline) == ([], int((NOW + PERIOD).timestamp()))
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam", "yogi"])
+def test_a_model_is_the_same_to_the_bit_in_whatever_order_updates_came(
+    tmp_path: Path, optimizer: str
+) -> None:
+    """Also where another process makes it again, and the rounds between them were dropped."""
+    wire = training_pb2.Training.FromString(declared("central"))
+    wire.aggregation.optimizer, wire.aggregation.momentum = optimizer, 0.9
+    data = wire.SerializeToString(deterministic=True)
+    found = []
+    for orders in (((1, 2, 3), (4, 5)), ((3, 1, 2), (5, 4))):
+        database = open_database(tmp_path / str(orders[0][0]))
+        training = register(database, data)
+        send(database, training, *orders[0])
+        aggregate(database, training)
+        rounds.close(database, training, 2, NOW + PERIOD)
+        send(database, training, *orders[1])
+        rounds.close(database, training, 3, NOW + PERIOD)
+        work = rounds.work(database, training, 3)
+        assert work is not None
+        assert work.since == 1
+        assert made(database, work) == made(database, work)
+        aggregate(database, training)
+        found.append([each.result for each in trainings.rounds(database, "digits")])
+        database.close()
+    assert found[0] == found[1]
+    first, second, third, fourth = found[0]
+    assert None not in (first, third) and (second, fourth) == (None, None)
+    assert first != third

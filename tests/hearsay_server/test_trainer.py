@@ -1,4 +1,4 @@
-"""The Trainer service and the calls of operators about trainings, at both doors of a real server."""
+"""The Trainer service, and what operators call about trainings, at both doors of a server."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -139,8 +139,8 @@ def test_a_round_goes_from_the_first_update_to_the_next_model(
     assert np.allclose(model, expected, atol=1e-6)
     shown = call("Admin/ShowTraining", admin_pb2.ShowTrainingRequest(training=name))
     states = [(each.round, each.state, each.updates, each.update_bytes) for each in shown.rounds]
-    Round = admin_pb2.TrainingRound
-    assert states == [(1, Round.AGGREGATED, 3, 72), (2, Round.OPEN, 0, 0)]
+    kinds = admin_pb2.TrainingRound
+    assert states == [(1, kinds.AGGREGATED, 3, 72), (2, kinds.OPEN, 0, 0)]
     assert shown.training == data
     assert shown.status.trouble == ""
 
@@ -285,10 +285,10 @@ def test_devices_need_a_token_where_one_is_required(tmp_path: Path) -> None:
             ask = Calls(door, other)
             assert _code(lambda ask=ask: ask("Trainer/GetRound", asked)) == code  # type: ignore[misc]
         assert _model(Calls(door, admin), "digits", first.model) == first_model()
-        found = [_submit(call, _update(call, data, 1)).status for _ in range(256)]
-        assert found == [Result.STORED] + 255 * [Result.DUPLICATE]
-        with pytest.raises(grpc.RpcError) as caught:
-            _submit(call, _update(call, data, 2))
+        with connected(door.grpc, device) as channel, pytest.raises(grpc.RpcError) as caught:
+            stub, sent = trainer_pb2_grpc.TrainerStub(channel), _update(call, data, 1)
+            for _ in range(257):
+                stub.SubmitUpdate(sent, timeout=20)
         assert caught.value.code() == codes.RESOURCE_EXHAUSTED
         names = [key for key, _ in caught.value.trailing_metadata()]
         assert "retry-after-ms" in names

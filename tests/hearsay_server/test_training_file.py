@@ -5,44 +5,13 @@ import math
 from fractions import Fraction
 from pathlib import Path
 
-import numpy as np
 import pytest
+from training_files import MODEL, TRAINING, declared
 
 from hearsay import InvalidInput
-from hearsay.federated import models
 from hearsay.federated.declaration import CentralNoise, LocalNoise, RecordLevel
-from hearsay_server.trainings.training import Declared, from_file
+from hearsay_server.trainings.training import from_file
 from ldp import SphereCodebook
-
-TRAINING = """
-[training]
-name = "digits"
-title = "Handwritten digits"
-architecture = "softmax"
-model = "digits.safetensors"
-rounds = 100
-round_seconds = 3600
-updates_per_round = 20
-min_updates = 10
-participations = 4
-separation = 25
-max_update_norm = 1.5
-
-[training.local]
-batch_size = 10
-learning_rate = 0.1
-
-[training.central]
-noise_multiplier = 2.0000001
-"""
-
-MODEL = models.write({"0.weight": np.ones((3, 2), np.float32), "0.bias": np.zeros(3, np.float32)})
-
-
-def declared(folder: Path, toml: str = TRAINING, model: bytes = MODEL) -> Declared:
-    (folder / "digits.safetensors").write_bytes(model)
-    (folder / "digits.toml").write_text(toml)
-    return from_file(folder / "digits.toml")
 
 
 def test_a_file_becomes_a_training_and_what_it_leaves_out_is_filled_in(tmp_path: Path) -> None:
@@ -167,3 +136,9 @@ def test_a_first_model_that_is_not_one_of_float32_is_refused(tmp_path: Path) -> 
     doubles = MODEL.replace(b'"F32"', b'"F64"')
     with pytest.raises(InvalidInput, match="must be F32, got 'F64'"):
         declared(tmp_path, model=doubles)
+
+
+def test_noise_that_a_server_cannot_add_is_refused_before_round_1(tmp_path: Path) -> None:
+    long = TRAINING.replace("rounds = 100", "rounds = 65_536").replace("2.0000001", "900_000")
+    with pytest.raises(InvalidInput, match=r"training\.central: noise of 900000 .* is too fine"):
+        declared(tmp_path, long)

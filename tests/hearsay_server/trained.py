@@ -59,15 +59,15 @@ def declared(protection: str = "record_level", dimension: int = 6, **fields: Any
     return wire.SerializeToString(deterministic=True)
 
 
-def register(database: Database, data: bytes | None = None) -> Training:
-    """Upload the first model and create a training, with `SEED`."""
+def register(database: Database, data: bytes | None = None, seed: bytes = SEED) -> Training:
+    """Upload the first model and create a training, with a seed."""
     data = data or declared()
     training = parse(data)
     file = first_model(training.dimension)
     for offset in range(0, len(file), trainings.PART):
         part = file[offset : offset + trainings.PART]
         trainings.put_model(database, training.initial, len(file), offset, part, NOW)
-    trainings.create(database, data, NOW, draw=lambda size: SEED[:size])
+    trainings.create(database, data, NOW, draw=lambda size: seed[:size])
     return training
 
 
@@ -115,8 +115,15 @@ def made(database: Database, work: rounds.Work) -> tuple[bytes, bytes | None]:
     """Return the model and the optimizer's state that a closed round makes."""
     found = rounds.payloads(database, work.training, work.round)
     vectors = (np.frombuffer(payload, "<f4") for payload in found)
-    kept = {"seed": work.seed, "state": work.optimizer}
-    return aggregation.next_model(work.training, work.round, work.file, vectors, **kept)
+    return aggregation.next_model(
+        work.training,
+        work.round,
+        work.file,
+        vectors,
+        since=work.since,
+        noise=aggregation.noise_of(work.training, work.seed),
+        state=work.optimizer,
+    )
 
 
 def states(database: Database, training: Training) -> Sequence[tuple[int, str, int]]:

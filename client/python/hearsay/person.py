@@ -217,7 +217,7 @@ class Person:
     def set_caps(self, caps: Caps) -> None:
         """Set the user's own caps, kept in the ledger; the lower of these and the app's hold.
 
-        The cap for life is for all surveys of the ledger, the others for this survey. Where they
+        The caps `life` and `rho` are for the whole ledger, the others for this survey. Where they
         cannot be kept, raises `StorageFailed`, `NotReady` where others hold the ledger for long,
         and `InvalidInput` where the client's `clock` cannot be used.
         """

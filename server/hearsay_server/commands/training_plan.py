@@ -18,6 +18,7 @@ from hearsay_server.trainings.planning import Kept, Noise
 from hearsay_server.trainings.training import from_file
 from hearsay_server.wrapping import print_wrapped
 from ldp import InvalidInput, SphereCodebook
+from ldp.mechanisms.vectors.sphere_codebook import MAX_DIMENSION
 
 _LOCAL_EPSILONS = (1.0, 2.0, 4.0, 8.0)
 
@@ -106,17 +107,23 @@ def plan_training(
     for line in _toml(found[0], times):
         console.print(line, markup=False, highlight=False)
     console.print("\n[bold]Noise of the devices[/bold] (nobody else must be honest)")
-    table = Table()
-    table.add_column("epsilon of an update", justify="right")
-    table.add_column("updates needed in a round", justify="right")
-    for each, needed in local:
-        table.add_row(f"{each:g}", f"{needed:,}")
-    console.print(table)
-    print_wrapped(
-        f"So many, for an error of a third of the mean update, if that has a norm of {norm:g} "
-        "times max_update_norm.",
-        console,
-    )
+    if local:
+        table = Table()
+        table.add_column("epsilon of an update", justify="right")
+        table.add_column("updates needed in a round", justify="right")
+        for each, needed in local:
+            table.add_row(f"{each:g}", f"{needed:,}")
+        console.print(table)
+        print_wrapped(
+            f"So many, for an error of a third of the mean update, if that has a norm of {norm:g} "
+            "times max_update_norm.",
+            console,
+        )
+    else:
+        print_wrapped(
+            f"Not for models of more than {MAX_DIMENSION:,} parameters: noise would be all.",
+            console,
+        )
     console.print("\n[bold]Bytes[/bold]")
     print_wrapped(
         f"A device receives and sends {decimal(4 * dimension)} in each round that it takes part "
@@ -194,8 +201,11 @@ def _toml(each: Noise, times: Kept) -> list[str]:
 
 
 def _local(dimension: int, norm: float) -> list[tuple[float, int]]:
-    """Return how many updates a round needs under local noise, by epsilon of an update."""
+    """Return how many updates a round needs under local noise, by epsilon of an update; nothing
+    where the model is too large for it."""
+    if dimension > MAX_DIMENSION:
+        return []
     return [
-        (epsilon, explain.people_needed(SphereCodebook(dimension, epsilon).error, norm))
+        (epsilon, SphereCodebook(dimension, epsilon).updates_needed(norm))
         for epsilon in _LOCAL_EPSILONS
     ]

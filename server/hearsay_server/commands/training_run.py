@@ -97,7 +97,7 @@ def run_training(
         found, held = _held_out(found, seed)
     parts = simulating.split(split, found, people, seed or 0)
     console = Console(stderr=True)
-    if len(parts) < (needed := people_for_full_rounds(training)):
+    if training.updates_per_round <= len(parts) < (needed := people_for_full_rounds(training)):
         print_wrapped(
             f"{len(parts):,} people cannot fill all {training.rounds:,} rounds, as each takes part "
             f"{training.participations:,} times at most and {training.separation:,} rounds apart: "
@@ -153,9 +153,10 @@ def run_training(
         }
         typer.echo(json.dumps(document, indent=2))
         return
-    sizes = [len(each) for each in parts]
+    sizes = sorted({len(each) for each in parts})
+    held_by_each = " to ".join(f"{size:,}" for size in dict.fromkeys((sizes[0], sizes[-1])))
     typer.echo(
-        f"{training.name}: {len(parts):,} people with {min(sizes):,} to {max(sizes):,} examples, "
+        f"{training.name}: {len(parts):,} people with {held_by_each} examples, "
         f"tested on {len(held.labels):,}"
     )
     Console().print(_table(told))

@@ -19,7 +19,7 @@ from hearsay.federated import encoding
 from hearsay.federated.declaration import Training
 from hearsay_server.clock import Clock, system
 from hearsay_server.serving.metrics import Metrics
-from hearsay_server.storage import rounds
+from hearsay_server.storage import rounds, trainings
 from hearsay_server.storage.database import Database
 from hearsay_server.storage.writer import Writer
 from hearsay_server.trainings import aggregation
@@ -55,6 +55,7 @@ class Rounds:
         self._thread = ThreadPoolExecutor(1, "hearsay-rounds")
         self._under_way: dict[str, asyncio.Task[None]] = {}
         self._not_before: dict[str, float] = {}  # of trainings that failed, on the steady clock
+        self._noises = aggregation.Noises()  # used by the thread alone
         self._to_wipe = True  # what a process before this one deleted
         metrics.trainings_failing.set_function(lambda: len(self._not_before))
 
@@ -77,7 +78,8 @@ class Rounds:
             await asyncio.to_thread(self._thread.shutdown)
 
     async def _run(self) -> None:
-        while True:
+        # In Python 3.11 `wait_for` may swallow the cancellation where the event is set just then.
+        while not self._stopping.is_set():
             wait = _EVERY
             try:
                 wait = await self._turn()
@@ -91,6 +93,7 @@ class Rounds:
         """Do what is due; return the seconds until something may be."""
         now = self._clock()
         due = await asyncio.to_thread(rounds.due, self._database, now)
+        self._thread.submit(self._noises.keep, due.running)
         for training, number in due.to_close:
             await self._close(training, number)
         for training, number in due.to_aggregate:
@@ -103,12 +106,22 @@ class Rounds:
         running = {training.name for training, _ in due.to_aggregate}
         self._not_before = {n: at for n, at in self._not_before.items() if n in running}
         if self._to_wipe:
-            self._to_wipe = not await self._writer.run(self._database.wipe)
+            self._to_wipe = not await self._wiped()
         if due.to_close:
             return 0.0
         until = due.next_deadline
         left = _EVERY if until is None else until - self._clock().timestamp()
         return min(max(left, 0.05), 1.0 if self._to_wipe else _EVERY)
+
+    async def _wiped(self) -> bool:
+        """Delete what is left of rounds that are over; return whether all of it is gone."""
+        # The key first: what it opened may be much, and goes piece by piece.
+        if not await self._writer.run(self._database.wipe):
+            return False
+        some = False
+        while await self._write(trainings.delete_some_updates):
+            some = True
+        return not some or await self._writer.run(self._database.wipe)
 
     def _done(self, name: str, _: object) -> None:
         del self._under_way[name]
@@ -161,12 +174,14 @@ class Rounds:
         return newest is not None and (newest.round, newest.state) == (number, "closed")
 
     def _make(self, work: rounds.Work) -> tuple[bytes, bytes | None]:
+        """Make the model of a closed round, on the thread of models."""
         return aggregation.next_model(
             work.training,
             work.round,
             work.file,
             self._vectors(work),
-            seed=work.seed,
+            since=work.since,
+            noise=self._noises.of(work.training, work.seed),
             state=work.optimizer,
         )
 

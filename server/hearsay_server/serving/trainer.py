@@ -23,6 +23,7 @@ from hearsay_server.storage.trainings import PART, NoTraining
 from hearsay_server.storage.updates import ID_BYTES, Outcome, Place, refused
 from hearsay_server.storage.writer import Writer
 from ldp import InvalidInput
+from ldp.errors import StorageFailed
 
 _T = TypeVar("_T")
 _log = logging.getLogger("hearsay.server")
@@ -146,8 +147,12 @@ class Trainer(trainer_pb2_grpc.TrainerServicer):
             stored = taken.next
             if taken.status != _Status.RETRY or stored < part.size:
                 return taken
-        read = partial(updates.payload, self._database, part.training, part.id)
-        return await self._finish(part, place, await asyncio.to_thread(read))
+        asked = (self._database, part.training, part.round, part.id)
+        try:
+            payload = await asyncio.to_thread(rounds.payload, *asked)
+        except StorageFailed:  # its round may be over since
+            payload = b""
+        return await self._finish(part, place, payload)
 
     async def _finish(self, part: updates.Part, place: Place, payload: bytes) -> Outcome:
         """Check an update of which all bytes have come, and count it."""
@@ -157,7 +162,7 @@ class Trainer(trainer_pb2_grpc.TrainerServicer):
             await asyncio.to_thread(encoding.decode, place.training, payload)
         except encoding.UpdateRefused as error:
             if place.known is not None or len(part.data) < part.size:
-                await self._write(updates.forget, part.training, part.id)
+                await self._write(updates.forget, part)
             return refused(error.refusal, str(error))
         outcome = await self._write(updates.count, part, self._clock())
         if outcome.status == _Status.STORED:

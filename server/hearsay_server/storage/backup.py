@@ -171,7 +171,10 @@ def _version(file: Path, connection: sqlite3.Connection, content: IO[bytes]) -> 
     try:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         (result,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-        if result == "ok" and _SEALED <= version <= migrations.NEWEST:
+        # A changed bit may also turn the number into that of a schema that had no seal.
+        named = "SELECT 1 FROM sqlite_master WHERE name = 'seal'"
+        has_seal = version >= _SEALED or connection.execute(named).fetchone() is not None
+        if result == "ok" and has_seal and version <= migrations.NEWEST:
             seal = connection.execute("SELECT CAST(mark_and_digest AS BLOB) FROM seal")
             sealed = (seal.fetchone() or [b""])[0]
             if _digest(content, sealed[:_MARK])[0] != sealed[_MARK:]:

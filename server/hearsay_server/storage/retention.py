@@ -223,6 +223,7 @@ def left_over(database: Database) -> Sequence[Callable[[], bool]]:
         partial(purge_some, database),
         partial(purge_token_rows, database),
         partial(delete_some, database),
+        partial(trainings.delete_some_updates, database),
         partial(trainings.delete_some, database),
     ]
 

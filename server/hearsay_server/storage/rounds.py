@@ -3,10 +3,10 @@
     open --(full, or its deadline with enough updates)--> closed --> aggregated
       \\--(its deadline with fewer, or its training is closed)--> dropped
 
-The step that aggregates stores the model, deletes the updates that it was made of, and opens the
-next round. A process that is killed before it is done leaves the round closed, with all updates:
-another one makes the same model of the same updates and the same noise. A step is taken by the
-process that finds the round in the state before it, so none is taken twice.
+The step that aggregates stores the model, deletes the key of the updates that it was made of (see
+`sealing`), and opens the next round. A process that is killed before it is done leaves the round
+closed, with all updates: another one makes the same model of the same updates and the same noise. A
+step is taken by the process that finds the round in the state before it, so none is taken twice.
 """
 
 from collections.abc import Iterator
@@ -17,9 +17,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from hearsay.federated.declaration import Training, parse
-from hearsay_server.storage import schema, trainings
+from hearsay_server.storage import schema, sealing, trainings
 from hearsay_server.storage.database import Database
-from ldp.errors import StorageFailed
 
 _trainings, _rounds, _seeds = schema.trainings, schema.rounds, schema.seeds
 _updates, _parts = schema.updates, schema.update_parts
@@ -46,6 +45,8 @@ class Due:
     to_close: list[tuple[Training, int]]
     to_aggregate: list[tuple[Training, int]]
     next_deadline: int | None
+    running: frozenset[str]
+    """The names of all trainings that are not over."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,7 @@ def due(database: Database, now: datetime) -> Due:
         [(parse(row.declared), row.round) for row in late],
         [(parse(row.declared), row.round) for row in rows if row.state == "closed"],
         min((row.deadline for row in open_ if row not in late), default=None),
+        frozenset(row.training for row in rows),
     )
 
 
@@ -91,15 +93,11 @@ def close_in(connection: sa.Connection, training: Training, number: int, now: da
     if not connection.execute(close_.values(state="closed", closed=int(now.timestamp()))).rowcount:
         return ""
     unfinished = sa.and_(_of(_updates, name, number), sa.not_(_updates.c.counted))
-    ids = sa.select(_updates.c.id).where(unfinished)
-    parts = sa.and_(_parts.c.training == name, _parts.c.id.in_(ids))
-    connection.execute(sa.delete(_parts).where(parts))
     connection.execute(sa.delete(_updates).where(unfinished))
     row = connection.execute(sa.select(_rounds.c.updates, _rounds.c.model).where(mine)).one()
     if row.updates >= training.min_updates:
         return "closed"
     connection.execute(sa.update(_rounds).where(mine).values(state="dropped"))
-    connection.execute(sa.delete(_parts).where(_parts.c.training == name))
     trainings.open_next(connection, training, number, row.model, now)
     return "dropped"
 
@@ -134,7 +132,7 @@ def payloads(database: Database, training: Training, number: int) -> Iterator[by
     """Yield the bytes of the counted updates of a round in the order of their ids, one at a time.
 
     Each is read in a transaction of its own, so that nobody waits for a long reading. Raises
-    `StorageFailed` where one has no bytes: then the round is not closed any more, or damaged.
+    `StorageFailed` as `payload`.
     """
     mine, last = _of(_updates, training.name, number), b""
     while True:
@@ -142,26 +140,33 @@ def payloads(database: Database, training: Training, number: int) -> Iterator[by
         with database.reading() as connection:
             ids = connection.scalars(query.order_by(_updates.c.id).limit(_PAGE)).all()
         for id_ in ids:
-            yield _payload(database, training.name, id_)
+            yield payload(database, training.name, number, id_)
         if len(ids) < _PAGE:
             return
         last = ids[-1]
 
 
-def _payload(database: Database, name: str, id_: bytes) -> bytes:
-    mine = sa.and_(_parts.c.training == name, _parts.c.id == id_)
-    query = sa.select(_parts.c.data).where(mine).order_by(_parts.c.offset)
+def payload(database: Database, name: str, number: int, id_: bytes) -> bytes:
+    """Return the bytes of an update of a round that are stored.
+
+    Raises `StorageFailed` where the round is over, or what is stored is damaged.
+    """
     with database.reading() as connection:
-        found = connection.scalars(query).all()
-    if not found:
-        raise StorageFailed(f"the update {id_.hex()} of {name!r} has no bytes")
-    return b"".join(found)
+        return payload_in(connection, name, number, id_)
+
+
+def payload_in(connection: sa.Connection, name: str, number: int, id_: bytes) -> bytes:
+    """Return the bytes of an update in a transaction that is under way; raise as `payload`."""
+    key = sealing.key(connection, name)
+    parts = sa.select(_parts.c.data).where(_of(_parts, name, number), _parts.c.id == id_)
+    found = connection.scalars(parts.order_by(_parts.c.offset))
+    return b"".join(sealing.opened(key, sealed) for sealed in found)
 
 
 def store(
     database: Database, done: Work, file: bytes, optimizer: bytes | None, now: datetime
 ) -> bool:
-    """Store the model of a closed round, delete its updates and open the next round.
+    """Store the model of a closed round, delete the key of its updates and open the next round.
 
     Returns False, with nothing changed, where the round is not closed any more.
     """
@@ -176,7 +181,6 @@ def store(
         connection.execute(sa.update(_rounds).where(earlier).values(optimizer=None))
         kept = {"result": result, "optimizer": optimizer}
         connection.execute(sa.update(_rounds).where(mine).values(kept))
-        connection.execute(sa.delete(_parts).where(_parts.c.training == name))
         trainings.set_trouble(connection, name, "")
         trainings.open_next(connection, done.training, number, result, now)
     return True

@@ -204,11 +204,21 @@ updates = sa.Table(
 )
 sa.Index("updates_by_round", updates.c.training, updates.c.round, updates.c.counted)
 
-# Parts of the updates of the newest round. No backup has them.
+# The key that the parts of a training's newest round are encrypted with. It is deleted in the
+# transaction that ends the round.
+round_keys = sa.Table(
+    "round_keys",
+    metadata,
+    sa.Column("training", Name, primary_key=True),
+    sa.Column("key", sa.LargeBinary, nullable=False),
+)
+
+# Encrypted parts of updates: see `sealing`. Those of rounds that are over are deleted soon.
 update_parts = sa.Table(
     "update_parts",
     metadata,
     sa.Column("training", Name, primary_key=True),
+    sa.Column("round", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("id", sa.LargeBinary, primary_key=True),
     sa.Column("offset", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("data", sa.LargeBinary, nullable=False),
@@ -247,7 +257,7 @@ probes = sa.Table(
     sa.Column("filler", sa.LargeBinary, nullable=False),
 )
 
-PASSING = (sweeps, probes, seeds, update_parts)
+PASSING = (sweeps, probes, seeds, round_keys, update_parts)
 """Tables that backups leave out: of passing state, and what must not outlive a round or training.
 
 A copy of a seed takes the noise out of every model that was published.

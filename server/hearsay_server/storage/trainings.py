@@ -17,7 +17,7 @@ import sqlalchemy as sa
 
 from hearsay.federated import models as files
 from hearsay.federated.declaration import CentralNoise, Training, parse
-from hearsay_server.storage import audit, schema
+from hearsay_server.storage import audit, schema, sealing
 from hearsay_server.storage.database import Database
 from ldp.errors import InvalidInput, NotReady
 
@@ -34,6 +34,9 @@ SEED_BYTES = 32
 
 _CHUNK = 64
 """Parts of models, or rows of updates times 16, that one step deletes."""
+
+_CHUNK_OF_UPDATES = 16
+"""Parts of updates, each of 1 MiB at most, that one step deletes: reports wait for it."""
 
 _UNUSED = 24 * 3600
 """Seconds for which an uploaded model waits for its training."""
@@ -186,6 +189,7 @@ def open_next(
     if number == training.rounds:
         end(connection, training.name, "ended")
         return
+    sealing.new_key(connection, training.name)
     row = {
         "training": training.name,
         "round": number + 1,
@@ -203,11 +207,11 @@ def open_next(
 
 
 def end(connection: sa.Connection, training: str, state: str) -> None:
-    """Set a training's state, after which it has no rounds, updates or seed any more."""
+    """Set a training's state, after which it has no rounds, readable updates or seed any more."""
     mine = _trainings.c.training == training
     connection.execute(sa.update(_trainings).where(mine).values(state=state))
-    for table in (_seeds, _parts):
-        connection.execute(sa.delete(table).where(table.c.training == training))
+    connection.execute(sa.delete(_seeds).where(_seeds.c.training == training))
+    sealing.drop_key(connection, training)
     begun = sa.and_(_updates.c.training == training, sa.not_(_updates.c.counted))
     connection.execute(sa.delete(_updates).where(begun))
     connection.execute(
@@ -333,11 +337,39 @@ def delete_some(database: Database) -> bool:
         name = connection.execute(query).scalar_one_or_none()
         if name is None:
             return False
-        if not _delete_parts(connection, name) and not _delete_ids(connection, name):
+        if not any(
+            delete(connection, name) for delete in (_delete_updates, _delete_parts, _delete_ids)
+        ):
             for table in (_models, _rounds, _trainings):
                 connection.execute(sa.delete(table).where(table.c.training == name))
             _log.info("the training %r is deleted with all its models", name)
     return True
+
+
+def delete_some_updates(database: Database) -> bool:
+    """Delete some encrypted parts of rounds that are over; return whether to call again."""
+    t, r = _trainings.c, _rounds.c
+    here = sa.and_(r.training == t.training, r.round == t.round)
+    running = sa.and_(t.state == "running", r.state.in_(("open", "closed")))
+    query = sa.select(t.training, t.round, running.label("running")).join(_rounds, here)
+    with database.changing() as connection:
+        for name, number, lasts in connection.execute(query).all():
+            if _delete_updates(connection, name, number if lasts else number + 1):
+                return True
+    return False
+
+
+def _delete_updates(connection: sa.Connection, name: str, before: int = 1 << 32) -> bool:
+    """Delete some parts of updates to rounds before one; return whether there were any."""
+    c = _parts.c
+    some = sa.select(c.round, c.id, c.offset).where(c.training == name, c.round < before)
+    rows = connection.execute(some.limit(_CHUNK_OF_UPDATES)).all()
+    if rows:
+        key = (c.round == sa.bindparam("_r"), c.id == sa.bindparam("_i"))
+        this = (c.training == name, *key, c.offset == sa.bindparam("_o"))
+        keys = [{"_r": row.round, "_i": row.id, "_o": row.offset} for row in rows]
+        connection.execute(sa.delete(_parts).where(*this), keys)
+    return bool(rows)
 
 
 def _delete_parts(connection: sa.Connection, name: str) -> bool:

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from hearsay.federated.declaration import Training, parse
 from hearsay.v1 import collector_pb2, trainer_pb2
 from hearsay_server.limits import TooMany
-from hearsay_server.storage import rounds, schema
+from hearsay_server.storage import rounds, schema, sealing
 from hearsay_server.storage.database import Database
 from hearsay_server.storage.trainings import PRESENT
 
@@ -176,8 +176,7 @@ def add_part(database: Database, part: Part, caller: str, now: datetime) -> Outc
         end = received + len(part.data)
         first = sa.update(_updates).where(mine, _updates.c.received == received)
         if connection.execute(first.values(received=end)).rowcount:
-            row = {**key, "offset": received, "data": part.data}
-            connection.execute(sa.insert(_parts), row)
+            _insert_part(connection, part, received)
             received = end
     return Outcome(Status.RETRY, next=received)
 
@@ -197,21 +196,13 @@ def _check_room(connection: sa.Connection, part: Part, caller: str) -> None:
             raise TooMany(detail, "parts", _RETRY)
 
 
-def payload(database: Database, training: str, id_: bytes) -> bytes:
-    """Return the bytes of an update that are stored."""
-    mine = sa.and_(_parts.c.training == training, _parts.c.id == id_)
-    with database.reading() as connection:
-        found = connection.scalars(sa.select(_parts.c.data).where(mine).order_by(_parts.c.offset))
-        return b"".join(found)
-
-
-def forget(database: Database, training: str, id_: bytes) -> None:
+def forget(database: Database, part: Part) -> None:
     """Delete an update that was not counted."""
     c = _updates.c
-    mine = c.training == training, c.id == id_, sa.not_(c.counted)
+    mine = c.training == part.training, c.id == part.id, sa.not_(c.counted)
     with database.appending() as connection:
         if connection.execute(sa.delete(_updates).where(*mine)).rowcount:
-            _delete_parts(connection, training, id_)
+            _delete_parts(connection, part)
 
 
 def count(database: Database, part: Part, now: datetime) -> Outcome:
@@ -262,13 +253,23 @@ def _insert_whole(database: Database, connection: sa.Connection, part: Part, pla
         begun = sa.delete(_updates).where(*mine, sa.not_(_updates.c.counted))
         if not connection.execute(begun).rowcount:
             raise _Changed
-        _delete_parts(connection, part.training, part.id)
+        _delete_parts(connection, part)
     row = {**key, "round": part.round, "counted": True, "received": part.size, "caller": ""}
     if not connection.execute(database.insert(_updates).on_conflict_do_nothing(), row).rowcount:
         raise _Changed
-    connection.execute(sa.insert(_parts), {**key, "offset": 0, "data": part.data})
+    _insert_part(connection, part, 0)
 
 
-def _delete_parts(connection: sa.Connection, training: str, id_: bytes) -> None:
-    mine = _parts.c.training == training, _parts.c.id == id_
+def _insert_part(connection: sa.Connection, part: Part, offset: int) -> None:
+    sealed = sealing.seal(sealing.key(connection, part.training), part.data)
+    row = {"training": part.training, "round": part.round, "id": part.id}
+    connection.execute(sa.insert(_parts), {**row, "offset": offset, "data": sealed})
+
+
+def _delete_parts(connection: sa.Connection, part: Part) -> None:
+    mine = (
+        _parts.c.training == part.training,
+        _parts.c.round == part.round,
+        _parts.c.id == part.id,
+    )
     connection.execute(sa.delete(_parts).where(*mine))

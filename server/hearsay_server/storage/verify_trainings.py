@@ -9,9 +9,10 @@ import sqlalchemy as sa
 
 from hearsay.federated import encoding
 from hearsay.federated.declaration import CentralNoise, Training, parse
-from hearsay_server.storage import schema, trainings
+from hearsay_server.storage import rounds, schema, trainings
+from ldp.errors import StorageFailed
 
-_rounds, _updates, _parts = schema.rounds, schema.updates, schema.update_parts
+_rounds, _updates = schema.rounds, schema.updates
 _models, _model_parts = schema.models, schema.model_parts
 
 
@@ -64,11 +65,10 @@ def _damaged(connection: sa.Connection, training: Training, number: int) -> str:
     mine = _updates.c.training == training.name, _updates.c.round == number
     query = sa.select(_updates.c.id).where(*mine, _updates.c.counted).order_by(_updates.c.id)
     for id_ in connection.scalars(query).all():
-        here = _parts.c.training == training.name, _parts.c.id == id_
-        parts = sa.select(_parts.c.data).where(*here).order_by(_parts.c.offset)
         try:
-            encoding.decode(training, b"".join(connection.scalars(parts)))
-        except encoding.UpdateRefused as error:
+            payload = rounds.payload_in(connection, training.name, number, id_)
+            encoding.decode(training, payload)
+        except (encoding.UpdateRefused, StorageFailed) as error:
             return f"the update {id_.hex()} is damaged: {error}"
     return ""
 

@@ -5,21 +5,70 @@ round's number. So it does not matter in which order updates came, nor which pro
 nor how often.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hearsay.federated import models
-from hearsay.federated.declaration import Training
+from hearsay.federated.declaration import CentralNoise, LocalNoise, Training
 from ldp.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from dpsgd.federated.round_noise import RoundNoise
 
 Vector = NDArray[np.float32]
 
 MOST_HELD = 1 << 30
 """Bytes of updates that a rule other than the mean may hold at once."""
 
+_MORE = 1 + 2.0**-10
+
 _STATE = np.dtype("<f8")
+
+
+def noise_of(training: Training, seed: bytes | None) -> "RoundNoise | None":
+    """Return the noise of a training's rounds from its seed of 32 bytes; None where it has none.
+
+    A round that follows the last one that was made is cheap, any other goes through all rounds
+    before it, with the same result: whoever makes several models keeps this.
+    """
+    if not isinstance(training.protection, CentralNoise):
+        return None
+    from dpsgd.federated.round_noise import RoundNoise
+
+    if seed is None:
+        raise InvalidInput(f"{training.name!r} has no seed of its noise any more")
+    return RoundNoise(
+        training.protection.mechanism,
+        rounds=training.rounds,
+        bands=training.protection.bands,
+        participations=training.participations,
+        separation=training.separation,
+        noise_multiplier=float(training.protection.noise_multiplier),
+        max_norm=training.max_update_norm,
+        dimension=training.dimension,
+        seed=seed,
+    )
+
+
+class Noises:
+    """The noise of several trainings, kept from one round to the next. One thread uses it."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, tuple[tuple[bytes, bytes | None], RoundNoise | None]] = {}
+
+    def of(self, training: Training, seed: bytes | None) -> "RoundNoise | None":
+        """Return `noise_of` a training."""
+        key = training.revision, seed
+        if training.name not in self._made or self._made[training.name][0] != key:
+            self._made[training.name] = key, noise_of(training, seed)
+        return self._made[training.name][1]
+
+    def keep(self, names: Collection[str]) -> None:
+        """Forget the noise of all other trainings."""
+        self._made = {name: made for name, made in self._made.items() if name in names}
 
 
 def next_model(
@@ -28,14 +77,16 @@ def next_model(
     file: bytes,
     updates: Iterator[Vector],
     *,
-    seed: bytes | None,
+    since: int,
+    noise: "RoundNoise | None",
     state: bytes | None,
 ) -> tuple[bytes, bytes | None]:
     """Return the safetensors file of the model after a round, and the optimizer's state then.
 
     `file` is the round's model, `updates` are vectors of shape (dimension,), of a norm of at most
-    `max_update_norm`, in the order of their ids; `state` is what this returned for the last round
-    that made a model, or None. `seed` are the 32 bytes that central noise is drawn from, else None.
+    `max_update_norm`, in the order of their ids. `since` is the last round before it that made a
+    model, or 0, and `state` what this returned for that round, or None. `noise` is `noise_of` the
+    training.
 
     Guarantee: with central noise all models of a training together are `training.rho`-zCDP for one
     person's updates against zeros in their place, if the seed stays secret, each round is
@@ -53,11 +104,10 @@ def next_model(
         if state is None
         else tuple(np.frombuffer(state, _STATE).reshape(-1, training.dimension))
     )
-    update = (
-        _mean(training, number, updates, seed)
-        if rule.rule == "mean"
-        else _robust(training, updates)
-    )
+    if rule.rule == "mean":
+        update = _mean(training, number, updates, since, noise)
+    else:
+        update = _robust(training, updates)
     with np.errstate(over="ignore", invalid="ignore"):  # told below
         model, after = optimizer.step(models.to_vector(tensors), update, before)
     if not np.isfinite(model).all():
@@ -78,13 +128,31 @@ def check(training: Training) -> None:
             f"{held:,} bytes here, and a server holds {MOST_HELD:,} at most: declare fewer "
             "updates_per_round"
         )
+    try:
+        noise_of(training, bytes(32))
+    except InvalidInput as error:
+        raise InvalidInput(f"central: {error}") from None
 
 
 def _mean(
-    training: Training, number: int, updates: Iterator[Vector], seed: bytes | None
+    training: Training,
+    number: int,
+    updates: Iterator[Vector],
+    since: int,
+    noise: "RoundNoise | None",
 ) -> NDArray[np.float64]:
     """Return the exact sum, with the round's noise where there is one, over `updates_per_round`."""
-    raise NotImplementedError
+    from dpsgd.federated.exact_sums import ExactSum
+
+    if noise is not None:
+        total = noise.release(number, noise.sum().add_all(updates), since=since)
+    else:
+        bound = training.max_update_norm
+        if isinstance(training.protection, LocalNoise):
+            bound /= training.protection.mechanism.gain  # an estimate's norm
+        # A little more, so that the rounding of an estimate has none scaled down.
+        total = ExactSum(training.dimension, bound * _MORE).add_all(updates).value()
+    return total / training.updates_per_round
 
 
 def _robust(training: Training, updates: Iterator[Vector]) -> NDArray[np.float64]:

@@ -13,7 +13,6 @@ from hearsay.federated.declaration import CentralNoise, LocalNoise, RecordLevel,
 from hearsay.federated.encoding import size as encoded_size
 from hearsay_server.trainings.figures import epsilon_of
 from hearsay_server.wrapping import print_wrapped
-from ldp import SphereCodebook
 from ldp.planning import prefix_sums
 
 NORM = 0.3
@@ -256,9 +255,8 @@ def noise(training: Training, norm: float) -> Sequence[str]:
                 "Twice as many updates in a round halve that noise.",
             )
         case LocalNoise(mechanism):
-            assert isinstance(mechanism, SphereCodebook)
-            needed = people_needed(mechanism.error, norm)
-            size = math.sqrt(mechanism.error / per_round) * training.max_update_norm
+            needed = mechanism.updates_needed(norm)
+            size = math.sqrt(mechanism.squared_error / per_round) * training.max_update_norm
             return (
                 f"The noise in the mean of a full round has an L2 norm of about {size:.3g}. If the "
                 f"mean update has a norm of {norm * training.max_update_norm:g}, a third of that "
@@ -269,15 +267,6 @@ def noise(training: Training, norm: float) -> Sequence[str]:
                 "It is in the steps of each device, and depends on how many records it has: more "
                 "records on a device, less noise in its update.",
             )
-
-
-def people_needed(error: float, norm: float) -> int:
-    """Return how many updates make the error of their mean a third of the mean update's norm.
-
-    `error` is the expected squared error of one report of a unit vector. The error of the mean of n
-    is error / n, so n = 9 error / norm^2.
-    """
-    return math.ceil(9 * error / norm**2)
 
 
 def _duration(seconds: int) -> str:

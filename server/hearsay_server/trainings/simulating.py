@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hearsay.federated import encoding, models
-from hearsay.federated.declaration import CentralNoise, RecordLevel, Training
+from hearsay.federated.declaration import RecordLevel, Training
 from hearsay_server.trainings import figures
-from hearsay_server.trainings.aggregation import next_model
+from hearsay_server.trainings.aggregation import next_model, noise_of
 from hearsay_server.trainings.examples import Examples
 from hearsay_server.trainings.training import Declared
 from ldp import InvalidInput
@@ -118,14 +118,14 @@ def simulate(
     tested = torch.from_numpy(test.features).to(device)
     rng = np.random.default_rng(seed)
     coins = Coins() if seed is None else SeededCoins(seed)
-    noise = secrets.token_bytes(32) if seed is None else rng.bytes(32)
+    noise = noise_of(training, secrets.token_bytes(32) if seed is None else rng.bytes(32))
     drawing = KeptApart(
         len(people),
         training.updates_per_round,
         participations=training.participations,
         separation=training.separation,
     )
-    file, state, told = declared.model, None, []
+    file, state, since, told = declared.model, None, 0, []
 
     def updates(clients: NDArray[np.int64]) -> Iterator[NDArray[np.float32]]:
         before = flat.read(model)
@@ -143,9 +143,11 @@ def simulate(
                 number,
                 file,
                 updates(clients),
-                seed=noise if isinstance(training.protection, CentralNoise) else None,
+                since=since,
+                noise=noise,
                 state=state,
             )
+            since = number
             vector = torch.from_numpy(models.to_vector(models.read(file))).to(device)
             flat.write(model, vector)
         model.eval()
@@ -186,9 +188,10 @@ def _local(training: Training) -> "LocalTraining":
 
     local = training.local
     if isinstance(training.protection, RecordLevel):
-        from dpsgd.federated import RecordLevel as Private
-
-        raise NotImplementedError(Private)
+        raise InvalidInput(
+            "run --simulate tries central and local_noise: for record_level simulate with "
+            "dpsgd.federated (docs/federated.md)"
+        )
     return LocalSGD(
         lr=local.learning_rate,
         epochs=local.epochs,

@@ -13,6 +13,7 @@ from hearsay.federated.declaration import UNIT, Training
 from hearsay.plans.plan import mechanism_message
 from hearsay.v1 import training_pb2
 from hearsay_server.tables import fill, load, read
+from hearsay_server.trainings import aggregation
 from ldp import InvalidInput, SphereCodebook
 from ldp.core.exact import check_epsilon
 
@@ -107,7 +108,8 @@ def freeze(table: dict[str, Any], model: bytes, place: str) -> bytes:
         fill(wire.encoding, {"kind": "float32"} | tables.get("encoding", {}), f"{place}.encoding")
     _protect(wire, tables, place)
     frozen: bytes = wire.SerializeToString(deterministic=True)
-    hearsay.federated.declaration.parse(frozen)  # a device's checks, made before it is registered
+    # The checks of a device, and of the server, made before it is registered.
+    aggregation.check(hearsay.federated.declaration.parse(frozen))
     return frozen
 
 

@@ -6,7 +6,6 @@ import random
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import NoReturn
 
 import numpy as np
@@ -16,6 +15,7 @@ from hearsay.federated import encoding, models
 from hearsay.federated.agreed import Agreed, price
 from hearsay.federated.calls import Calls
 from hearsay.federated.declaration import Training
+from hearsay.federated.progress import QUIET, Progress
 from hearsay.federated.stepping import Round, Skip, Step, Stepper
 from hearsay.person import Person
 from hearsay.recording.consent import Consent
@@ -31,27 +31,12 @@ from hearsay.recording.trainings import (
 )
 from hearsay.sending.failures import on_one_line
 from hearsay.sending.transport import Unreachable
+from hearsay.storage.turns import Turn
 from hearsay.trouble import Reason, Trouble
 from hearsay.v1 import collector_pb2, trainer_pb2
 from ldp import InvalidInput
 
 _log = logging.getLogger("hearsay")
-
-_FINAL = {
-    Reason.SPENT,
-    Reason.ENDED,
-    Reason.TRAINING_REFUSED,
-    Reason.LOST_LEDGER,
-    Reason.CLOSED,
-    Reason.DISABLED,
-    Reason.OTHER_SCHEMA,
-    Reason.NOT_A_LEDGER,
-    Reason.FORKED,
-}
-"""Reasons that end `run`: asking again would change nothing."""
-
-_QUIET = {Reason.READY, Reason.WAITING, Reason.NO_CONSENT, Reason.ENDED, Reason.SKIPPED}
-"""Reasons that are no failure: the next look does not wait longer and longer."""
 
 _POLLS = 16
 """How often a device looks for a round in the time that one lasts, where the server does not say
@@ -60,28 +45,11 @@ when to come again."""
 _LONGEST = 3600.0
 """Seconds for which a server can ask to be left alone."""
 
+_TURN = "this participant"
+"""What one thread at a time uses."""
+
 _REVOKE_WAIT = 1.0
 """Seconds that `revoke` waits for the ledger."""
-
-
-@dataclass(frozen=True)
-class Progress:
-    """What one look at a training came to.
-
-    `reason` is READY where an update was stored, in `round`, and otherwise why none was; `detail`
-    says more, also where an update of zeros was sent because the step failed. `wait` is after how
-    many seconds the next look makes sense.
-    """
-
-    reason: Reason
-    detail: str = ""
-    round: int = 0
-    wait: float = 0.0
-
-    @property
-    def is_final(self) -> bool:
-        """Whether there is nothing left to do in this training, or nothing that time mends."""
-        return self.reason in _FINAL
 
 
 class Participant:
@@ -160,7 +128,7 @@ class Participant:
         self._declared = b""
         self._failures = 0
         self._stop = threading.Event()
-        self._turn = threading.Lock()
+        self._turn = Turn(_TURN)
         if consent:
             self.grant()
 
@@ -218,38 +186,37 @@ class Participant:
         Raises nothing but what signal handlers raise, and `on_progress`, which is called after each
         look. A stop takes effect between two calls to the server, and after the step.
         """
-        stop = self._stop = stop or threading.Event()
+        stop = stop or threading.Event()
         progress = Progress(Reason.WAITING, "told to stop")
         while not (stop.is_set() or progress.is_final):
-            progress = self.run_once()
+            progress = self._once(stop)
             if on_progress is not None:
                 on_progress(progress)
             if not progress.is_final:
                 stop.wait(progress.wait)
-        self._stop = threading.Event()
         return progress
 
     def run_once(self) -> Progress:
         """Send what waits; otherwise look for a round, and take part in it. Raises nothing but what
         signal handlers raise."""
-        if not self._turn.acquire(blocking=False):
-            return Progress(Reason.LOCKED, "another thread runs this participant", wait=1.0)
+        return self._once(threading.Event())
+
+    def _once(self, stop: threading.Event) -> Progress:
         try:
-            progress = self._look()
+            progress = self._turn.take(lambda: self._look(stop), 0.0)
         except Trouble as trouble:
             progress = self._unless(trouble.status.reason, trouble.status.detail)
         except Unreachable as error:
             progress = self._unless(error.reason, str(error), error.retry_after)
-        finally:
-            self._turn.release()
-        if progress.reason in _QUIET:
+        if progress.reason in QUIET:
             self._failures = 0
         elif not progress.is_final:
             self._failures += 1
         _log.debug("training %r: %s", self._agreed.training, progress)
         return progress
 
-    def _look(self) -> Progress:
+    def _look(self, stop: threading.Event) -> Progress:
+        self._stop = stop
         self._go_on()
         lifetimes.watch(self)
         self._consent.catch_up()
@@ -282,6 +249,10 @@ class Participant:
             vector, failed = self._stepper.update(step, model, Round(training, answer.round))
         except Skip as skip:
             return self._wait(training, answer, str(skip), Reason.SKIPPED)
+        self._go_on()
+        now = self._calls.round()  # many devices may have filled the round meanwhile
+        if (now.state, now.round, now.model) != (answer.state, answer.round, answer.model):
+            return self._wait(training, now, f"round {answer.round} closed before the step ended")
         update = self._seal(training, answer.round, answer.model, vector)
         return self._deliver(training, update, failed)
 
@@ -404,7 +375,7 @@ class Participant:
     def after_fork(self, *, child: bool) -> None:
         """Go on after a fork, in the parent or the child; `hearsay.lifetimes` calls this."""
         if child:
-            self._turn = threading.Lock()
+            self._turn = Turn(_TURN)
             self._stepper = self._stepper.after_fork()
             self._consent.after_fork()
             self._calls.after_fork()

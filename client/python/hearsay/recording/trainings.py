@@ -212,8 +212,7 @@ class TrainingLedger:
         """Delete an update with a final answer, and count what became of it."""
 
         def work(connection: sqlite3.Connection) -> None:
-            done = connection.execute("DELETE FROM updates WHERE id = ?", (update.id,))
-            if done.rowcount:
+            if _delete(connection, "id = ?", update.id):
                 outbox.add_counts(connection, self._name, {became: 1})
 
         self._store.write(work)
@@ -320,9 +319,7 @@ def drop_updates(
     how many there were. `forget` changes nothing: a server has no way to forget an update."""
     if not _has_tables(connection):
         return 0
-    dropped = connection.execute(
-        "DELETE FROM updates WHERE training = ? AND person = ?", (training_of(survey), person)
-    ).rowcount
+    dropped = _delete(connection, "training = ? AND person = ?", training_of(survey), person)
     if dropped:
         outbox.add_counts(connection, survey, {"revoked": dropped})
     return dropped
@@ -360,6 +357,18 @@ def new_id() -> bytes:
 def _spent(stored: str, training: str) -> float:
     spent = Account(stored, ledger_name(training)).life.get(UPDATE, {})
     return math.fsum(float.fromhex(epsilon) * times for epsilon, times in spent.items())
+
+
+def _delete(connection: sqlite3.Connection, which: str, *given: object) -> int:
+    """Delete updates, and overwrite their bytes; return how many there were.
+
+    Under central noise they are the person's own, which nothing protects yet.
+    """
+    connection.execute("PRAGMA secure_delete = ON").fetchall()
+    try:
+        return connection.execute(f"DELETE FROM updates WHERE {which}", given).rowcount
+    finally:
+        connection.execute("PRAGMA secure_delete = OFF").fetchall()
 
 
 def _has_tables(connection: sqlite3.Connection) -> bool:

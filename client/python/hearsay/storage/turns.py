@@ -13,7 +13,9 @@ R = TypeVar("R")
 class Turn:
     """A lock that a thread holds once, and that no exception leaves locked."""
 
-    def __init__(self) -> None:
+    def __init__(self, what: str = "the ledger") -> None:
+        """`what` is what the holder uses, in errors."""
+        self._what = what
         self.lock = threading.RLock()  # knows who holds it, so nobody else can release it
         self._holder = 0
 
@@ -27,11 +29,11 @@ class Turn:
         if self._holder == me:
             raise Trouble(
                 Reason.LOCKED,
-                "this thread uses the ledger already: a signal handler interrupted it",
+                f"this thread uses {self._what} already: a signal handler interrupted it",
             )
         try:
             if not self.lock.acquire(timeout=wait):
-                raise Trouble(Reason.LOCKED, "other threads use the ledger for too long")
+                raise Trouble(Reason.LOCKED, f"other threads use {self._what} for too long")
             self._holder = me
             return work()
         finally:

@@ -50,8 +50,14 @@ def upgrade() -> None:
     )
     op.create_index("updates_by_round", "updates", ["training", "round", "counted"])
     op.create_table(
+        "round_keys",
+        sa.Column("training", sa.Text, primary_key=True),
+        sa.Column("key", sa.LargeBinary, nullable=False),
+    )
+    op.create_table(
         "update_parts",
         sa.Column("training", sa.Text, primary_key=True),
+        sa.Column("round", sa.BigInteger, primary_key=True, autoincrement=False),
         sa.Column("id", sa.LargeBinary, primary_key=True),
         sa.Column("offset", sa.BigInteger, primary_key=True, autoincrement=False),
         sa.Column("data", sa.LargeBinary, nullable=False),
