@@ -28,6 +28,7 @@ FACES = {
     "ldp": "ldp.md",
     "dpsgd": "dpsgd.md",
     "dpsgd.accounting": "accounting.md",
+    "dpsgd.federated": "federated.md",
 }
 
 

@@ -1,6 +1,6 @@
-"""A model as one vector, and a model whose parameters lie in one."""
+"""A model as one vector: its trained parameters by name, each flattened."""
 
-from copy import deepcopy
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -31,31 +31,18 @@ def trained(model: nn.Module) -> list[nn.Parameter]:
     return [found[name] for name in sorted(found, key=str.encode)]
 
 
+def parts(vector: Tensor, parameters: Sequence[Tensor]) -> list[Tensor]:
+    """Return the views of a vector that have the shapes of the parameters."""
+    cut = torch.split(vector, [p.numel() for p in parameters])
+    return [part.view_as(p) for part, p in zip(cut, parameters, strict=True)]
+
+
 def read(model: nn.Module) -> Tensor:
     """Return the trained parameters as a new vector."""
     return torch.cat([p.detach().flatten() for p in trained(model)])
 
 
-@torch.no_grad()
 def write(model: nn.Module, vector: Tensor) -> None:
     """Set the trained parameters to those of a vector."""
-    parameters = trained(model)
-    parts = torch.split(vector, [p.numel() for p in parameters])
-    for parameter, part in zip(parameters, parts, strict=True):
-        parameter.copy_(part.view_as(parameter))
-
-
-class Flat:
-    """A copy of a model whose trained parameters are views of one vector, `values`."""
-
-    def __init__(self, model: nn.Module) -> None:
-        self.model = deepcopy(model)
-        self.values = read(self.model)
-        self.parameters: tuple[Tensor, ...] = tuple(trained(self.model))
-        for parameter, part in zip(self.parameters, self.parts(self.values), strict=True):
-            parameter.data = part
-
-    def parts(self, vector: Tensor) -> list[Tensor]:
-        """Return the views of a vector that are as the parameters."""
-        parts = torch.split(vector, [p.numel() for p in self.parameters])
-        return [part.view_as(p) for part, p in zip(parts, self.parameters, strict=True)]
+    parameters: list[Tensor] = [p.detach() for p in trained(model)]
+    torch._foreach_copy_(parameters, parts(vector, parameters))

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from dpsgd.accounting.events import check_integer, check_positive
-from dpsgd.federated.flat import Flat
+from dpsgd.federated import flat
 from dpsgd.federated.server_optimizers import check_momentum
 from ldp import InvalidInput
 
@@ -72,7 +73,7 @@ class LocalSGD:
 
     def start(self, model: nn.Module, features: Tensor, labels: Tensor) -> Device:
         """Return devices that train a copy of the model."""
-        return _Devices(self, Flat(model), features, labels)
+        return _Devices(self, model, features, labels)
 
 
 def batches(size: int, features: Tensor, labels: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
@@ -83,31 +84,32 @@ def batches(size: int, features: Tensor, labels: Tensor) -> Iterator[tuple[Tenso
 class _Devices:
     """Train one client after another on the same copy of the model."""
 
-    def __init__(self, how: LocalSGD, flat: Flat, features: Tensor, labels: Tensor) -> None:
-        self._how, self._flat = how, flat
+    def __init__(self, how: LocalSGD, model: nn.Module, features: Tensor, labels: Tensor) -> None:
+        self._how, self._model = how, deepcopy(model).train()
+        self._parameters = flat.trained(self._model)
         self._features, self._labels = features, labels
-        flat.model.train()
 
     def update(self, client: int, rows: Tensor, model: Tensor, seed: int) -> Tensor:
         coins = torch.Generator().manual_seed(seed)
-        how, values, parameters = self._how, self._flat.values, self._flat.parameters
-        values.copy_(model)
-        velocity = self._flat.parts(torch.zeros_like(values)) if how.momentum else None
+        how = self._how
+        start = flat.parts(model, self._parameters)
+        here: list[Tensor] = [p.detach() for p in self._parameters]  # of the same memory
+        torch._foreach_copy_(here, start)
+        velocity = [torch.zeros_like(p) for p in here] if how.momentum else None
         for _ in range(how.epochs):
             mixed = rows[torch.randperm(len(rows), generator=coins).to(rows.device)]
             size = how.batch_size or len(rows)
             for batch, wanted in batches(size, self._features[mixed], self._labels[mixed]):
-                loss = how.loss(self._flat.model(batch), wanted)
-                step = torch.autograd.grad(loss, parameters, materialize_grads=True)
-                with torch.no_grad():
-                    if how.proximal:
-                        away = self._flat.parts(values - model)
-                        step = torch._foreach_add(step, away, alpha=how.proximal)
-                    if velocity is not None:
-                        torch._foreach_mul_(velocity, how.momentum)
-                        torch._foreach_add_(velocity, step)
-                    torch._foreach_add_(parameters, velocity or step, alpha=-how.lr)
-        return values - model
+                loss = how.loss(self._model(batch), wanted)
+                step = torch.autograd.grad(loss, self._parameters, materialize_grads=True)
+                if how.proximal:
+                    away = torch._foreach_sub(here, start)
+                    step = torch._foreach_add(step, away, alpha=how.proximal)
+                if velocity is not None:
+                    torch._foreach_mul_(velocity, how.momentum)
+                    torch._foreach_add_(velocity, step)
+                torch._foreach_add_(here, velocity or step, alpha=-how.lr)
+        return flat.read(self._model).sub_(model)
 
     def get_epsilon(self, delta: float) -> float:
         return math.inf

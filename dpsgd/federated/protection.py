@@ -49,9 +49,9 @@ class Protected(Protocol):
         """Return the update of the model that a round makes, shape (dimension,).
 
         `updates` yields, in the order of `clients`, the difference between each client's model and
-        the round's, as it was trained: neither clipped nor encoded. It can be read once, and an
-        array of it may be overwritten. Called once in each round, in order, also where
-        `clients` is empty.
+        the round's, as it was trained: neither clipped nor encoded, and with nan or inf where a
+        client's training diverged. It can be read once, and an array of it may be overwritten.
+        Called once in each round, in order, also where `clients` is empty.
         """
         ...
 

@@ -19,7 +19,7 @@ import pytest
 import standin
 import torch
 from cases import BATCH, LAYERS, MIXED, MIXED_BATCH, OTHERS
-from devices import CHOSEN
+from devices import CHOSEN, moved
 from models import Attending, Bags, Language, twice
 from oracle import Recording, batch_of, by_loop, check, energy, keep
 from private import data, make, model
@@ -32,6 +32,7 @@ from torch.utils.data import TensorDataset
 
 from dpsgd import AdamBC, PerLayerClipping, PrivacyEngine, QuantileClipping
 from dpsgd.clipping.policies import FlatClipping
+from dpsgd.federated import Accuracy, Federation, FedMedian, LocalSGD, iid
 from dpsgd.gradients.persample import Dense, Outer, gram_squares
 from dpsgd.gradients.precision import exact
 from dpsgd.layers import convolution
@@ -556,6 +557,32 @@ def test_a_step_leaves_no_memory_behind(gpu: torch.device) -> None:
         torch.cuda.synchronize()
         held.append(torch.cuda.memory_allocated())
     assert np.ptp(held) == 0
+
+
+def test_a_simulated_federation_trains_where_its_model_is(device: torch.device) -> None:
+    rng = np.random.default_rng(1)
+    labels = rng.integers(0, 2, 200)
+    features = (rng.standard_normal((200, 5)) + 3 * labels[:, None]).astype(np.float32)
+
+    def trained(network: nn.Module) -> tuple[list[Tensor], float]:
+        with torch.no_grad():
+            for parameter in network.parameters():
+                parameter.fill_(0.1)
+        train = LocalSGD(lr=0.1, momentum=0.5, proximal=0.1)
+        clients = iid(labels, 10, rng=np.random.default_rng(2))
+        federation = Federation(
+            network, features, labels, clients=clients, train=train, strategy=FedMedian()
+        )
+        history = federation.fit(2, evaluate=Accuracy(features, labels))
+        return [p.detach().cpu() for p in network.parameters()], history.scores[-1]
+
+    there = moved(nn.Linear(5, 2), device)
+    found, score = trained(there)
+    assert {p.device.type for p in there.parameters()} == {device.type}
+    expected, same = trained(nn.Linear(5, 2))
+    assert score == pytest.approx(same, abs=0.02)
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)
 
 
 def test_one_process_of_nccl_trains_as_one_without_a_group(
