@@ -84,6 +84,26 @@ def test_examples_of_a_csv_file_belong_to_the_people_it_names(folder: Path) -> N
     assert np.bincount(found.person).tolist() == [10] * 12
 
 
+@pytest.mark.slow
+def test_each_protection_can_be_tried(folder: Path) -> None:
+    head = SMALL[: SMALL.index("[training.central]")]
+    written(folder, head + "[training.local_noise]\nepsilon = 8\ncodes = 64")
+    _, printed, told = run(folder, "--rounds", 2, "--json")
+    assert told == ""
+    first, last = json.loads(printed)["rounds"]
+    assert (first["bytes_up"], last["rho"]) == (6 * 9, None)
+    assert first["epsilon"] == pytest.approx(8, rel=1e-6)  # each takes part in one of two rounds
+    assert last["epsilon"] == first["epsilon"]
+    robust = '[training.aggregation]\nrule = "multi_krum"\nhostile = 1\n'
+    noise = "[training.record_level]\nnoise_multiplier = 1\nmax_grad_norm = 1\n"
+    written(folder, (head + robust + noise).replace("min_updates = 3", "min_updates = 5"))
+    _, printed, told = run(folder, "--rounds", 1, "--json")
+    assert told == ""
+    document = json.loads(printed)
+    assert 1 < document["record_epsilon"] < 20
+    assert document["rounds"][0]["epsilon"] is None
+
+
 def test_rounds_that_too_few_people_may_join_are_dropped_and_told(folder: Path) -> None:
     code, printed, told = run(folder, "--people", 8, "--rounds", 2, "--seed", 1)
     assert code == 0

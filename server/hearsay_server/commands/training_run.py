@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -120,7 +121,7 @@ def run_training(
             said = f"accuracy {at.accuracy:.1%}"
             shown.update(task, completed=at.number, description=said)
 
-        model, told = simulating.simulate(
+        trial = simulating.simulate(
             declared,
             found,
             held,
@@ -130,9 +131,10 @@ def run_training(
             delta=delta,
             progress=progress,
         )
+    told = trial.rounds
     if out is not None:
         with opened_new(out, "xb") as written:
-            written.write(model)
+            written.write(trial.model)
     if history is not None:
         with opened_new(history) as written:
             rows = csv.DictWriter(written, asdict(told[0]), lineterminator="\n")
@@ -147,6 +149,9 @@ def run_training(
             "revision": training.revision.hex(),
             "people": len(parts),
             "delta": delta,
+            "record_epsilon": (
+                trial.record_epsilon if math.isfinite(trial.record_epsilon) else None
+            ),
             "accuracy_of_last_ten": mean,
             "spread_of_last_ten": spread,
             "rounds": [asdict(each) for each in told],
@@ -177,6 +182,14 @@ def run_training(
         f"{dropped:,} rounds were dropped"
     )
     print_wrapped(training.trust, Console())
+    if math.isfinite(trial.record_epsilon):
+        print_wrapped(
+            f"Of a single record all updates tell epsilon {trial.record_epsilon:.4g} at most, at "
+            f"delta {delta:g}.",
+            Console(),
+        )
+    if seed is not None:
+        typer.echo("With --seed the noise can be drawn again: these models protect nobody.")
     for place in (out, history, plot):
         if place is not None:
             typer.echo(f"written: {place}")

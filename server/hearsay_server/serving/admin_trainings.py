@@ -70,7 +70,7 @@ class TrainingsAdmin(admin_pb2_grpc.AdminServicer):
     ) -> admin_pb2.TrainingStatus:
         declared = request.training
         try:
-            aggregation.check(await asyncio.to_thread(parse, declared))
+            await asyncio.to_thread(lambda: aggregation.check(parse(declared)))
             made = (declared, self._clock(), auth.caller(), self._draw)
             stored = await self._write(trainings.create, *made)
         except NameTaken as error:

@@ -45,7 +45,7 @@ def seen(training: Training, delta: float) -> Sequence[Seen]:
         case RecordLevel():
             said = "noise of the device hides single records, and not the person"
             server = Seen("the server", "every update, until its round is over", said)
-            models = "the same, but for what the mean over a round hides"
+            models = "the same noise, mixed with that of others in the round"
     return (
         server,
         Seen("who gets a model", "the models, and how many took part", models),
@@ -205,7 +205,7 @@ def _server(training: Training) -> Sequence[str]:
     rule = given.rule.replace("_", " ")
     hostile = f" against {given.hostile:,} hostile ones" if given.hostile else ""
     made = (
-        f"The sum of the updates, divided by {training.updates_per_round:,} however many came"
+        f"The sum of the updates, divided by {training.updates_per_round:,} however many came,"
         if given.rule == "mean"
         else f"The {rule} of the updates{hostile}"
     )
@@ -215,7 +215,7 @@ def _server(training: Training) -> Sequence[str]:
         f"{training.updates_per_round:,} updates. With fewer than {training.min_updates:,} it is "
         "dropped, and its updates are deleted unread.",
         f"For full rounds, {people_for_full_rounds(training):,} people or more must be there.",
-        f"{made}, goes through {given.optimizer} at rate {given.learning_rate:g}{momentum}.",
+        f"{made} goes through {given.optimizer} at rate {given.learning_rate:g}{momentum}.",
     )
 
 

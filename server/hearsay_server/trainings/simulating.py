@@ -42,6 +42,19 @@ class Round:
     epsilon: float | None
 
 
+@dataclass(frozen=True)
+class Trial:
+    """A simulated training: the file of its last model, and its rounds.
+
+    `record_epsilon` is the most that all updates tell of a single record, at the delta of the
+    trial, where devices train with noise; else it is infinite.
+    """
+
+    model: bytes
+    rounds: Sequence[Round]
+    record_epsilon: float
+
+
 def split(how: str, examples: Examples, people: int, seed: int) -> Split:
     """Deal examples out to people: "iid", "shards" (or "shards:2"), "dirichlet" ("dirichlet:0.5").
 
@@ -84,8 +97,8 @@ def simulate(
     seed: int | None,
     delta: float = figures.DELTA,
     progress: Callable[[Round], object] = lambda _: None,
-) -> tuple[bytes, list[Round]]:
-    """Run the first rounds of a training, and return the last model's file and the rounds.
+) -> Trial:
+    """Run the first rounds of a training.
 
     Each round takes people at random who may take part: at most so often, and so far apart, as the
     training says. A device trains as `[training.local]` says, and writes its update as a real one
@@ -153,7 +166,7 @@ def simulate(
         model.eval()
         with torch.no_grad():
             guesses = model(tested).argmax(dim=1).cpu().numpy()
-        rho = figures.spent_rho(training, number)
+        rho = figures.spent_rho(training, since)
         told.append(
             Round(
                 number=number,
@@ -163,11 +176,11 @@ def simulate(
                 bytes_down=len(clients) * len(declared.model),
                 accuracy=float(np.mean(guesses == test.labels)),
                 rho=None if rho is None else float(rho),
-                epsilon=figures.spent_epsilon(training, number, delta),
+                epsilon=figures.spent_epsilon(training, since, delta),
             )
         )
         progress(told[-1])
-    return file, told
+    return Trial(file, told, devices.get_epsilon(delta))
 
 
 def rounds_to(told: Sequence[Round], accuracy: float) -> int | None:
@@ -187,10 +200,19 @@ def _local(training: Training) -> "LocalTraining":
     from dpsgd.federated import LocalSGD
 
     local = training.local
-    if isinstance(training.protection, RecordLevel):
-        raise InvalidInput(
-            "run --simulate tries central and local_noise: for record_level simulate with "
-            "dpsgd.federated (docs/federated.md)"
+    noise = training.protection
+    if isinstance(noise, RecordLevel):
+        from dpsgd.federated import record_level
+
+        if local.proximal:
+            raise InvalidInput("a simulation with record_level has no proximal term: leave it out")
+        return record_level.RecordLevel(
+            lr=local.learning_rate,
+            noise_multiplier=float(noise.noise_multiplier),
+            max_grad_norm=noise.max_grad_norm,
+            epochs=local.epochs,
+            batch_size=local.batch_size or 1 << 32,  # of fewer records all are taken
+            momentum=local.momentum,
         )
     return LocalSGD(
         lr=local.learning_rate,
