@@ -5,6 +5,8 @@ Exceptions without a module's name are defined here.
 - `HearsayError`: catch it to catch every one below
   - `InvalidInput` (a `ValueError`): mend the argument, setting, file or call that is named
     - `NoSurvey` (`hearsay_server.storage.retention`): mend the survey's name, or create the survey
+    - `NoTraining` (`hearsay_server.storage.trainings`): mend the name, or create the training
+    - `NameTaken` (`hearsay_server.storage.trainings`): choose another name
     - `TooLarge` (`hearsay_server.serving.analyses`): ask for less, or by a quicker method
       - `TooLong` (`hearsay_server.serving.analyses`): the same
     - `UpdateRefused` (`hearsay.federated.encoding`): send an update that the training declares

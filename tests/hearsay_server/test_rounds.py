@@ -341,7 +341,9 @@ def test_a_clock_that_goes_back_closes_nothing(database: Database) -> None:
     assert (found.to_close, found.next_deadline) == ([], int((NOW + PERIOD).timestamp()))
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "adam", "yogi"])
+@pytest.mark.parametrize(
+    "optimizer", ["sgd", *(pytest.param(name, marks=pytest.mark.slow) for name in ("adam", "yogi"))]
+)
 def test_a_model_is_the_same_to_the_bit_in_whatever_order_updates_came(
     tmp_path: Path, optimizer: str
 ) -> None:
