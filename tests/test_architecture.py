@@ -33,11 +33,11 @@ FLOORS = {
     ],
     "dpsgd": [
         {"noise", "accounting", "auditing"},
-        {"gradients", "release", "reports", "tuning"},
+        {"gradients", "release", "reports", "tuning", "whitening"},
         {"clipping"},
         {"layers"},
         {"training"},
-        {"estimators"},
+        {"adpe", "estimators"},
     ],
     "hearsay": [
         {"environment", "interrupts", "trouble", "v1"},
