@@ -7,8 +7,7 @@ Guarantee: everything released with one accountant, trainings included, is (epsi
 its relation with what `get_epsilon` says. The time that a draw takes is not hidden. The number of
 rows is public under every relation: an added row was one of NaN before. Values are rounded to
 integers, and noise is drawn in integers, so that no floating-point number tells more.
-Source of the samplers: Canonne, Kamath and Steinke, "The discrete Gaussian for differential
-privacy", NeurIPS 2020, algorithms 1 to 3.
+`dpsgd.noise.discrete` has the samplers.
 """
 
 import math
@@ -21,8 +20,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpsgd.accounting import Accountant, Event, NoSampling, Pure, Relation
-from dpsgd.accounting.accountant import check_guarantee
-from dpsgd.accounting.events import Unsampled
+from dpsgd.accounting.accountant import enter
+from dpsgd.noise.discrete import discrete_gaussian, discrete_laplace, survives
 from ldp import Coins, InvalidInput
 
 Floats = NDArray[np.float64]
@@ -57,8 +56,8 @@ def count(
             f"values must be booleans of shape (n,), got {array.dtype} {array.shape}"
         )
     rate = Pure(epsilon).epsilon
-    _enter(accountant, Pure(rate))
-    noise = _discrete_laplace(Fraction(rate), coins or Coins())
+    enter(accountant, Pure(rate))
+    noise = discrete_laplace(Fraction(rate), coins or Coins())
     return Release(int(array.sum()) + noise, math.sqrt(2 * math.exp(-rate)) / -math.expm1(-rate))
 
 
@@ -85,13 +84,13 @@ def bounds(
         raise InvalidInput(f"edges must be two finite numbers or more, ascending, got {edges!r}")
     columns = array.reshape(len(array), -1).T
     each = Pure(epsilon).epsilon / len(columns)
-    _enter(accountant, Pure(each, steps=len(columns)))
+    enter(accountant, Pure(each, steps=len(columns)))
     rate = Fraction(each) / (2 if accountant.relation is Relation.REPLACE_ONE else 1)
     coins = coins or Coins()
     found = []
     for column in columns:
         kept = np.clip(column[~np.isnan(column)], at[0], at[-1])
-        noisy = np.histogram(kept, at)[0] + [_discrete_laplace(rate, coins) for _ in at[1:]]
+        noisy = np.histogram(kept, at)[0] + [discrete_laplace(rate, coins) for _ in at[1:]]
         likely = noisy > math.log(len(noisy) / _FALSE_ALARM) / rate
         (bins,) = np.nonzero(likely if likely.any() else noisy == noisy.max())
         found.append((at[bins[0]], at[bins[-1] + 1]))
@@ -180,18 +179,10 @@ def select(
     # Integers beyond 2**53 are no doubles, and rounding would add to the sensitivity.
     *exact, moved = (Fraction(np.asarray(number).tolist()) for number in (*scores, sensitivity))
     best, rate = max(exact), Fraction(event.epsilon) / 2 / moved
-    _enter(accountant, event)
+    enter(accountant, event)
     coins = coins or Coins()
     order = iter(coins.permutation(array.size).tolist())
-    return Release(next(k for k in order if _survives(rate * (best - exact[k]), coins)), None)
-
-
-def _enter(accountant: Accountant, event: Event | Unsampled) -> None:
-    """Record a release, which may follow from here on."""
-    if not isinstance(accountant, Accountant):
-        raise InvalidInput(f"an accountant of dpsgd.accounting is expected, got {accountant!r}")
-    check_guarantee(accountant)
-    accountant.record(event)
+    return Release(next(k for k in order if survives(rate * (best - exact[k]), coins)), None)
 
 
 def _numbers(values: Any) -> Floats:
@@ -229,7 +220,7 @@ def _means(
     coins: Coins | None,
 ) -> tuple[Floats, float]:
     """Return the noisy mean of `width` features in [-1, 1] of each row, and its standard error."""
-    _enter(accountant, Event(noise_multiplier, NoSampling(), 1))
+    enter(accountant, Event(noise_multiplier, NoSampling(), 1))
     total = np.zeros(width, dtype=np.int64)
     rows = max(1, _CELLS // width)
     for start in range(0, len(unit), rows):
@@ -239,41 +230,5 @@ def _means(
     variance = math.ceil(Fraction(float(noise_multiplier)) ** 2 * (width << 4 * _BITS))
     coins = coins or Coins()
     whole = len(unit) << 2 * _BITS
-    noisy = [(summed << _BITS) + _discrete_gaussian(variance, coins) for summed in total.tolist()]
+    noisy = [(summed << _BITS) + discrete_gaussian(variance, coins) for summed in total.tolist()]
     return np.array([summed / whole for summed in noisy]), math.sqrt(variance) / whole
-
-
-def _survives(gamma: Fraction, coins: Coins) -> bool:
-    """Return True with probability e**-gamma, gamma >= 0."""
-    above, below = gamma.numerator, gamma.denominator
-    while above > below:
-        if not _survives(Fraction(1), coins):
-            return False
-        above -= below
-    k = 1
-    while coins.below(below * k) < above:
-        k += 1
-    return k % 2 == 1
-
-
-def _discrete_laplace(rate: Fraction, coins: Coins) -> int:
-    """Return k with probability proportional to e**(-rate |k|), rate > 0."""
-    s, t = rate.numerator, rate.denominator
-    while True:
-        k = coins.below(t)
-        if not _survives(Fraction(k, t), coins):
-            continue
-        while _survives(Fraction(1), coins):
-            k += t
-        negative, size = coins.below(2), k // s
-        if size or not negative:
-            return -size if negative else size
-
-
-def _discrete_gaussian(variance: int, coins: Coins) -> int:
-    """Return k with probability proportional to e**(-k**2 / (2 variance))."""
-    t = math.isqrt(variance) + 1
-    while True:
-        k = _discrete_laplace(Fraction(1, t), coins)
-        if _survives(Fraction((abs(k) * t - variance) ** 2, 2 * variance * t * t), coins):
-            return k

@@ -185,3 +185,15 @@ def check_guarantee(accountant: Accountant) -> None:
             f"{accountant.name} only approximates, by no known amount: take RDPAccountant or "
             "PLDAccountant"
         )
+
+
+def enter(accountant: Accountant, event: Event | Unsampled) -> None:
+    """Record a release, which may follow from here on.
+
+    Raises `InvalidInput` for what is no accountant, or one whose figures are no guarantees, and as
+    `Accountant.record`.
+    """
+    if not isinstance(accountant, Accountant):
+        raise InvalidInput(f"an accountant of dpsgd.accounting is expected, got {accountant!r}")
+    check_guarantee(accountant)
+    accountant.record(event)

@@ -126,7 +126,7 @@ def test_a_row_moves_the_integers_by_what_the_noise_is_for(
         return found, error
 
     plain = release._means
-    monkeypatch.setattr(release, "_discrete_gaussian", integers)
+    monkeypatch.setattr(release, "discrete_gaussian", integers)
     monkeypatch.setattr(release, "_means", moments)
     corners = [*itertools.product((0.0, 1.0, np.inf), (-4.0, 4.0)), (np.nan, np.nan), (0.3, 1.7)]
     rest = np.array([[0.2, 3.0], [0.9, -1.0]])
@@ -146,8 +146,8 @@ def test_a_row_moves_the_integers_by_what_the_noise_is_for(
 @pytest.mark.parametrize(
     ("draw", "weight"),
     [
-        (lambda c: release._discrete_laplace(Fraction(0.7), c), lambda k: math.exp(-0.7 * abs(k))),
-        (lambda c: release._discrete_gaussian(5, c), lambda k: math.exp(-k * k / 10)),
+        (lambda c: release.discrete_laplace(Fraction(0.7), c), lambda k: math.exp(-0.7 * abs(k))),
+        (lambda c: release.discrete_gaussian(5, c), lambda k: math.exp(-k * k / 10)),
     ],
     ids=["laplace", "gaussian"],
 )
@@ -193,7 +193,7 @@ def test_a_choice_keeps_epsilon_exactly_and_is_drawn_as_it_is_proved() -> None:
 @pytest.mark.parametrize("kind", [list, np.array, lambda pair: [np.int64(k) for k in pair]])
 def test_scores_beyond_doubles_are_taken_as_they_are(kind: Any, monkeypatch: Any) -> None:
     tried: list[Fraction] = []
-    monkeypatch.setattr(release, "_survives", lambda gamma, _: tried.append(gamma) or not gamma)
+    monkeypatch.setattr(release, "survives", lambda gamma, _: tried.append(gamma) or not gamma)
     for _ in range(20):
         release.select(kind([2**53 + 2, 2**53 + 3]), epsilon=1.0, accountant=rdp())
     assert set(tried) == {0, Fraction(1, 2)}
