@@ -243,7 +243,9 @@ def table(results: Results) -> str:
         + " |",
         "|---|--:|--:|" + "--:|" * len(results),
     ]
-    for row in zip(*results.values(), strict=True):
+    rows = list(zip(*results.values(), strict=True))
+    order = list(dict.fromkeys(row[0].method for row in rows))
+    for row in sorted(rows, key=lambda row: order.index(row[0].method)):
         first = row[0]
         honest = dict.fromkeys(
             _number(each.honest, "no bound" if each.kind == "published" else "none") for each in row

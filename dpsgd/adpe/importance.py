@@ -21,8 +21,8 @@ def shap_importance(module: nn.Module, inputs: Tensor, labels: Tensor, baselines
     Guarantee: none. The values are computed from the records as they are, without noise, and so is
     all that follows from them: only `ADPE` as published takes them. Raises `MissingExtra` without
     captum, of the extra `shap`, and `InvalidInput` without two baselines of the records' shape, and
-    where no feature matters. Cost: a forward and a
-    backward pass for each pair of a record and a baseline.
+    where no feature matters. Cost: a forward and a backward pass for each pair of a record and a
+    baseline.
     Source: Lundberg and Lee, "A unified approach to interpreting model predictions", NeurIPS 2017.
     """
     with needs("shap_importance", "shap"):

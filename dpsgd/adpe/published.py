@@ -2,7 +2,6 @@
 
 import math
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -36,8 +35,8 @@ class ADPE:
     - schedule: the noise of an epoch over that of others, as in `dpsgd.clipping.schedules`; the
       claimed epsilon of all epochs stays the same.
     - input_sensitivity: s1, by default the number of features K, twice that for Laplace noise.
-    - coefficient_sensitivity: s2, by default d (H + H**2 / 4) for d classes and H hidden units;
-      infinite precision is had with `noisy_coefficients=False`.
+    - coefficient_sensitivity: s2, by default d (H + H**2 / 4) for d classes and H hidden units.
+    - noisy_coefficients: False adds no noise to the coefficients.
     - shared: one draw of input noise for all records of a batch.
     - epsilon None: no noise at all, as for the network that SHAP values are taken of.
 
@@ -107,14 +106,12 @@ class ADPE:
         inputs: Tensor,
         labels: Tensor,
         importance: Tensor | None = None,
-        *,
-        on_epoch: Callable[[nn.Module], None] | None = None,
     ) -> "Published":
         """Train `body`, which is changed, and a linear layer on it; warn of the honest epsilon.
 
         `inputs` have shape (n, ...) with K features in [0, 1], `labels` shape (n,). The body's
         outputs, shape (n, H), must lie in [-1, 1]. Without importance all features have 1.
-        `on_epoch` is called with the model after each epoch. Random numbers are torch's own.
+        Random numbers are torch's own.
         Raises `InvalidInput` where shapes do not fit or features lie outside of [0, 1].
         """
         features = inputs[0].numel() if len(inputs) else 0
@@ -125,8 +122,10 @@ class ADPE:
                 f"expected a batch of {self.batch_size} records at least and the importance of "
                 f"their {features} features, got {len(inputs)} and {tuple(importance.shape)}"
             )
-        if labels.shape != (len(inputs),) or not bool(((inputs >= 0) & (inputs <= 1)).all()):
-            raise InvalidInput("expected features in [0, 1] and a label for each record")
+        if not bool(((inputs >= 0) & (inputs <= 1)).all()) or not bool(importance.isfinite().all()):
+            raise InvalidInput("expected features in [0, 1] and finite importances")
+        if labels.shape != (len(inputs),) or labels.is_floating_point() or int(labels.min()) < 0:
+            raise InvalidInput("expected a label for each record, an integer from 0 on")
         known = self.claim(importance)
         if self.epsilon is not None:
             warnings.warn(f"ADPE as published: {known}; {_INSTEAD}", stacklevel=2)
@@ -159,8 +158,6 @@ class ADPE:
                 expanded(linear, quadratic, head.weight).backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
             rate.step()
-            if on_epoch is not None:
-                on_epoch(model)
         return Published(model, known)
 
     def _relative(self) -> list[float]:
@@ -183,7 +180,7 @@ class ADPE:
         """Return standard noise of a tensor's shape."""
         if self.mechanism == "gaussian":
             return torch.randn_like(like)
-        ones = torch.ones_like(like, requires_grad=False)
+        ones = torch.ones_like(like)
         return torch.distributions.Laplace(0 * ones, ones).sample()
 
 

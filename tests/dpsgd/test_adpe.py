@@ -188,7 +188,10 @@ def test_bad_parameters_are_refused(options, reason: str) -> None:
         (lambda x, y, a: (x, y, a[:5]), "64 features"),
         (lambda x, y, a: (2 * x, y, a), r"in \[0, 1\]"),
         (lambda x, y, a: (x * math.nan, y, a), r"in \[0, 1\]"),
+        (lambda x, y, a: (x, y, a / 0), "finite importances"),
         (lambda x, y, a: (x, y[:9], a), "a label for each"),
+        (lambda x, y, a: (x, y - 1, a), "from 0 on"),
+        (lambda x, y, a: (x, y.double(), a), "from 0 on"),
     ],
 )
 def test_records_that_do_not_fit_are_refused(change, reason: str) -> None:
