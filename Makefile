@@ -21,7 +21,7 @@ NODE_MODULES :=
 npm_run = @echo "skipped: $(1) of the TypeScript SDK, which needs Node 20 or newer" >&2
 endif
 
-.PHONY: demo test test-all lint web bench docs protos clean
+.PHONY: demo test test-all lint web bench bench-models docs protos clean
 .DEFAULT_GOAL := test
 
 demo: $(VENV)/.demo
@@ -56,6 +56,12 @@ bench: $(VENV)/.dev $(NODE_MODULES)
 	OMP_NUM_THREADS=1 $(BIN)/python tests/benchmarks/sizing_costs.py
 	OMP_NUM_THREADS=1 $(BIN)/python tests/benchmarks/spark_speed.py
 	$(call npm_run,bench)
+
+# MODELS is a folder with the idx files of MNIST and Fashion-MNIST in mnist/ and fashion-mnist/. This redraws
+# the table of docs/adpe.md and its picture, in half an hour of two cores, or on a GPU.
+MODELS ?= ../shared/data
+bench-models: $(VENV)/.dev
+	$(BIN)/python examples/adpe.py --mnist $(MODELS)/mnist --fashion $(MODELS)/fashion-mnist
 
 docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

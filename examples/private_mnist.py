@@ -15,9 +15,11 @@ import torch
 from scattering import Scattering, linear_on_scattering
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader
 
 from dpsgd import PrivacyEngine
+from dpsgd.accounting import Accountant, RDPAccountant
+from dpsgd.estimators.fitting import Table
 
 REPORTED = {
     ("mnist", "cnn"): 98.1,
@@ -65,6 +67,38 @@ def accuracy(model: nn.Module, tests: Tensor, labels: Tensor) -> float:
     return right / len(labels)
 
 
+def train_privately(
+    model: nn.Module,
+    rows: Tensor,
+    labels: Tensor,
+    *,
+    epsilon: float,
+    delta: float,
+    epochs: int,
+    rate: float,
+    batch: int,
+    clip: float = CLIP,
+    accountant: type[Accountant] = RDPAccountant,
+) -> PrivacyEngine:
+    """Train the model within (epsilon, delta) by SGD; return the engine, which has the account."""
+    engine = PrivacyEngine(accountant=accountant)
+    model, optimizer, loader = engine.make_private_with_epsilon(
+        module=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=rate, momentum=MOMENTUM),
+        data_loader=DataLoader(Table(rows, labels), batch, collate_fn=lambda drawn: drawn),
+        target_epsilon=epsilon,
+        target_delta=delta,
+        epochs=epochs,
+        max_grad_norm=clip,
+    )
+    for _ in range(epochs):
+        for batch_rows, batch_labels in loader:
+            optimizer.zero_grad()
+            cross_entropy(model(batch_rows), batch_labels).backward()
+            optimizer.step()
+    return engine
+
+
 def run(arguments: argparse.Namespace) -> tuple[float, float]:
     """Train; return the test accuracy and the epsilon that was spent."""
     device = torch.device(arguments.device)
@@ -76,22 +110,16 @@ def run(arguments: argparse.Namespace) -> tuple[float, float]:
     labels, truth = (torch.as_tensor(s.labels).long().to(device) for s in (train, test))
     model = tanh_cnn() if arguments.model == "cnn" else linear_on_scattering(10)
     model = model.to(device)
-    engine = PrivacyEngine()
-    batch, rate = min(BATCH, len(labels) // 8), RATES[arguments.model]
-    model, optimizer, loader = engine.make_private_with_epsilon(
-        module=model,
-        optimizer=torch.optim.SGD(model.parameters(), lr=rate, momentum=MOMENTUM),
-        data_loader=DataLoader(TensorDataset(rows, labels), batch_size=batch),
-        target_epsilon=arguments.epsilon,
-        target_delta=arguments.delta,
+    engine = train_privately(
+        model,
+        rows,
+        labels,
+        epsilon=arguments.epsilon,
+        delta=arguments.delta,
         epochs=arguments.epochs,
-        max_grad_norm=CLIP,
+        rate=RATES[arguments.model],
+        batch=min(BATCH, len(labels) // 8),
     )
-    for _ in range(arguments.epochs):
-        for batch_rows, batch_labels in loader:
-            optimizer.zero_grad()
-            cross_entropy(model(batch_rows), batch_labels).backward()
-            optimizer.step()
     found = accuracy(model, inputs(test, arguments.model, device), truth)
     return found, engine.get_epsilon(arguments.delta)
 

@@ -33,11 +33,11 @@ FLOORS = {
     ],
     "dpsgd": [
         {"noise", "accounting", "auditing"},
-        {"gradients", "release", "reports", "tuning"},
+        {"gradients", "release", "reports", "tuning", "whitening"},
         {"clipping", "pate"},
         {"layers"},
         {"training"},
-        {"estimators", "federated"},
+        {"adpe", "estimators", "federated"},
     ],
     "hearsay": [
         {"environment", "interrupts", "trouble", "v1"},
