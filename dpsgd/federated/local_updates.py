@@ -28,6 +28,9 @@ class LocalUpdates:
     together participations * epsilon, whoever reads them. Nobody has to be honest but the app on
     the client's own device. `get_epsilon` counts the participations of the busiest client so far,
     at every delta.
+    The sum of a round is divided by the number of clients that it should have, as on a server. The
+    last rounds can have fewer, where those left have taken part in all of their rounds but one and
+    cannot come twice: they move the model less.
     It is a niche: the error of a mean update is that of `SphereCodebook.squared_error`, some 6
     times the dimension at epsilon 1, so the model must be small and the people many.
     `SphereCodebook.updates_needed` says how many.
