@@ -28,7 +28,7 @@ def made(mechanism: str, dimension: int = 5, seed: bytes = SEED, **changed: Any)
         "participations": 2,
         "separation": 4,
         "noise_multiplier": 2.0,
-        "max_norm": 1.0,
+        "max_update_norm": 1.0,
     }
     return RoundNoise(mechanism, dimension=dimension, seed=seed, **numbers | changed)  # type: ignore[arg-type]
 
@@ -117,7 +117,7 @@ for name in ("torch", "numba"): sys.modules[name] = None
 from dpsgd.federated.round_noise import RoundNoise
 for mechanism, bands in (("toeplitz", 4), ("tree", 0)):
     noise = RoundNoise(mechanism, rounds=8, bands=bands, participations=2, separation=4,
-        noise_multiplier=2.0, max_norm=1.0, dimension=20000, seed=bytes(range(32)))
+        noise_multiplier=2.0, max_update_norm=1.0, dimension=20000, seed=bytes(range(32)))
     print(hashlib.sha256(noise.release(8, noise.sum()).tobytes()).hexdigest())
 """
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -178,7 +178,9 @@ def test_neighbours_can_be_told_apart_as_the_account_says_and_no_better(mechanis
     direction = matrix @ np.array([1, 0, 0, 0, 1, 0, 0, 0])  # the best test: the likelihood ratio
     most = sensitivity(mechanism, 8, 4 if mechanism == "toeplitz" else 0, 2, 4)  # type: ignore[arg-type]
     assert np.linalg.norm(direction) == pytest.approx(most)
-    noise = made(mechanism, people, noise_multiplier=noise_multiplier, max_norm=math.sqrt(people))
+    noise = made(
+        mechanism, people, noise_multiplier=noise_multiplier, max_update_norm=math.sqrt(people)
+    )
     without = released(noise)
     sums = [noise.sum() for _ in range(8)]
     for t in (0, 4):  # each coordinate is one world of its own, with an update of norm 1
@@ -205,7 +207,7 @@ def test_neighbours_can_be_told_apart_as_the_account_says_and_no_better(mechanis
         ({"seed": bytes(31)}, "32 bytes"),
         ({"seed": "x" * 32}, "32 bytes"),
         ({"noise_multiplier": 0.0}, "noise_multiplier"),
-        ({"max_norm": math.nan}, "max_norm"),
+        ({"max_update_norm": math.nan}, "max_update_norm"),
         ({"dimension": 0}, "dimension"),
         ({"bands": 9}, "bands"),
         ({"noise_multiplier": 1e9}, "too fine"),
