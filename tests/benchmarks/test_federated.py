@@ -14,6 +14,7 @@ from torch.nn.functional import cross_entropy
 
 from dpsgd.federated import FedAvg, Federation, LocalSGD, iid, rules
 from dpsgd.federated.architectures import build
+from dpsgd.federated.exact_sums import ExactSum
 
 UPDATES = 500
 DIMENSION = 200_000
@@ -27,6 +28,8 @@ def updates() -> NDArray[np.float32]:
 
 MEANS: dict[str, Callable[[NDArray[np.float32]], object]] = {
     "numpy's floor": lambda updates: updates.mean(axis=0),
+    "numpy's floor in float64": lambda updates: updates.mean(axis=0, dtype=np.float64),
+    "exact sums": lambda updates: ExactSum(DIMENSION, 1.0).add_all(updates).value(),
     "a stream": lambda updates: rules.mean(iter(updates)),
     "a weighted stream": lambda updates: rules.mean(iter(updates), list(range(1, 1 + UPDATES))),
 }

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy import special, stats
 
 from dpsgd.accounting import gaussian_epsilon
+from dpsgd.federated import exact_sums
 from dpsgd.federated.exact_sums import ExactSum
 from dpsgd.federated.round_noise import RoundNoise
 from dpsgd.noise.keyed import KeyedNormals, _quantile
@@ -155,6 +156,39 @@ def test_no_update_adds_more_than_its_norm() -> None:
             assert square <= round(1 / total.spacing) ** 2
             if scale <= 0.9999999:
                 assert total.value() == pytest.approx(update, abs=total.spacing)
+
+
+@pytest.mark.parametrize("dimension", [1, 2047, 40_001])
+def test_compiled_sums_are_those_of_numpy_to_the_bit(
+    dimension: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(4)
+    updates = rng.standard_normal((40, dimension), np.float32) / np.float32(math.sqrt(dimension))
+    updates[::2] *= rng.choice(np.array([1e-20, 0.5, 3.0, 1e18], np.float32), (20, 1))
+    updates[7].flags.writeable = False  # the view of a payload
+    plain = ExactSum(dimension, 1.0).add_all(updates)
+    monkeypatch.setattr(exact_sums, "_COMPILE", 0)
+    assert exact_sums._loops(updates[0])
+    found = ExactSum(dimension, 1.0).add_all(updates)
+    assert (found.units == plain.units).all()
+    for value in (np.inf, np.nan):
+        updates[1, -1] = value
+        with pytest.raises(InvalidInput, match="finite"):
+            found.add(updates[1])
+    assert found.updates == 40
+    assert (found.units == plain.units).all()
+
+
+def test_without_numba_a_large_sum_is_made_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> None:
+        raise ImportError(name)
+
+    update = np.linspace(-1, 1, 300, dtype=np.float32)
+    expected = ExactSum(300, 1.0).add_all([update])
+    monkeypatch.setattr(exact_sums, "_COMPILE", 0)
+    monkeypatch.setattr(exact_sums, "_compiled", exact_sums._compiled.__wrapped__)
+    monkeypatch.setattr("importlib.import_module", missing)
+    assert (ExactSum(300, 1.0).add_all([update]).units == expected.units).all()
 
 
 @pytest.mark.parametrize(

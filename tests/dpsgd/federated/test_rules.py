@@ -84,9 +84,10 @@ class TestAgainstLoops:
 
 
 def test_the_mean_weighs_a_stream_of_updates() -> None:
-    weights = [1, 0, 5, 2, 2, 1, 1, 3, 7]
-    found = rules.mean(iter(UPDATES), weights)
-    np.testing.assert_allclose(found, np.average(UPDATES, axis=0, weights=weights), atol=1e-6)
+    weights = list(range(45))  # more than are added in float32 at once
+    updates = np.tile(UPDATES, (5, 1))
+    found = rules.mean(iter(updates), weights)
+    np.testing.assert_allclose(found, np.average(updates, axis=0, weights=weights), atol=1e-6)
 
 
 @pytest.mark.parametrize("rule", [r for r in rules.RULES if r != "mean"])
