@@ -1,6 +1,7 @@
 """A person's part in a training: what leaves, what it costs, and what a server cannot get."""
 
 import hashlib
+import sys
 import threading
 import time
 from pathlib import Path
@@ -533,13 +534,22 @@ def test_an_app_must_say_what_it_agrees_to(trainer: Trainer, options: dict[str, 
         Participant(client, "digits", steps={"linear": Steps()}, **options)
 
 
-def test_an_idle_participant_starts_and_makes_nothing(
+def test_an_idle_participant_costs_nothing_beyond_its_client(
     trainer: Trainer, step: Steps, tmp_path: Path
 ) -> None:
-    with client_of(trainer, MEMORY) as client:
-        before = threading.active_count()
+    def held() -> tuple[object, ...]:
+        files = sorted(each.name for each in tmp_path.iterdir())
+        descriptors = len(list(Path("/proc/self/fd").iterdir()))
+        return threading.enumerate(), descriptors, set(sys.modules), files
+
+    with client_of(trainer, tmp_path / "ledger.db") as client:
+        client.grant()  # the client opens its file
+        before = held()
         participant = Participant(client, "digits", steps={"linear": step}, rho=1.0)
-        assert threading.active_count() == before
+        for _ in range(3):
+            assert participant.training is None
+            assert participant.spending() is None
+        assert held() == before
         assert participant._calls._transport is None
     assert not trainer.requests
 
