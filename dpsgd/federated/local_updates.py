@@ -20,7 +20,7 @@ from ldp.testing import SeededCoins
 class LocalUpdates:
     """Randomise each update on its device; the server averages unbiased estimates of them.
 
-    An update longer than `max_grad_norm` is scaled down to it, and becomes one code of
+    An update longer than `max_update_norm` is scaled down to it, and becomes one code of
     `ldp.SphereCodebook(dimension, epsilon, codes)`, 10 bytes. A client takes part in at most
     `participations` rounds.
 
@@ -40,13 +40,13 @@ class LocalUpdates:
     """
 
     epsilon: float
-    max_grad_norm: float
+    max_update_norm: float
     codes: int = 1024
     participations: int = 1
 
     def __post_init__(self) -> None:
         check_epsilon(self.epsilon)
-        check_positive("max_grad_norm", self.max_grad_norm)
+        check_positive("max_update_norm", self.max_update_norm)
         check_integer("codes", self.codes, 2)
         check_integer("participations", self.participations, 1)
 
@@ -60,7 +60,7 @@ class _Training:
 
     def __init__(self, how: LocalUpdates, setting: Setting) -> None:
         self._mechanism = SphereCodebook(setting.dimension, how.epsilon, how.codes)
-        self._norm = how.max_grad_norm
+        self._norm = how.max_update_norm
         self._setting = setting
         self._coins = SeededCoins(setting.seed)
         self._drawing = KeptApart(

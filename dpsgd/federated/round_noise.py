@@ -19,8 +19,8 @@ N(0, 1) from N(mu, 1), mu = sensitivity / noise_multiplier:
    rint(m_t + deviation_t xi_t) with the integer m_t = G_t + u_t - rint(feedback_t(Y)), and with
    another integer in the other one, even if the u were known. The two differ by
    (C D)_t / C_tt + e_t, |e_t| <= 2 in each coordinate: feedback is linear, each rint is off by
-   1/2 at most, and the doubles that compute it by 1/2 more at most (`_Feedback.error`, which is checked, for normal values below 14: larger ones have a
-   chance of 1e-44).
+   1/2 at most, and the doubles that compute it by 1/2 more at most (`_Feedback.error`, which is
+   checked, for normal values below 14: larger ones have a chance of 1e-44).
 2. In units of deviation_t, the squared differences of all rounds add up to at most
    |C D + e'|^2 / deviation^2, where |e'|^2 <= 4 dimension (sum of C_tt^2). By the choice of
    `spacing` |e'| is at most 1/4096 of the sensitivity, by which deviation is widened. So they add
@@ -73,7 +73,7 @@ class RoundNoise:
     """The noise of every round of one training, which a 32-byte seed fixes to the last bit.
 
     `mechanism`, `rounds`, `bands`, `participations` and `separation` as in
-    `ldp.planning.prefix_sums`; updates have L2 norm `max_norm` at most, and the noise
+    `ldp.planning.prefix_sums`; updates have L2 norm `max_update_norm` at most, and the noise
     `noise_multiplier` times that as its standard deviation before it is correlated.
 
     Guarantee: all that `release` returns is a Gaussian mechanism with noise of noise_multiplier
@@ -96,14 +96,16 @@ class RoundNoise:
         participations: int,
         separation: int,
         noise_multiplier: float,
-        max_norm: float,
+        max_update_norm: float,
         dimension: int,
         seed: bytes,
     ) -> None:
         check_integer("dimension", dimension, 1)
-        check_positive("max_norm", max_norm)
-        most = sensitivity(mechanism, rounds, bands, participations, separation) * max_norm
-        deviation = check_positive("noise_multiplier", noise_multiplier) * max_norm * WIDENING
+        check_positive("max_update_norm", max_update_norm)
+        most = sensitivity(mechanism, rounds, bands, participations, separation) * max_update_norm
+        deviation = (
+            check_positive("noise_multiplier", noise_multiplier) * max_update_norm * WIDENING
+        )
         self._normals = KeyedNormals(seed)
         self._feedback: _Feedback = _Tree(rounds) if mechanism == "tree" else _Toeplitz(bands)
         steps = 4 * dimension * math.ceil(rounds * self._feedback.square)
@@ -111,7 +113,7 @@ class RoundNoise:
         self._deviation = deviation / self.spacing
         largest = _BEYOND * self._deviation * self._feedback.growth(rounds)
         largest += (
-            participations * max_norm / self.spacing
+            participations * max_update_norm / self.spacing
         )  # in the noise that a neighbour explains
         uneven = 2.0**-51 * max(2.0**13, self._deviation / self._normals.width(self._deviation))
         revealed = 2 * dimension * rounds * uneven**2  # at most, of mu^2
@@ -124,13 +126,13 @@ class RoundNoise:
                 f"noise of {noise_multiplier:g} for {rounds} rounds of {dimension} parameters is "
                 "too fine for doubles: fewer rounds, parameters, bands or less noise"
             )
-        self._dimension, self._rounds, self._max_norm = dimension, rounds, float(max_norm)
+        self._dimension, self._rounds, self._norm = dimension, rounds, float(max_update_norm)
         self._at = 0  # the last round whose noise is in the feedback
         self.sum()
 
     def sum(self) -> ExactSum:
         """Return an empty sum for the updates of a round."""
-        return ExactSum(self._dimension, self._max_norm, self.spacing)
+        return ExactSum(self._dimension, self._norm, self.spacing)
 
     def release(self, number: int, total: ExactSum, *, since: int | None = None) -> Floats:
         """Return the noisy sum of round `number`, from 1, float64 of shape (dimension,).

@@ -13,7 +13,7 @@ from dpsgd.federated import flat
 from dpsgd.federated.attackers import Attack
 from dpsgd.federated.drawing import Uniform
 from dpsgd.federated.history import History, Round
-from dpsgd.federated.local import LocalTraining, batches
+from dpsgd.federated.local import LocalTrainer, batches
 from dpsgd.federated.protection import Protected, Protection, Setting
 from dpsgd.federated.rules import RULES, mean
 from dpsgd.federated.strategies import FedAvg, Strategy
@@ -49,7 +49,7 @@ class Federation:
         labels: Rows,
         *,
         clients: Sequence[NDArray[np.int64]],
-        train: LocalTraining,
+        train: LocalTrainer,
         strategy: Strategy,
         privacy: Protection | None = None,
         attack: Attack | None = None,

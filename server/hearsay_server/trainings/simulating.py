@@ -22,7 +22,7 @@ from ldp.testing import SeededCoins
 if TYPE_CHECKING:
     import torch
 
-    from dpsgd.federated.local import LocalTraining
+    from dpsgd.federated.local import LocalTrainer
 
 Split = Sequence[NDArray[np.int64]]
 
@@ -196,7 +196,7 @@ def last_ten(told: Sequence[Round]) -> tuple[float, float]:
     return mean, math.sqrt(squares / max(1, len(accuracies) - 1))
 
 
-def _local(training: Training) -> "LocalTraining":
+def _local(training: Training) -> "LocalTrainer":
     from dpsgd.federated import LocalSGD
 
     local = training.local

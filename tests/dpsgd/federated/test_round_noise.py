@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy import special, stats
 
 from dpsgd.accounting import gaussian_epsilon
+from dpsgd.federated import exact_sums
 from dpsgd.federated.exact_sums import ExactSum
 from dpsgd.federated.round_noise import RoundNoise
 from dpsgd.noise.keyed import KeyedNormals, _quantile
@@ -28,7 +29,7 @@ def made(mechanism: str, dimension: int = 5, seed: bytes = SEED, **changed: Any)
         "participations": 2,
         "separation": 4,
         "noise_multiplier": 2.0,
-        "max_norm": 1.0,
+        "max_update_norm": 1.0,
     }
     return RoundNoise(mechanism, dimension=dimension, seed=seed, **numbers | changed)  # type: ignore[arg-type]
 
@@ -118,7 +119,7 @@ for name in ("torch", "numba"): sys.modules[name] = None
 from dpsgd.federated.round_noise import RoundNoise
 for mechanism, bands in (("toeplitz", 4), ("tree", 0)):
     noise = RoundNoise(mechanism, rounds=8, bands=bands, participations=2, separation=4,
-        noise_multiplier=2.0, max_norm=1.0, dimension=20000, seed=bytes(range(32)))
+        noise_multiplier=2.0, max_update_norm=1.0, dimension=20000, seed=bytes(range(32)))
     print(hashlib.sha256(noise.release(8, noise.sum()).tobytes()).hexdigest())
 """
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -175,6 +176,39 @@ def test_no_update_adds_more_than_its_norm() -> None:
                 assert total.value() == pytest.approx(update, abs=total.spacing)
 
 
+@pytest.mark.parametrize("dimension", [1, 2047, 40_001])
+def test_compiled_sums_are_those_of_numpy_to_the_bit(
+    dimension: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(4)
+    updates = rng.standard_normal((40, dimension), np.float32) / np.float32(math.sqrt(dimension))
+    updates[::2] *= rng.choice(np.array([1e-20, 0.5, 3.0, 1e18], np.float32), (20, 1))
+    updates[7].flags.writeable = False  # the view of a payload
+    plain = ExactSum(dimension, 1.0).add_all(updates)
+    monkeypatch.setattr(exact_sums, "_COMPILE", 0)
+    assert exact_sums._loops(updates[0])
+    found = ExactSum(dimension, 1.0).add_all(updates)
+    assert (found.units == plain.units).all()
+    for value in (np.inf, np.nan):
+        updates[1, -1] = value
+        with pytest.raises(InvalidInput, match="finite"):
+            found.add(updates[1])
+    assert found.updates == 40
+    assert (found.units == plain.units).all()
+
+
+def test_without_numba_a_large_sum_is_made_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> None:
+        raise ImportError(name)
+
+    update = np.linspace(-1, 1, 300, dtype=np.float32)
+    expected = ExactSum(300, 1.0).add_all([update])
+    monkeypatch.setattr(exact_sums, "_COMPILE", 0)
+    monkeypatch.setattr(exact_sums, "_compiled", exact_sums._compiled.__wrapped__)
+    monkeypatch.setattr("importlib.import_module", missing)
+    assert (ExactSum(300, 1.0).add_all([update]).units == expected.units).all()
+
+
 @pytest.mark.parametrize(
     "update", [np.zeros(3), np.array([0, np.nan]), np.array([np.inf, 0]), np.array([1e200, 0])]
 )
@@ -196,7 +230,9 @@ def test_neighbours_can_be_told_apart_as_the_account_says_and_no_better(mechanis
     direction = matrix @ np.array([1, 0, 0, 0, 1, 0, 0, 0])  # the best test: the likelihood ratio
     most = sensitivity(mechanism, 8, 4 if mechanism == "toeplitz" else 0, 2, 4)  # type: ignore[arg-type]
     assert np.linalg.norm(direction) == pytest.approx(most)
-    noise = made(mechanism, people, noise_multiplier=noise_multiplier, max_norm=math.sqrt(people))
+    noise = made(
+        mechanism, people, noise_multiplier=noise_multiplier, max_update_norm=math.sqrt(people)
+    )
     without = released(noise)
     sums = [noise.sum() for _ in range(8)]
     for t in (0, 4):  # each coordinate is one world of its own, with an update of norm 1
@@ -223,7 +259,7 @@ def test_neighbours_can_be_told_apart_as_the_account_says_and_no_better(mechanis
         ({"seed": bytes(31)}, "32 bytes"),
         ({"seed": "x" * 32}, "32 bytes"),
         ({"noise_multiplier": 0.0}, "noise_multiplier"),
-        ({"max_norm": math.nan}, "max_norm"),
+        ({"max_update_norm": math.nan}, "max_update_norm"),
         ({"dimension": 0}, "dimension"),
         ({"bands": 9}, "bands"),
         ({"noise_multiplier": 1e9}, "too fine"),
