@@ -15,9 +15,9 @@ from serving import connected, create, own_name, tokens_of
 from trained import declared, first_model, vector
 
 from hearsay.federated import models
+from hearsay.federated.calls import PART
 from hearsay.federated.declaration import parse
 from hearsay.v1 import admin_pb2, admin_pb2_grpc, collector_pb2, trainer_pb2, trainer_pb2_grpc
-from hearsay_server.storage.trainings import PART
 from support import SURVEY, wait_until
 
 Result = collector_pb2.Result

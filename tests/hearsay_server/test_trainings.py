@@ -25,7 +25,7 @@ from trained import (
 from hearsay_server.ingest.intake import Limits
 from hearsay_server.serving.aggregating import Rounds
 from hearsay_server.serving.metrics import Metrics
-from hearsay_server.storage import audit, retention, rounds, schema, trainings, updates
+from hearsay_server.storage import audit, models, retention, rounds, schema, trainings, updates
 from hearsay_server.storage.backup import backup, restore
 from hearsay_server.storage.database import Database, open_database
 from hearsay_server.storage.store import Store
@@ -56,7 +56,7 @@ def test_a_seed_is_drawn_once_and_only_for_central_noise(database: Database) -> 
     for protection in ("record_level", "central"):
         data = declared(protection, name=protection)
         model = first_model()
-        trainings.put_model(database, sha256(model).digest(), len(model), 0, model, NOW)
+        models.put(database, sha256(model).digest(), len(model), 0, model, NOW)
         for _ in range(2):
             trainings.create(database, data, NOW, draw=draw)
     assert drawn == [32]
@@ -67,7 +67,7 @@ def test_a_training_without_its_first_model_is_not_created(database: Database) -
     with pytest.raises(InvalidInput, match="was not uploaded yet"):
         trainings.create(database, declared(), NOW)
     model = first_model(7)
-    trainings.put_model(database, sha256(model).digest(), len(model), 0, model, NOW)
+    models.put(database, sha256(model).digest(), len(model), 0, model, NOW)
     with pytest.raises(InvalidInput, match="7 parameters; the training has 6"):
         trainings.create(database, declared(initial=sha256(model).digest()), NOW)
     assert trainings.trainings(database) == []
@@ -75,8 +75,8 @@ def test_a_training_without_its_first_model_is_not_created(database: Database) -
 
 def test_an_upload_that_nobody_uses_is_purged_after_a_day(database: Database) -> None:
     model = first_model()
-    trainings.put_model(database, sha256(model).digest(), len(model), 0, model[:8], NOW)
-    trainings.purge_uploads(database, NOW + timedelta(hours=23))
+    models.put(database, sha256(model).digest(), len(model), 0, model[:8], NOW)
+    models.purge_uploads(database, NOW + timedelta(hours=23))
     assert _count(database, schema.model_parts) == 1
     for step in retention.due(database, NOW + timedelta(hours=25)):
         step()
@@ -180,7 +180,7 @@ def test_a_round_that_cannot_be_aggregated_says_so_and_is_unharmed(tmp_path: Pat
         whole = connection.execute(sa.select(parts.c.data).where(mine)).scalar_one()
         connection.execute(sa.update(parts).where(mine).values(data=b"damaged"))
 
-    async def turn(until: Callable[[trainings.Stored], object]) -> Metrics:
+    async def turn(until: Callable[[trainings.StoredTraining], object]) -> Metrics:
         metrics = Metrics()
         writer = Writer(store, Limits())
         moved = Rounds(store.database, writer, metrics, lambda: NOW)

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from hearsay_server.commands.connect import AsJson
 from hearsay_server.trainings import explain, figures, planning
-from hearsay_server.trainings.planning import Kept, Noise
+from hearsay_server.trainings.planning import Noise, Pace
 from hearsay_server.trainings.training import from_file
 from hearsay_server.wrapping import print_wrapped
 from ldp import InvalidInput, SphereCodebook
@@ -62,13 +62,13 @@ def plan_training(
     figures.check_delta(delta)
     if rho is not None and not 0 < rho < math.inf:
         raise InvalidInput(f"--rho must be finite and > 0, got {rho!r}")
-    times = planning.kept(people, available, updates_per_round, rounds)
+    pace = planning.pace_of(people, available, updates_per_round, rounds)
     if epsilon is not None:
         budget = planning.rho_for(epsilon, delta)
     else:
         assert rho is not None
         budget = Fraction(str(rho))
-    found = planning.mechanisms(rounds, times, budget)
+    found = planning.mechanisms(rounds, pace, budget)
     scale = math.sqrt(dimension) / updates_per_round
     local = _local(dimension, norm)
     if as_json:
@@ -79,7 +79,7 @@ def plan_training(
                     "available": available,
                     "rounds": rounds,
                     "updates_per_round": updates_per_round,
-                    **vars(times),
+                    **vars(pace),
                     "dimension": dimension,
                     "delta": delta,
                     "central": [_row(each, scale, delta) for each in found],
@@ -94,7 +94,7 @@ def plan_training(
         )
         return
     console = Console()
-    print_wrapped(_kept(people, available, updates_per_round, rounds, times), console)
+    print_wrapped(_kept(people, available, updates_per_round, rounds, pace), console)
     console.print("\n[bold]Noise of the server[/bold] (the server must be honest)")
     console.print(_table(found, scale, delta))
     print_wrapped(
@@ -104,7 +104,7 @@ def plan_training(
     )
     print_wrapped("The first, to copy into the training's file:", console)
     console.print()
-    for line in _toml(found[0], times):
+    for line in _toml(found[0], pace):
         console.print(line, markup=False, highlight=False)
     console.print("\n[bold]Noise of the devices[/bold] (nobody else must be honest)")
     if local:
@@ -149,9 +149,9 @@ def explain_training(
     explain.explain(declared.training, len(declared.model), delta, norm, Console())
 
 
-def _kept(people: int, available: float, updates_per_round: int, rounds: int, times: Kept) -> str:
-    apart = f", {times.separation:,} rounds apart" if times.participations > 1 else " in all rounds"
-    often = "once" if times.participations == 1 else f"{times.participations:,} times"
+def _kept(people: int, available: float, updates_per_round: int, rounds: int, pace: Pace) -> str:
+    apart = f", {pace.separation:,} rounds apart" if pace.participations > 1 else " in all rounds"
+    often = "once" if pace.participations == 1 else f"{pace.participations:,} times"
     return (
         f"{rounds:,} rounds of {updates_per_round:,} updates take {rounds * updates_per_round:,}. "
         f"Where {available:.0%} of {people:,} people are there when they are asked, each takes "
@@ -188,11 +188,11 @@ def _row(each: Noise, scale: float, delta: float) -> dict[str, object]:
     }
 
 
-def _toml(each: Noise, times: Kept) -> list[str]:
+def _toml(each: Noise, pace: Pace) -> list[str]:
     bands = [f"bands = {each.bands}"] if each.bands else []
     return [
-        f"participations = {times.participations}",
-        f"separation = {times.separation}",
+        f"participations = {pace.participations}",
+        f"separation = {pace.separation}",
         "[training.central]",
         f'mechanism = "{each.mechanism}"',
         *bands,

@@ -10,10 +10,9 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TypeVar
 
 from hearsay.federated import encoding
 from hearsay.federated.declaration import Training
@@ -26,7 +25,6 @@ from hearsay_server.trainings import aggregation
 from hearsay_server.trainings.aggregation import Vector
 from ldp.errors import StorageFailed
 
-_T = TypeVar("_T")
 _log = logging.getLogger("hearsay.server")
 
 _EVERY = 5.0
@@ -119,7 +117,7 @@ class Rounds:
         if not await self._writer.run(self._database.wipe):
             return False
         some = False
-        while await self._write(trainings.delete_some_updates):
+        while await self._writer.write(trainings.delete_some_updates):
             some = True
         return not some or await self._writer.run(self._database.wipe)
 
@@ -128,7 +126,7 @@ class Rounds:
         self._changed.set()
 
     async def _close(self, training: Training, number: int) -> None:
-        became = await self._write(rounds.close, training, number, self._clock())
+        became = await self._writer.write(rounds.close, training, number, self._clock())
         if became == "dropped":
             self._metrics.rounds.labels("dropped").inc()
             _log.warning(
@@ -149,7 +147,7 @@ class Rounds:
                 file, optimizer = await asyncio.get_running_loop().run_in_executor(
                     self._thread, make
                 )
-            if await self._write(rounds.store, work, file, optimizer, self._clock()):
+            if await self._writer.write(rounds.store, work, file, optimizer, self._clock()):
                 self._metrics.rounds.labels("aggregated").inc()
                 _log.info("round %d of %r made a model of %d updates", number, name, work.updates)
             self._not_before.pop(name, None)
@@ -164,7 +162,7 @@ class Rounds:
             self._not_before[name] = time.monotonic() + _AGAIN
             why = f"round {number}: {error or type(error).__name__}"
             with contextlib.suppress(Exception):  # the database may be what failed
-                await self._write(rounds.failed, training, why)
+                await self._writer.write(rounds.failed, training, why)
 
     async def _is_closed(self, training: Training, number: int) -> bool:
         try:
@@ -195,7 +193,3 @@ class Rounds:
             yield encoding.decode(work.training, payload)
         if found != work.updates:
             raise StorageFailed(f"{work.updates} updates were counted, {found} are stored")
-
-    async def _write(self, function: Callable[..., _T], *arguments: object) -> _T:
-        write = partial(function, self._database, *arguments)
-        return await self._writer.run(partial(self._database.retrying, write))
