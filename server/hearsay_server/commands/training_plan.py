@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.filesize import decimal
 from rich.table import Table
 
-from hearsay_server.commands.connect import AsJson
+from hearsay_server.commands.connect import AsJson, Delta
 from hearsay_server.trainings import explain, figures, planning
 from hearsay_server.trainings.planning import Noise, Pace
 from hearsay_server.trainings.training import from_file
@@ -22,7 +22,6 @@ from ldp.mechanisms.vectors.sphere_codebook import MAX_DIMENSION
 
 _LOCAL_EPSILONS = (1.0, 2.0, 4.0, 8.0)
 
-Delta = Annotated[float, typer.Option(help="The delta of epsilon.")]
 Norm = Annotated[
     float, typer.Option(help="Of the mean update, as a share of max_update_norm, for local noise.")
 ]
@@ -57,8 +56,7 @@ def plan_training(
         raise InvalidInput("give one of --epsilon and --rho")
     if dimension < 1:
         raise InvalidInput(f"--dimension must be at least 1, got {dimension:,}")
-    if not 0 < norm <= 1:
-        raise InvalidInput(f"--norm must be a share > 0 and at most 1, got {norm!r}")
+    figures.check_norm(norm)
     figures.check_delta(delta)
     if rho is not None and not 0 < rho < math.inf:
         raise InvalidInput(f"--rho must be finite and > 0, got {rho!r}")
@@ -140,8 +138,7 @@ def explain_training(
 ) -> None:
     """Explain a training: who learns what, who must be honest, and what a person spends."""
     figures.check_delta(delta)
-    if not 0 < norm <= 1:
-        raise InvalidInput(f"--norm must be a share > 0 and at most 1, got {norm!r}")
+    figures.check_norm(norm)
     declared = from_file(file)
     if as_json:
         typer.echo(json.dumps(explain.document(declared.training, delta), indent=2))

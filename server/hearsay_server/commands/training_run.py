@@ -17,7 +17,7 @@ from rich.table import Table
 
 from hearsay.federated import models
 from hearsay_server.commands import plotting
-from hearsay_server.commands.connect import AsJson
+from hearsay_server.commands.connect import AsJson, Delta
 from hearsay_server.commands.writing import check_new, opened_new
 from hearsay_server.trainings import examples, figures
 from hearsay_server.trainings.explain import people_for_full_rounds
@@ -67,7 +67,7 @@ def run_training(
     plot: Annotated[
         Path | None, typer.Option(help="Draw accuracy and epsilon over the rounds into this file.")
     ] = None,
-    delta: Annotated[float, typer.Option(help="The delta of epsilon.")] = figures.DELTA,
+    delta: Delta = figures.DELTA,
     seed: Seed = None,
     as_json: AsJson = False,
 ) -> None:

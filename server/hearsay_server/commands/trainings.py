@@ -22,7 +22,7 @@ from hearsay.sending.transport import Calls, open_calls
 from hearsay.v1 import admin_pb2, trainer_pb2
 from hearsay.v1.admin_pb2 import TrainingRound, TrainingStatus
 from hearsay_server.commands import connect, training_plan, training_run
-from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Target, Token
+from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Delta, Insecure, Target, Token
 from hearsay_server.commands.writing import check_new, opened_new
 from hearsay_server.trainings import explain, figures
 from hearsay_server.trainings.training import from_file
@@ -50,7 +50,6 @@ _HISTORY = (
 )
 
 Name = Annotated[str, typer.Argument(help="The training's name.")]
-Delta = Annotated[float, typer.Option(help="The delta of the epsilon that is shown.")]
 
 app = typer.Typer(
     help="Declare, plan, try, inspect and close trainings over devices.",

@@ -38,6 +38,12 @@ def check_delta(delta: float) -> None:
         raise InvalidInput(f"--delta must be > 0 and < 1, got {delta!r}")
 
 
+def check_norm(norm: float) -> None:
+    """Raise `InvalidInput` for what is no share of `max_update_norm`."""
+    if not 0 < norm <= 1:
+        raise InvalidInput(f"--norm must be a share > 0 and at most 1, got {norm!r}")
+
+
 def times(training: Training, rounds: int) -> int:
     """Return how often a person takes part in the first rounds at most."""
     return min(training.participations, -(-rounds // training.separation))
