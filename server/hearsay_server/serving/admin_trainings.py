@@ -42,13 +42,18 @@ class TrainingsAdmin(admin_pb2_grpc.AdminServicer):
         clock: Clock = system,
         *,
         changed: Callable[[], None] = lambda: None,
+        ended: Callable[[], None] = lambda: None,
         draw: Callable[[int], bytes] = os.urandom,
     ) -> None:
-        """Serve; `changed` is called when rounds may be due, `draw` returns random bytes."""
+        """Serve; `draw` returns random bytes.
+
+        `changed` is called when rounds may be due, `ended` when a training was closed or deleted.
+        """
         self._database = database
         self._writer = writer
         self._clock = clock
         self._changed = changed
+        self._ended = ended
         self._draw = draw
 
     async def UploadModel(  # noqa: N802
@@ -105,7 +110,7 @@ class TrainingsAdmin(admin_pb2_grpc.AdminServicer):
             stored = await self._writer.write(trainings.close, *asked)
         except NoTraining:
             raise no_training(request.training) from None
-        self._changed()
+        self._ended()
         return _status(stored)
 
     async def DeleteTraining(  # noqa: N802
@@ -118,7 +123,7 @@ class TrainingsAdmin(admin_pb2_grpc.AdminServicer):
         # If this is cut short, a sweep goes on with it.
         while await self._writer.write(trainings.delete_some):
             pass
-        self._changed()
+        self._ended()
         return admin_pb2.DeleteTrainingResponse(rounds=was.round, updates=was.updates)
 
 

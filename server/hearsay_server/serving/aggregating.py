@@ -54,12 +54,18 @@ class Rounds:
         self._under_way: dict[str, asyncio.Task[None]] = {}
         self._not_before: dict[str, float] = {}  # of trainings that failed, on the steady clock
         self._noises = aggregation.Noises()  # used by the thread alone
+        self._running: frozenset[str] = frozenset()  # at the last look
         self._to_wipe = True  # what a process before this one deleted
         metrics.trainings_failing.set_function(lambda: len(self._not_before))
 
     def changed(self) -> None:
         """Look at the rounds now: an update was counted, or a training created."""
         self._changed.set()
+
+    def ended(self) -> None:
+        """Wipe what a training left behind that was closed or deleted just now."""
+        self._to_wipe = True
+        self.changed()
 
     @contextlib.asynccontextmanager
     async def moving(self) -> AsyncIterator[None]:
@@ -92,6 +98,9 @@ class Rounds:
         now = self._clock()
         due = await asyncio.to_thread(rounds.due, self._database, now)
         self._thread.submit(self._noises.keep, due.running)
+        if self._running - due.running:  # ended by another server, or by a command
+            self._to_wipe = True
+        self._running = due.running
         for training, number in due.to_close:
             await self._close(training, number)
         for training, number in due.to_aggregate:

@@ -193,6 +193,9 @@ def _wrong_size(part: updates.Part, training: Training) -> Outcome | None:
             f"{len(part.data):,} from byte {part.offset:,} on"
         )
         return refused(trainer_pb2.BAD_LENGTH, detail)
+    if 0 < len(part.data) < PART and part.offset + len(part.data) < size:
+        detail = f"each part but the last has {PART:,} bytes, got {len(part.data):,}"
+        return refused(trainer_pb2.BAD_LENGTH, detail)
     return None
 
 
