@@ -22,7 +22,7 @@ from ldp import InvalidInput, SphereCodebook, build_vector
 from ldp.planning import prefix_sums
 from ldp.planning.prefix_sums import PrefixSums
 
-MOST_ROUNDS = 1 << 16
+MOST_ROUNDS = prefix_sums.MOST_ROUNDS
 MOST_PARAMETERS = 1 << 26
 """Parameters of a model: 256 MiB of float32."""
 
