@@ -44,6 +44,15 @@ class KeptApart:
         """In how many rounds each client took part, shape (clients,)."""
         self._last = np.full(clients, -self._separation, np.int64)
 
+    def check_enough(self, rounds: int) -> None:
+        """Raise `InvalidInput` where people may not take part often enough to fill all rounds."""
+        needed = rounds * self._per_round
+        if needed > self.used.size * self._participations:
+            raise InvalidInput(
+                f"{rounds} rounds of {self._per_round} updates need {needed:,} participations, "
+                f"and {self.used.size:,} clients have {self._participations} each"
+            )
+
     def draw(self, number: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """Return the ids of a round, in increasing order, and count their participation."""
         apart = number - self._last >= self._separation

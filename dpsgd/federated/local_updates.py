@@ -69,12 +69,7 @@ class _Training:
             participations=how.participations,
             separation=1,
         )
-        needed = setting.rounds * setting.per_round
-        if needed > setting.clients * how.participations:
-            raise InvalidInput(
-                f"{setting.rounds} rounds of {setting.per_round} updates need {needed:,} "
-                f"participations, and {setting.clients:,} clients have {how.participations} each"
-            )
+        self._drawing.check_enough(setting.rounds)
 
     @property
     def bytes_up(self) -> int:

@@ -129,6 +129,7 @@ class _Correlated:
         self._kept_apart = KeptApart(
             setting.clients, setting.per_round, participations=times, separation=kind.separation
         )
+        self._kept_apart.check_enough(setting.rounds)
 
     @property
     def bytes_up(self) -> int:

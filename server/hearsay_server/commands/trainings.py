@@ -179,7 +179,8 @@ def export_training(
             data = _download(calls, training, model)
             with opened_new(out, "xb") as written:
                 written.write(data)
-            typer.echo(f"{out}: model {model.hex()[:12]} of {training}")
+            first = "" if shown.status.aggregated else ", the first: no round has made another"
+            typer.echo(f"{out}: model {model.hex()[:12]} of {training}{first}")
     if history is not None:
         with opened_new(history) as written:
             rows = csv.DictWriter(written, _HISTORY, lineterminator="\n")
@@ -217,9 +218,16 @@ def delete_training(
     insecure: Insecure = False,
     token: Token = None,
 ) -> None:
-    """Delete a training with its models and its rounds."""
+    """Delete a training with its models and its rounds.
+
+    Devices that took part never join another training of its name: give a new one another.
+    """
     if not yes:
-        typer.confirm(f"Delete {training} and all its models, for good?", abort=True)
+        typer.confirm(
+            f"Delete {training} and all its models, for good? Devices that took part never join "
+            "another training of this name.",
+            abort=True,
+        )
     with _connected(context, target, insecure, token) as calls:
         request = admin_pb2.DeleteTrainingRequest(training=training)
         kind = admin_pb2.DeleteTrainingResponse

@@ -76,7 +76,7 @@ def split(how: str, examples: Examples, people: int, seed: int) -> Split:
             return splits.shards(examples.labels, people, per_client=each, rng=rng)
         if kind == "dirichlet":
             alpha = float(given or 0.5)
-            return splits.dirichlet(examples.labels, people, alpha=alpha, rng=rng)
+            return splits.dirichlet(examples.labels, people, alpha=alpha, least=1, rng=rng)
     except InvalidInput:
         raise
     except ValueError:
