@@ -47,7 +47,7 @@ def noise_of(training: Training, seed: bytes | None) -> "RoundNoise | None":
         participations=training.participations,
         separation=training.separation,
         noise_multiplier=float(training.protection.noise_multiplier),
-        max_norm=training.max_update_norm,
+        max_update_norm=training.max_update_norm,
         dimension=training.dimension,
         seed=seed,
     )

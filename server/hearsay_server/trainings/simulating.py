@@ -21,7 +21,7 @@ from ldp.testing import SeededCoins
 if TYPE_CHECKING:
     import torch
 
-    from dpsgd.federated.local import LocalTraining
+    from dpsgd.federated.local import LocalTrainer
 
 Split = Sequence[NDArray[np.int64]]
 
@@ -182,7 +182,7 @@ def simulate(
     return Trial(file, told, devices.get_epsilon(delta))
 
 
-def _local(training: Training) -> "LocalTraining":
+def _local(training: Training) -> "LocalTrainer":
     from dpsgd.federated import LocalSGD
 
     local = training.local

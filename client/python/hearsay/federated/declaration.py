@@ -209,9 +209,9 @@ class Training:
                 assert self.rho is not None
                 return (
                     f"The server reads every update. All models together are {float(self.rho):.4g}-"
-                    "zCDP for one person, if the server is honest: it must add the noise that it "
-                    "declares and show nobody the updates. Against the server itself nothing is "
-                    "promised."
+                    "zCDP for one person's updates against zeros in their place, if the server is "
+                    "honest: it must add the noise that it declares and show nobody the updates. "
+                    "Against the server itself nothing is promised."
                 )
             case LocalNoise():
                 return (
