@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dpsgd.accounting.events import check_integer, check_positive
 from dpsgd.federated.drawing import KeptApart
 from dpsgd.federated.protection import Setting
-from ldp import InvalidInput, SphereCodebook
+from ldp import SphereCodebook
 from ldp.core.exact import check_epsilon, float_above
 from ldp.testing import SeededCoins
 

@@ -83,7 +83,7 @@ def test_a_round_of_a_real_server_makes_the_median_of_what_people_sent(
     file = tmp_path / "ledger.db"
     create_ledger(file)
     with Client(served.target, "none", epsilon=1.0, ledger=file, delivery=QUICK) as app:
-        people = list(served.participants(app, (1e-4, 2e-4, 5e-4), record_level=True))
+        people = list(served.participants(app, (1e-4, 2e-4, 5e-4), record_level=1.0))
         for each in people:
             progress = each.run_once()
             assert (progress.reason, progress.round) == (Reason.READY, 1), progress

@@ -119,7 +119,7 @@ def test_60_kills_lose_and_repeat_no_update_and_count_each(file: Path, tmp_path:
             os.write(sent, f"{part.id.hex()} {part.round}\n".encode())
 
         trainer.lies["SubmitUpdate"] = note
-        participant = participant_of(client_of(trainer, file), Steps(), record_level=True)
+        participant = participant_of(client_of(trainer, file), Steps(), record_level=1.0)
         for round_ in range(first, 5000):
             trainer.open(round_)
             trainer.round.model = next(iter(trainer.models))

@@ -158,7 +158,7 @@ class Participant:
         steps: Mapping[str, "federated.Step"],
         rho: float | None = None,
         epsilon: float | None = None,
-        record_level: bool = False,
+        record_level: float | None = None,
         revision: str | None = None,
         step_seconds: float | None = None,
         consent: bool = False,

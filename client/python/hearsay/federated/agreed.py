@@ -5,7 +5,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from fractions import Fraction
 
-from hearsay.federated.declaration import CentralNoise, LocalNoise, Training, parse
+from hearsay.federated.declaration import CentralNoise, LocalNoise, RecordLevel, Training, parse
 from hearsay.recording.trainings import Price
 from ldp import InvalidInput
 
@@ -15,9 +15,9 @@ class Agreed:
     """The most that a training may cost a person, and the architectures that the app has code for.
 
     `rho` is the most rho of a whole training with central noise, `epsilon` the most epsilon of all
-    updates of one with local noise together; None accepts no such training. `record_level` accepts
-    trainings that protect records and not the person. `revision`, the hex SHA-256 of the training,
-    accepts no other one.
+    updates of one with local noise together, `record_level` the least noise multiplier of the
+    device's own steps where records are protected and the person is not; None accepts no such
+    training. `revision`, the hex SHA-256 of the training, accepts no other one.
     Raises `InvalidInput` where nothing is accepted, or a number is not finite and > 0.
     """
 
@@ -25,7 +25,7 @@ class Agreed:
     architectures: Collection[str]
     rho: float | None = None
     epsilon: float | None = None
-    record_level: bool = False
+    record_level: float | None = None
     revision: str | None = None
 
     def __post_init__(self) -> None:
@@ -33,14 +33,15 @@ class Agreed:
             raise InvalidInput(
                 'give the training\'s name, and a step by architecture: steps={"2nn": step}'
             )
-        for name, value in (("rho", self.rho), ("epsilon", self.epsilon)):
-            if value is not None and not 0 < value < math.inf:
-                raise InvalidInput(f"{name} must be finite and > 0, got {value!r}")
-        if self.rho is None and self.epsilon is None and not self.record_level:
+        bounds = {"rho": self.rho, "epsilon": self.epsilon, "record_level": self.record_level}
+        for name, value in bounds.items():
+            if isinstance(value, bool) or (value is not None and not 0 < value < math.inf):
+                raise InvalidInput(f"{name} must be a finite number > 0, got {value!r}")
+        if not any(bounds.values()):
             raise InvalidInput(
                 "say the most that the training may spend: rho= where the server adds the noise, "
-                "epsilon= where the device does, or record_level=True where records are protected "
-                "and the person is not"
+                "epsilon= where the device does, or record_level=, the least noise multiplier of "
+                "the device's steps, where records are protected and the person is not"
             )
 
     def checked(self, data: bytes) -> Training:
@@ -69,11 +70,18 @@ class Agreed:
             case LocalNoise(mechanism):
                 each = Fraction(mechanism.epsilon)
                 self._check("epsilon", "all updates", training.participations * each, self.epsilon)
-            case _ if not self.record_level:
-                raise InvalidInput(
-                    f"{self.training!r} protects each record, and not the person; if that is "
-                    "meant, pass record_level=True"
-                )
+            case RecordLevel() as level:
+                noise = float(level.noise_multiplier)
+                if self.record_level is None:
+                    raise InvalidInput(
+                        f"{self.training!r} protects each record, and not the person; if that is "
+                        f"meant, pass record_level={noise:g}, its noise multiplier"
+                    )
+                if level.noise_multiplier < Fraction(self.record_level):
+                    raise InvalidInput(
+                        f"{self.training!r} has a noise multiplier of {noise:g}; the app allows "
+                        f"record_level={self.record_level:g} and above"
+                    )
 
     def _check(self, name: str, of: str, cost: Fraction, most: float | None) -> None:
         if most is None or cost > Fraction(most):

@@ -223,12 +223,12 @@ class Training:
                     f"{self.epsilon_per_update:.4g} for one update, whoever reads it. Nobody has "
                     "to be honest for that but the app on the device."
                 )
-            case RecordLevel():
+            case RecordLevel() as level:
                 return (
                     "Each single record on the device is protected by noise in the device's own "
-                    "steps, whoever reads the update. The person is not: an update may tell what "
-                    "their records have in common. Nobody has to be honest for that but the app on "
-                    "the device."
+                    f"steps, of multiplier {float(level.noise_multiplier):g}, whoever reads the update, "
+                    "if the app's code adds it: nothing here checks that. The person is not "
+                    "protected: an update may tell what their records have in common."
                 )
 
 

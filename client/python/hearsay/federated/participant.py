@@ -82,7 +82,7 @@ class Participant:
         steps: Mapping[str, Step],
         rho: float | None = None,
         epsilon: float | None = None,
-        record_level: bool = False,
+        record_level: float | None = None,
         revision: str | None = None,
         step_seconds: float | None = None,
         consent: bool = False,
@@ -94,7 +94,9 @@ class Participant:
         same names and shapes. It may raise `Skip` to take no part in a round.
 
         Say the most that the whole training may cost: `rho` accepts one with central noise,
-        `epsilon` one with local noise, `record_level` one that protects records and not the person.
+        `epsilon` one with local noise, and `record_level`, the least noise multiplier, one whose
+        steps protect records and not the person: what a record's epsilon is depends on the app's
+        DP-SGD, on epochs and participations too, and nothing here checks it.
         `revision`, the hex SHA-256 that `hearsay training show` prints, refuses any other one. The
         caps of the client and of the person hold, too. `step_seconds` is how long after the step
         began its update leaves, however long it took: a step that takes longer, with the encoding
