@@ -20,7 +20,7 @@ Update = NDArray[np.float64]
 
 _BLOCK = 2**21
 """How many values are worked on at once: 8 MiB in float32, and 16 MiB in float64."""
-_TOGETHER = 8
+_TOGETHER = 16
 """How many vectors `mean` adds in float32, which is quick, before it adds to float64."""
 _WEISZFELD = 8
 """How many steps the geometric median makes from the median."""

@@ -188,7 +188,7 @@ def _device(training: Training) -> Sequence[str]:
     rounds = f"{training.participations:,} of {training.rounds:,} rounds at most"
     apart = (
         f", each {training.separation:,} rounds or more after the one before"
-        if training.participations > 1
+        if training.participations > 1 and training.separation > 1
         else ""
     )
     return [*lines, f"It takes part in {rounds}{apart}. The device's own ledger sees to that."]

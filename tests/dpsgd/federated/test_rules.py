@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from dpsgd.federated import rules
+from hearsay.federated import declaration
 from ldp import InvalidInput
 
 UPDATES = np.random.default_rng(1).standard_normal((9, 40)).astype(np.float32)
@@ -83,9 +84,10 @@ class TestAgainstLoops:
 
 
 def test_the_mean_weighs_a_stream_of_updates() -> None:
-    weights = [1, 0, 5, 2, 2, 1, 1, 3, 7]
-    found = rules.mean(iter(UPDATES), weights)
-    np.testing.assert_allclose(found, np.average(UPDATES, axis=0, weights=weights), atol=1e-6)
+    weights = list(range(45))  # more than are added in float32 at once
+    updates = np.tile(UPDATES, (5, 1))
+    found = rules.mean(iter(updates), weights)
+    np.testing.assert_allclose(found, np.average(updates, axis=0, weights=weights), atol=1e-6)
 
 
 @pytest.mark.parametrize("rule", [r for r in rules.RULES if r != "mean"])
@@ -170,3 +172,17 @@ def test_a_rule_knows_how_many_updates_it_needs() -> None:
 def test_wrong_weights_are_refused(weights: list[float]) -> None:
     with pytest.raises(InvalidInput, match="weights"):
         rules.mean(UPDATES, weights)
+
+
+@pytest.mark.parametrize("rule", sorted({*rules.RULES, *declaration.RULES}))
+def test_a_declaration_knows_the_rules_and_how_many_updates_they_need(rule: str) -> None:
+    assert rule in rules.RULES
+    assert rule in declaration.RULES
+    factor, more = declaration._LEAST_FACTOR.get(rule, (0, 0))
+    for hostile in range(1, 6) if factor else ():
+        least = factor * hostile + more
+        rules.check_rule(rule, least, hostile)
+        with pytest.raises(InvalidInput, match=f"at least {least} "):
+            rules.check_rule(rule, least - 1, hostile)
+    if not factor:
+        rules.check_rule(rule, 1, 0)

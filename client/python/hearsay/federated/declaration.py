@@ -22,7 +22,7 @@ from ldp import InvalidInput, SphereCodebook, build_vector
 from ldp.planning import prefix_sums
 from ldp.planning.prefix_sums import PrefixSums
 
-MOST_ROUNDS = 1 << 16
+MOST_ROUNDS = prefix_sums.MOST_ROUNDS
 MOST_PARAMETERS = 1 << 26
 """Parameters of a model: 256 MiB of float32."""
 
@@ -213,9 +213,9 @@ class Training:
                 assert self.rho is not None
                 return (
                     f"The server reads every update. All models together are {float(self.rho):.4g}-"
-                    "zCDP for one person, if the server is honest: it must add the noise that it "
-                    "declares and show nobody the updates. Against the server itself nothing is "
-                    "promised."
+                    "zCDP for one person's updates against zeros in their place, if the server is "
+                    "honest: it must add the noise that it declares and show nobody the updates. "
+                    "Against the server itself nothing is promised."
                 )
             case LocalNoise():
                 return (
