@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 from trainers import (
     RECORDS,
     Steps,
@@ -259,16 +260,21 @@ def test_an_old_copy_of_a_ledger_is_known_by_its_anchor(
     create_ledger(file, anchor=anchor)
     with client_of(trainer, file, anchor=anchor) as client:
         assert participant_of(client, step).run_once().reason is Reason.READY
+        waits = "INSERT INTO updates VALUES (9, x'09', 'digits', x'', 1, x'', 'sealed and waits')"
+        client._device.store.write(lambda c: c.execute(waits))
     shutil.copy(file, tmp_path / "copy")
     trainer.open(3)
     with client_of(trainer, file, anchor=anchor) as client:
+        client._device.store.write(lambda c: c.execute("DELETE FROM updates"))
         assert participant_of(client, step).run_once().reason is Reason.READY
     shutil.copy(tmp_path / "copy", file)
     trainer.open(5)
     with client_of(trainer, file, anchor=anchor) as client:
         assert participant_of(client, step, consent=False).run_once().reason is Reason.NO_CONSENT
+        assert _rows(file, "SELECT count(*) FROM updates") == [(0,)]
         assert participant_of(client, step).run_once().reason is Reason.LOST_LEDGER
     assert step.rounds == [1, 3]
+    assert b"sealed and waits" not in file.read_bytes()
 
 
 # --- consent ---
@@ -406,15 +412,22 @@ def test_trainings_with_central_noise_leave_the_pure_account_alone(trainer: Trai
 
 
 def test_one_figure_of_all_reports_and_trainings() -> None:
-    def figure(times: int, epsilon: float, rho: float) -> float:
-        life = {"question": {epsilon.hex(): times}} if times else {}
-        account = Account("{}", "daily")
-        account._mine["life"] = life
+    def figure(
+        times: int, epsilon: float, rho: float, *, fresh: bool = True, name: str = "daily"
+    ) -> float:
+        account = Account("{}", name)
+        if times:
+            account._mine["life"] = {"update": {epsilon.hex(): times}}
+            if fresh:
+                account._mine["fresh"] = {"update": {epsilon.hex(): {(0.2).hex(): times}}}
         spent = [Participation("digits", "central", rho, 0.0, 1, 1, 1, 1, 0)]
         return trainings.combined(account, spent, 1e-6)
 
     # A training's rho counts four times for replacing, so 0.025 is 0.1 (Bun and Steinke 2016).
     assert figure(50, 0.5, 0.025) == pytest.approx(25.08, abs=0.005)
+    assert figure(50, 0.5, 0.025, fresh=False, name="training digits") == figure(50, 0.5, 0.025)
+    # Not known to be fresh, as by a map that protects one way only: the epsilons add up.
+    assert figure(50, 0.5, 0.025, fresh=False) == pytest.approx(25.0 + 2.451, abs=5e-4)
     assert figure(10, 0.5, 0.0) == 5.0
     assert figure(0, 0.5, 0.025) == pytest.approx(2.451, abs=5e-4)
     assert figure(1, 0.5, 0.025) == pytest.approx(0.5 + 2.451, abs=5e-4)
@@ -446,3 +459,7 @@ def test_a_file_shows_both_accounts(
     shown = capsys.readouterr().out
     for words in ("not granted, or revoked", "1 of 3 at most", "if the server is honest"):
         assert words in shown
+    assert "that the maps protect" not in shown
+    used = {"answer": {"chosen": ["mine"], "protected": ["yes"]}}
+    device._show_trainings(content | {"surveys": [{"maps": used}]}, Console())
+    assert "that the maps protect" in capsys.readouterr().out

@@ -268,10 +268,14 @@ def _show_trainings(found: dict[str, Any], console: Console) -> None:
     console.print("\ntrainings")
     console.print(table)
     if found["combined"] is not None:
+        by_maps = any(
+            any(used["chosen"]) for each in found["surveys"] for used in each["maps"].values()
+        )
+        of_maps = "; of answers by maps, of the values that the maps protect" * by_maps
         console.print(
             "all reports, and all trainings whose server is trusted, together: epsilon "
             f"{found['combined']:.6g} but for a probability of {DELTA:g}, for anything else in "
-            "the place of all that the person gave, if those servers are honest"
+            f"the place of all that the person gave, if those servers are honest{of_maps}"
         )
 
 

@@ -3,7 +3,7 @@
 import json
 from bisect import insort
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from fractions import Fraction
 from functools import lru_cache
@@ -343,17 +343,23 @@ class Account:
         """The sum of all epsilons that were ever spent, on all surveys and trainings."""
         return sum((total(mine["life"]) for mine in self._all.values()), Fraction(0))
 
-    @property
-    def squares(self) -> Fraction:
-        """The sum of the squares of all epsilons that were ever spent."""
-        return sum(
-            (
-                _epsilon(epsilon) ** 2 * times
-                for mine in self._all.values()
-                for spent in mine["life"].values()
-                for epsilon, times in spent.items()
-            ),
-            Fraction(0),
+    def two_sided(self, is_training: Callable[[str], bool]) -> tuple[Fraction, Fraction]:
+        """Return the sum of the epsilons that are known to bound the loss in both directions, and
+        the sum of their squares: those of updates of trainings and of fresh reports.
+
+        The others are of memos, of reports under a policy that protects one way only, and of
+        reports that an earlier version of the SDK made.
+        """
+        known: Counter[str] = Counter()
+        for survey, mine in self._all.items():
+            if is_training(survey):
+                known.update(mine["life"].get(UPDATE, {}))
+            for spent in mine.get("fresh", {}).values():
+                known.update({epsilon: sum(times.values()) for epsilon, times in spent.items()})
+        each = [(_epsilon(epsilon), times) for epsilon, times in known.items()]
+        return (
+            sum((epsilon * times for epsilon, times in each), Fraction(0)),
+            sum((epsilon**2 * times for epsilon, times in each), Fraction(0)),
         )
 
     def allows_update(self, kind: str, epsilon: float, caps: Sequence[Caps], at: float) -> bool:

@@ -330,11 +330,13 @@ def combined(account: Account, spent: Sequence[Participation], delta: float) -> 
     (epsilon, delta)-DP for replacing all that one person gave by anything else, rounded up.
 
     It rests on the servers of the trainings, as their rho does, and leaves trainings at record
-    level out. Reports of an epsilon are (epsilon^2 / 2)-zCDP (Bun and Steinke, "Concentrated
-    differential privacy", TCC 2016, proposition 1.4); a training's rho is for zeros in place of a
-    person's updates, and four times that for other updates in their place, which are at most twice
-    as far away. The smaller one is taken of all of it by zCDP (proposition 1.3), and of the plain
-    sum of the reports' epsilons with the trainings by zCDP.
+    level out. Of answers by maps it holds for the values that the maps protect. Reports of an
+    epsilon that bounds both directions (`Account.two_sided`) are (epsilon^2 / 2)-zCDP (Bun and
+    Steinke, "Concentrated differential privacy", TCC 2016, proposition 1.4); other epsilons add up.
+    A training's rho is for zeros in place of a person's updates, and four times that for other
+    updates in their place, which are at most twice as far away. The smaller one is taken of all of
+    it by zCDP (proposition 1.3), and of the plain sum of the reports' epsilons with the trainings
+    by zCDP.
     """
     central = 4 * sum((Fraction(round(each.rho * BILLION), BILLION) for each in spent), Fraction(0))
 
@@ -344,9 +346,9 @@ def combined(account: Account, spent: Sequence[Participation], delta: float) -> 
             1 + Fraction(1, 1 << 40)
         )
 
-    return float_above(
-        min(by_zcdp(account.squares / 2 + central), account.added + by_zcdp(central))
-    )
+    sum_of_known, squares = account.two_sided(is_training)
+    rest = account.added - sum_of_known
+    return float_above(min(by_zcdp(squares / 2 + central) + rest, account.added + by_zcdp(central)))
 
 
 def new_id() -> bytes:

@@ -104,6 +104,11 @@ def start_over(connection: sqlite3.Connection, why: str, now: datetime, count: i
     """Turn an earlier state of a ledger into a ledger that nobody vouched for."""
     for statement in _START_OVER.split(";\n"):
         connection.execute(statement)
+    if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'updates'").fetchone():
+        # Sealed updates may have been sent, or revoked, too; nothing else protects their bytes.
+        connection.execute("PRAGMA secure_delete = ON").fetchall()
+        connection.execute("DELETE FROM updates")
+        connection.execute("PRAGMA secure_delete = OFF").fetchall()
     counted = max(count, own_mark(connection).count)
     connection.executemany(
         "INSERT OR REPLACE INTO settings VALUES (?, ?)",
