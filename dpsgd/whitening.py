@@ -92,6 +92,24 @@ def as_rows(x: Any) -> Tensor:
     return rows
 
 
+def as_labels(y: Any, count: int) -> Tensor:
+    """Return labels of any integer type as int64, shape (count,).
+
+    Raises `InvalidInput` unless there is an integer for each of `count` >= 1 records.
+    """
+    try:
+        labels = torch.as_tensor(y)
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        raise InvalidInput(f"expected an integer label for each record, got {type(y)}") from None
+    wrong = labels.is_floating_point() or labels.is_complex()
+    if wrong or labels.shape != (count,) or not count:
+        raise InvalidInput(
+            f"expected an integer label for each of {count} records, got "
+            f"{labels.dtype} of shape {tuple(labels.shape)}"
+        )
+    return labels.long()
+
+
 def unit(rows: Tensor) -> Tensor:
     """Return each row over its norm, in float64; a row that has no norm becomes zeros.
 

@@ -287,7 +287,11 @@ def draw(results: Results, path: Path) -> None:
         for ax in (left, right):
             ax.grid(alpha=0.25)
             ax.spines[["top", "right"]].set_visible(False)
-            ax.set_xlabel(f"epsilon at delta {DELTA:g}")
+        left.set_xlabel(f"epsilon at delta {DELTA:g}")
+        right.set_xlabel(
+            "epsilon of one image's features; labels have no bound\n"
+            f"(at delta {DELTA:g}, Laplace at 0)"
+        )
     figure.tight_layout()
     figure.savefig(path, dpi=100)
     plt.close(figure)

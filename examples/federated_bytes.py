@@ -17,7 +17,8 @@ from idx import load
 from torch import Tensor, nn
 
 from dpsgd.federated import Accuracy, FedAvg, Federation, LocalSGD, iid
-from dpsgd.federated.local import Device, LocalTraining
+from dpsgd.federated.architectures import build
+from dpsgd.federated.local import Device, LocalTrainer
 from hearsay.federated.declaration import Training, parse
 from hearsay.federated.encoding import decode, encode, size
 from hearsay.v1 import training_pb2
@@ -62,7 +63,7 @@ def declared(kind: str, bits: int, coordinates: int, norm: float, dimension: int
 class Sent:
     """Train as `train` does, and return what a server reads of each update."""
 
-    train: LocalTraining
+    train: LocalTrainer
     training: Training
 
     def start(self, model: nn.Module, features: Tensor, labels: Tensor) -> Device:
@@ -85,9 +86,7 @@ class _Devices:
 
 def network() -> nn.Module:
     """Return the network of two hidden layers, the same each time."""
-    torch.manual_seed(0)
-    layers = nn.Linear(784, 200), nn.ReLU(), nn.Linear(200, 200), nn.ReLU(), nn.Linear(200, 10)
-    return nn.Sequential(nn.Flatten(), *layers)
+    return nn.Sequential(nn.Flatten(), build("2nn", 784, 10))
 
 
 def main(folder: Path) -> None:

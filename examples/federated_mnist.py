@@ -44,6 +44,7 @@ from dpsgd.federated import (
     iid,
     shards,
 )
+from dpsgd.federated.architectures import build
 from dpsgd.federated.attackers import Attack
 from dpsgd.federated.splits import Split
 from dpsgd.federated.strategies import Strategy
@@ -121,12 +122,8 @@ def curve(train: idx.Split, test: idx.Split, run: str, rounds: int) -> History:
     """Train the 2NN in a run of RUNS."""
     features, labels = full(train)
     split, local, strategy = RUNS[run]
-    torch.manual_seed(0)
-    model = nn.Sequential(
-        nn.Linear(784, 200), nn.ReLU(), nn.Linear(200, 200), nn.ReLU(), nn.Linear(200, 10)
-    )
     federation = Federation(
-        model.to(DEVICE),
+        build("2nn", 784, 10).to(DEVICE),
         features,
         labels,
         clients=SPLITS[split](labels, 100),

@@ -55,7 +55,7 @@ def noisy(multiplier: float) -> Seen:
             participations=1,
             separation=1,
             noise_multiplier=multiplier,
-            max_norm=NORM,
+            max_update_norm=NORM,
             dimension=update.size,
             seed=number.to_bytes(32, "big"),
         )

@@ -30,7 +30,7 @@ Labels = NDArray[np.int64]
 
 EPSILONS = (0.5, 1.0, 2.0, 3.0, 4.0)
 SHARE = 0.8  # of all people that each party has
-STEPS, RATE, DECAY = 150, 0.05, 3.0  # the decay is divided by the number of reports
+STEPS, RATE, DECAY = 150, 0.05, 3.0  # the decay, over the number of reports
 REPEATS = 5
 
 

@@ -1,5 +1,7 @@
 """The mathematics of local differential privacy: mechanisms, tallies, estimates. No I/O."""
 
+from typing import TYPE_CHECKING, Any
+
 from ldp import mechanisms
 from ldp.core.channel import Channel
 from ldp.core.coins import Coins
@@ -11,6 +13,9 @@ from ldp.errors import HearsayError, InvalidInput
 from ldp.mechanisms import *  # noqa: F403
 from ldp.version import __version__ as __version__
 
+if TYPE_CHECKING:
+    from ldp.mechanisms.vectors import SphereCodebook, build_vector
+
 __all__ = [
     "Channel",
     "Cohorts",
@@ -21,10 +26,20 @@ __all__ = [
     "InvalidInput",
     "Mechanism",
     "Policy",
+    "SphereCodebook",
     "Tally",
+    "build_vector",
     "estimate",
 ]
 __all__ += mechanisms.__all__
+
+
+def __getattr__(name: str) -> Any:
+    if name not in ("SphereCodebook", "build_vector"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from ldp.mechanisms import vectors
+
+    return getattr(vectors, name)
 
 
 def __dir__() -> list[str]:

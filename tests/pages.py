@@ -14,7 +14,10 @@ from support import Server
 _ADDRESS = "127.0.0.1:50051"
 """Where a server listens, and where a command looks for it, by default."""
 
-_CALLS_A_SERVER = ("survey create", "survey show", "query", "export")
+_CALLS_A_SERVER = (
+    *("survey create", "survey show", "query", "export"),
+    *("training create", "training show", "training export"),
+)
 
 _NEEDS_MORE = ("make", "mkdir", "cd", "python3", ".", "pip")
 """Commands that are not run: they need the repository, or prepare the folder."""
@@ -24,7 +27,7 @@ def run(page: Path, server: Server, capsys: pytest.CaptureFixture[str]) -> str:
     """Run the blocks of a page from top to bottom in the current folder; return what they print.
 
     `server` is started where the page does. A block of TOML is written to a file, named as the
-    survey; a block without a language is only shown.
+    survey or the training; a block without a language is only shown.
     """
     printed = []
     for language, block in re.findall(
@@ -41,7 +44,7 @@ def blocks(text: str, language: str) -> list[str]:
 
 
 def _toml(block: str, server: Server) -> None:
-    (name,) = re.findall(r'^name = "(\w+)"$', block.partition("[")[0], re.M)
+    name = re.findall(r'^name = "(\w+)"$', block, re.M)[0]
     Path(f"{name}.toml").write_text(block, encoding="utf-8")
 
 

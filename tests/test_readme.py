@@ -1,4 +1,4 @@
-"""The README's code and the tutorial's run as they stand, from top to bottom."""
+"""The code of the README, the tutorial and a training runs as it stands, from top to bottom."""
 
 import re
 import signal
@@ -62,3 +62,27 @@ def test_the_code_of_the_tutorial_runs(stopped: Server, capsys: pytest.CaptureFi
     for _, true, estimated, error in found:
         assert abs(float(true) - float(estimated)) < 5 * float(error)
         assert 0 < float(error) < 0.03
+
+
+@pytest.mark.slow
+def test_the_training_of_five_minutes_runs_and_prints_what_the_page_shows(
+    stopped: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for package in ("sklearn", "torch"):
+        pytest.importorskip(package)
+    page = (ROOT / "docs" / "federated.md").read_text(encoding="utf-8")
+    part = page.split("## A training in five minutes\n")[1].split("\n## ")[0]
+    file = stopped.folder.parent / "part.md"
+    file.write_text(part, encoding="utf-8")
+    told = pages.run(file, stopped, capsys)
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```", part, re.S | re.M)
+    # Noise makes other models each time.
+    printed, *shown = (
+        re.sub(r"\b[0-9a-f]{8,}\b", "...", text)
+        for text in (told, *(text for language, text in blocks if not language))
+    )
+    assert len(shown) == 2
+    for each in shown:
+        assert each in printed
+    assert "\ntrainings\n" in printed  # of the device
+    assert float(told.split()[-1]) > 0.7

@@ -179,7 +179,9 @@ class Accountant(ABC):
 
 
 def check_guarantee(accountant: Accountant) -> None:
-    """Raise `InvalidInput` for an accountant whose figures are no guarantees."""
+    """Raise `InvalidInput` for what is no accountant, or one whose figures are no guarantees."""
+    if not isinstance(accountant, Accountant):
+        raise InvalidInput(f"an accountant of dpsgd.accounting is expected, got {accountant!r}")
     if not accountant.is_guarantee:
         raise InvalidInput(
             f"{accountant.name} only approximates, by no known amount: take RDPAccountant or "
@@ -190,10 +192,7 @@ def check_guarantee(accountant: Accountant) -> None:
 def enter(accountant: Accountant, event: Event | Unsampled) -> None:
     """Record a release, which may follow from here on.
 
-    Raises `InvalidInput` for what is no accountant, or one whose figures are no guarantees, and as
-    `Accountant.record`.
+    Raises `InvalidInput` as `check_guarantee` and `Accountant.record`.
     """
-    if not isinstance(accountant, Accountant):
-        raise InvalidInput(f"an accountant of dpsgd.accounting is expected, got {accountant!r}")
     check_guarantee(accountant)
     accountant.record(event)

@@ -11,7 +11,7 @@ from dpsgd.accounting import Accountant, GDPAccountant, NoSampling, Relation, an
 from dpsgd.accounting.events import check_integer
 from dpsgd.noise.grid import Grid
 from dpsgd.noise.sources import KeystreamNoise
-from dpsgd.whitening import as_rows, second_moments, unit
+from dpsgd.whitening import as_labels, as_rows, second_moments, unit
 from ldp import Coins, InvalidInput
 
 _AT_ONCE = 4096
@@ -32,21 +32,22 @@ class FunctionalMechanism:
     solved. Any number of further epochs, by any optimizer, would be free too.
 
     - split: the part of rho that G gets, 0 < split < 1; s_G = z / sqrt(split).
-    - public: unlabelled public records, shape (m, d). G is then n times their mean of h h^T, costs
-      nothing, and all of the budget goes to S. Only public data may be given here.
+    - public: unlabelled public records, shape (m, d). G is then n times their mean of h h^T, for n
+      records, costs nothing, and all of the budget goes to S. Only public data may be given here.
 
     The noise of G has a spectral norm of about 1.41 s_G sqrt(d), and would make negative
     eigenvalues of most small ones. G has none, so those are raised to 0, and lam is
     s_G sqrt(d) / 8. (As they come, lam must be 1.5 s_G sqrt(d) or the solution follows the noise,
     and on MNIST at epsilon 0.5 that costs 7 points.) With public records lam is z**2 / 10.
 
-    Formal guarantee: the model is (epsilon, delta)-DP for adding or removing a record, and exactly
-    so: all is one Gaussian mechanism. Proof: a record adds (sqrt(split) t, sqrt(1 - split) h y^T)
-    to what is released with noise z, where t is the upper triangle of h h^T with the entries off
-    the diagonal times sqrt(2), so |t| = |h|**2 <= 1 and |h y^T| = |h| <= 1. The record's norm is
-    then at most 1, with z from `analytic_noise`; s_G**-2 + s_S**-2 = z**-2. Noise is added on a
-    grid, see `dpsgd.noise.grid.Grid`. The number of records, features and classes is public; an
-    error of `fit` is not covered.
+    Formal guarantee: the model is (epsilon, delta)-DP for adding or removing a record, where the
+    number n of records is public: an added record was a row of zeros before. Without `public`, n is
+    used for nothing. All is one Gaussian mechanism. Proof: a record adds (sqrt(split) t, sqrt(1 -
+    split) h y^T) to what is released with noise z, where t is the upper triangle of h h^T with the
+    entries off the diagonal times sqrt(2), so |t| = |h|**2 <= 1 and |h y^T| = |h| <= 1. The
+    record's norm is then at most 1, with z from `analytic_noise`; s_G**-2 + s_S**-2 = z**-2. Noise
+    is added on a grid, see `dpsgd.noise.grid.Grid`. The number of features and of classes is
+    public; an error of `fit` is not covered.
 
     Raises `InvalidInput` for an epsilon, a delta or a split that is not valid.
     Source: Zhang, Zhang, Xiao, Yang and Winslett, "Functional mechanism", VLDB 2012, of the loss;
@@ -70,13 +71,9 @@ class FunctionalMechanism:
         Raises `InvalidInput`, and releases nothing, where shapes or labels do not fit. Cost: n d**2
         and d**3 operations, and a draw for each of d (d + 1) / 2 + d classes values.
         """
-        rows, labels = as_rows(x), torch.as_tensor(y)
+        rows = as_rows(x)
         check_integer("classes", classes, 2)
-        if labels.shape != rows.shape[:1] or labels.is_floating_point() or not len(rows):
-            raise InvalidInput(
-                f"expected an integer label for each of {len(rows)} records, got "
-                f"{labels.dtype} of shape {tuple(labels.shape)}"
-            )
+        labels = as_labels(y, len(rows))
         if not bool(((labels >= 0) & (labels < classes)).all()):
             raise InvalidInput(f"a label lies outside of 0..{classes - 1}")
         d, size = rows.shape[1], len(rows)

@@ -12,6 +12,7 @@ from torch.nn.functional import one_hot
 from dpsgd.accounting.events import check_delta, check_epsilon, check_integer, check_positive
 from dpsgd.adpe.claims import MECHANISMS, Claim, claim, multipliers
 from dpsgd.clipping.schedules import Schedule
+from dpsgd.whitening import as_labels
 from ldp import InvalidInput
 
 _INSTEAD = "take dpsgd.whitening with PrivateClassifier, or PrivacyEngine (docs/adpe.md)"
@@ -124,8 +125,9 @@ class ADPE:
             )
         if not bool(((inputs >= 0) & (inputs <= 1)).all()) or not bool(importance.isfinite().all()):
             raise InvalidInput("expected features in [0, 1] and finite importances")
-        if labels.shape != (len(inputs),) or labels.is_floating_point() or int(labels.min()) < 0:
-            raise InvalidInput("expected a label for each record, an integer from 0 on")
+        labels = as_labels(labels, len(inputs))
+        if int(labels.min()) < 0:
+            raise InvalidInput("labels must be integers from 0 on")
         known = self.claim(importance)
         if self.epsilon is not None:
             warnings.warn(f"ADPE as published: {known}; {_INSTEAD}", stacklevel=2)

@@ -25,34 +25,40 @@ Update = NDArray[np.float32] | NDArray[np.float64]
 class ExactSum:
     """Add clipped updates as integer multiples of a power of two, at most 2**20 of them.
 
-    An update longer than `max_norm` in L2 is scaled down to it. Then each coordinate is rounded
-    toward zero to a multiple of `spacing`, which no norm grows by: the norm of what one update adds
-    is at most `max_norm` in exact arithmetic, however doubles round. The integers cannot overflow.
+    An update longer than `max_update_norm` in L2 is scaled down to it. Then each coordinate is
+    rounded toward zero to a multiple of `spacing`, which no norm grows by: the norm of what one
+    update adds is at most `max_update_norm` in exact arithmetic, however doubles round. The
+    integers cannot overflow.
 
     Proof, u being 2**-53: a sum of d squares of doubles that is computed in any order is at least
     (1 - (d + 1) u) of the exact one, and so the root of it, times 1 + (d + 8) u, is at least the
-    norm, for d < 2**27. An update that is scaled has its coordinates multiplied by at most
-    (1 - 2**-50) max_norm over this bound, with a relative error of u in each. One that is not
-    scaled has at most norm `max_norm`, and products with the power of two are exact.
+    norm, for d < 2**27. An update that is scaled has its coordinates multiplied by at most (1 -
+    2**-50) max_update_norm over this bound, with a relative error of u in each. One that is not
+    scaled has at most norm `max_update_norm`, and products with the power of two are exact.
 
-    Raises `InvalidInput` unless dimension is in 1..2**26 and max_norm in [1e-100, 1e100], and where
-    spacing, by default 2**-40 of max_norm or more, is so fine that 2**20 updates could overflow.
+    Raises `InvalidInput` unless dimension is in 1..2**26 and max_update_norm in [1e-100, 1e100],
+    and where spacing, by default 2**-40 of max_update_norm or more, is so fine that 2**20 updates
+    could overflow.
     Cost: for each update of 200,000 parameters 0.15 ms with numba, and 0.5 ms without it, to the
     same integers.
     """
 
-    def __init__(self, dimension: int, max_norm: float, spacing: float | None = None) -> None:
+    def __init__(
+        self, dimension: int, max_update_norm: float, spacing: float | None = None
+    ) -> None:
         self.dimension = check_integer("dimension", dimension, 1)
-        self._norm = check_positive("max_norm", max_norm)
+        self._norm = check_positive("max_update_norm", max_update_norm)
         if dimension > 1 << 26:
             raise InvalidInput(f"dimension must be at most 2**26, got {dimension}")
-        if not 1e-100 <= max_norm <= 1e100:
-            raise InvalidInput(f"max_norm must be between 1e-100 and 1e100, got {max_norm:g}")
-        coarse = 2.0 ** math.floor(math.log2(max_norm))
-        self.spacing = coarse * 2.0**-_FINE if spacing is None else spacing
-        if not max_norm / self.spacing * MOST_UPDATES <= 2.0**62:
+        if not 1e-100 <= max_update_norm <= 1e100:
             raise InvalidInput(
-                f"sums of {MOST_UPDATES} updates of norm {max_norm:g} in steps of "
+                f"max_update_norm must be between 1e-100 and 1e100, got {max_update_norm:g}"
+            )
+        coarse = 2.0 ** math.floor(math.log2(max_update_norm))
+        self.spacing = coarse * 2.0**-_FINE if spacing is None else spacing
+        if not max_update_norm / self.spacing * MOST_UPDATES <= 2.0**62:
+            raise InvalidInput(
+                f"sums of {MOST_UPDATES} updates of norm {max_update_norm:g} in steps of "
                 f"{self.spacing:g} would overflow 64 bits: fewer rounds, parameters or noise"
             )
         self.updates = 0

@@ -35,7 +35,7 @@ class Device(Protocol):
         ...
 
 
-class LocalTraining(Protocol):
+class LocalTrainer(Protocol):
     """A frozen value that says how clients train."""
 
     def start(self, model: nn.Module, features: Tensor, labels: Tensor) -> Device:

@@ -20,7 +20,7 @@ from ldp.testing import SeededCoins
 class LocalUpdates:
     """Randomise each update on its device; the server averages unbiased estimates of them.
 
-    An update longer than `max_grad_norm` is scaled down to it, and becomes one code of
+    An update longer than `max_update_norm` is scaled down to it, and becomes one code of
     `ldp.SphereCodebook(dimension, epsilon, codes)`, 10 bytes. A client takes part in at most
     `participations` rounds.
 
@@ -28,6 +28,9 @@ class LocalUpdates:
     together participations * epsilon, whoever reads them. Nobody has to be honest but the app on
     the client's own device. `get_epsilon` counts the participations of the busiest client so far,
     at every delta.
+    The sum of a round is divided by the number of clients that it should have, as on a server. The
+    last rounds can have fewer, where those left have taken part in all of their rounds but one and
+    cannot come twice: they move the model less.
     It is a niche: the error of a mean update is that of `SphereCodebook.squared_error`, some 6
     times the dimension at epsilon 1, so the model must be small and the people many.
     `SphereCodebook.updates_needed` says how many.
@@ -37,13 +40,13 @@ class LocalUpdates:
     """
 
     epsilon: float
-    max_grad_norm: float
+    max_update_norm: float
     codes: int = 1024
     participations: int = 1
 
     def __post_init__(self) -> None:
         check_epsilon(self.epsilon)
-        check_positive("max_grad_norm", self.max_grad_norm)
+        check_positive("max_update_norm", self.max_update_norm)
         check_integer("codes", self.codes, 2)
         check_integer("participations", self.participations, 1)
 
@@ -57,7 +60,7 @@ class _Training:
 
     def __init__(self, how: LocalUpdates, setting: Setting) -> None:
         self._mechanism = SphereCodebook(setting.dimension, how.epsilon, how.codes)
-        self._norm = how.max_grad_norm
+        self._norm = how.max_update_norm
         self._setting = setting
         self._coins = SeededCoins(setting.seed)
         self._drawing = KeptApart(

@@ -31,7 +31,7 @@ Updates = Iterable[NDArray[np.float32]]
 class _FTRL:
     """DP-FTRL: noise whose errors cancel over the rounds, for people who take part now and then."""
 
-    max_grad_norm: float
+    max_update_norm: float
     noise_multiplier: float
     participations: int
     separation: int
@@ -39,7 +39,7 @@ class _FTRL:
     mechanism: ClassVar[PrefixSums]
 
     def __post_init__(self) -> None:
-        check_positive("max_grad_norm", self.max_grad_norm)
+        check_positive("max_update_norm", self.max_update_norm)
         check_positive("noise_multiplier", self.noise_multiplier)
         check_integer("participations", self.participations, 1)
         check_integer("separation", self.separation, 1)
@@ -49,7 +49,7 @@ class _FTRL:
         return _Correlated(self, setting, self._bands(setting.rounds))
 
     def sensitivity(self, rounds: int) -> float:
-        """Return how far one person moves what noise is added to, in units of max_grad_norm."""
+        """Return how far one person moves what noise is added to, in units of max_update_norm."""
         times = min(self.participations, rounds)
         bands = self._bands(rounds)
         return sensitivity(self.mechanism, rounds, bands, times, self.separation)
@@ -62,8 +62,8 @@ class _FTRL:
 class TreeFTRL(_FTRL):
     """DP-FTRL with the binary tree and the least squares estimate of all its nodes.
 
-    Each update is clipped to L2 norm `max_grad_norm`. The noise has standard deviation
-    noise_multiplier * max_grad_norm at each node. A person takes part in at most `participations`
+    Each update is clipped to L2 norm `max_update_norm`. The noise has standard deviation
+    noise_multiplier * max_update_norm at each node. A person takes part in at most `participations`
     rounds, any two of them at least `separation` apart, which the simulation enforces by whom it
     draws and, in a federation, each device.
 
@@ -122,7 +122,7 @@ class _Correlated:
             participations=times,
             separation=kind.separation,
             noise_multiplier=kind.noise_multiplier,
-            max_norm=kind.max_grad_norm,
+            max_update_norm=kind.max_update_norm,
             dimension=setting.dimension,
             seed=_seed(setting),
         )
@@ -164,8 +164,8 @@ class UserLevel:
     """DP-FedAvg: each client takes part in each round by a secret coin, with fresh noise.
 
     A client's coin comes up with the number of clients in a round over that of all. Updates are
-    clipped to L2 norm `max_grad_norm` and summed with equal weights, Gaussian noise of standard
-    deviation noise_multiplier * max_grad_norm is added, and the sum is divided by the expected
+    clipped to L2 norm `max_update_norm` and summed with equal weights, Gaussian noise of standard
+    deviation noise_multiplier * max_update_norm is added, and the sum is divided by the expected
     number of clients. Both may be schedules (`dpsgd.clipping.schedules`) of the rounds before.
 
     Guarantee: (epsilon, delta)-DP by the RDP accountant of Poisson-sampled Gaussian noise, for one
@@ -177,11 +177,11 @@ class UserLevel:
     algorithm 1 with the estimator of fixed denominator.
     """
 
-    max_grad_norm: float | Schedule
+    max_update_norm: float | Schedule
     noise_multiplier: float | Schedule
 
     def __post_init__(self) -> None:
-        for name in ("max_grad_norm", "noise_multiplier"):
+        for name in ("max_update_norm", "noise_multiplier"):
             if not callable(value := getattr(self, name)):
                 check_positive(name, value)
 
@@ -220,7 +220,7 @@ class _Sampled:
             participations=1,
             separation=1,
             noise_multiplier=multiplier,
-            max_norm=_at(self._kind.max_grad_norm, number),
+            max_update_norm=_at(self._kind.max_update_norm, number),
             dimension=self._setting.dimension,
             seed=self._seed,
         )

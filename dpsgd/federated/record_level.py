@@ -6,7 +6,6 @@ all the records of one person have in common, an update may tell.
 
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -31,7 +30,7 @@ class RecordLevel:
     `max_grad_norm`, and noise of noise_multiplier * max_grad_norm is added to the sum.
     A client with fewer records than `batch_size` takes all of them in each step.
 
-    Guarantee (`record_level`): (epsilon, delta)-DP of all updates of one client together, for one
+    Guarantee: (epsilon, delta)-DP of all updates of one client together, for one
     record of that client added or removed, whoever reads the updates: nobody else must be honest.
     The number of the client's records is public. A person is NOT protected, only each record: a
     person with n records alike has up to n epsilon, at a delta that grows faster.
@@ -48,8 +47,6 @@ class RecordLevel:
     batch_size: int = 10
     momentum: float = 0.0
     loss: Loss = cross_entropy
-
-    protects: ClassVar[str] = "record_level"
 
     def __post_init__(self) -> None:
         for name in ("lr", "noise_multiplier", "max_grad_norm"):

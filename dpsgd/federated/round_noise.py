@@ -2,10 +2,11 @@
 
 What is released in round t are integers, in multiples of a public power of two (`spacing`):
 
-    R_t = G_t + Y_t,    Y_t = rint(deviation_t xi_t) - rint(feedback_t(Y_1, .., Y_(t-1))),
+    R_t = G_t + Y_t,    Y_t = rint(deviation_t xi_t) + u_t - rint(feedback_t(Y_1, .., Y_(t-1))),
 
-G_t being the exact sum of the clipped updates (`ExactSum`), xi_t normal values, and feedback_t a
-linear function whose weights come from row t of the matrix C of `ldp.planning.prefix_sums`:
+G_t being the exact sum of the clipped updates (`ExactSum`), xi_t normal values, u_t independent
+uniform integers (`KeyedNormals.integers`, at most deviation_t / 8192), and feedback_t a linear
+function whose weights come from row t of the matrix C of `ldp.planning.prefix_sums`:
 C_tt = deviation / deviation_t, and feedback_t = sum over s < t of (C_ts / C_tt) Y_s. Without
 rounding, C Y = deviation xi, so that the sums up to each round have the noise A C^-1 xi.
 
@@ -15,11 +16,11 @@ N(0, 1) from N(mu, 1), mu = sensitivity / noise_multiplier:
 
 1. Suppose that both data sets released the same R_1 .. R_(t-1), and call D = G' - G the difference
    of their sums. The noise that explains R is then Y - D in the other data set. R_t is
-   rint(m_t + deviation_t xi_t) with the integer m_t = G_t - rint(feedback_t(Y)), and with another
-   integer in the other one. The two differ by (C D)_t / C_tt + e_t, |e_t| <= 2 in each coordinate:
-   feedback is linear, each rint is off by 1/2 at most, and the doubles that compute it by 1/2 more
-   at most (`_Feedback.error`, which is checked, for normal values below 14: larger ones have a
-   chance of 1e-44).
+   rint(m_t + deviation_t xi_t) with the integer m_t = G_t + u_t - rint(feedback_t(Y)), and with
+   another integer in the other one, even if the u were known. The two differ by
+   (C D)_t / C_tt + e_t, |e_t| <= 2 in each coordinate: feedback is linear, each rint is off by
+   1/2 at most, and the doubles that compute it by 1/2 more at most (`_Feedback.error`, which is
+   checked, for normal values below 14: larger ones have a chance of 1e-44).
 2. In units of deviation_t, the squared differences of all rounds add up to at most
    |C D + e'|^2 / deviation^2, where |e'|^2 <= 4 dimension (sum of C_tt^2). By the choice of
    `spacing` |e'| is at most 1/4096 of the sensitivity, by which deviation is widened. So they add
@@ -31,9 +32,16 @@ N(0, 1) from N(mu, 1), mu = sensitivity / noise_multiplier:
    E exp(i theta M + theta^2 mu^2 / 2) = 1, round by round from the last. Rounding to integers and
    leaving out releases are post-processing.
 
-Nothing else of floating point matters: a wrong last bit of the feedback is in e_t, and sums of
-integers are exact. **Not proved**: that normal values are exact (`KeyedNormals`: 1e-16 of each, up
-to 13 standard deviations), that AES-256 cannot be told from random, and anything about timing.
+A wrong last bit of the feedback is in e_t, and sums of integers are exact. What is left of floating
+point is that normal values are doubles: 2^-51 off, up to 11 standard deviations. The chance of an
+integer is then off by a part r = 2^-51 deviation_t / w of itself, w being the number of values of
+u_t. That is 2^-38, and more only for deviations above 2^45. A person's updates move at most all
+parameters of all rounds, and each adds 2 r^2 to mu^2: twice the relative entropy of two laws that
+are uneven by r, independently of each other. Noise for which the sum can be above mu^2 / 4096 is
+refused, so that mu is at most 1.00013 times what is accounted for.
+
+**Not proved**: the r (measured: 2^-40 for deviations up to 2^44) and that it is independent from
+integer to integer, that AES-256 cannot be told from random, and anything about timing.
 """
 
 import math
@@ -65,7 +73,7 @@ class RoundNoise:
     """The noise of every round of one training, which a 32-byte seed fixes to the last bit.
 
     `mechanism`, `rounds`, `bands`, `participations` and `separation` as in
-    `ldp.planning.prefix_sums`; updates have L2 norm `max_norm` at most, and the noise
+    `ldp.planning.prefix_sums`; updates have L2 norm `max_update_norm` at most, and the noise
     `noise_multiplier` times that as its standard deviation before it is correlated.
 
     Guarantee: all that `release` returns is a Gaussian mechanism with noise of noise_multiplier
@@ -88,35 +96,42 @@ class RoundNoise:
         participations: int,
         separation: int,
         noise_multiplier: float,
-        max_norm: float,
+        max_update_norm: float,
         dimension: int,
         seed: bytes,
     ) -> None:
         check_integer("dimension", dimension, 1)
-        check_positive("max_norm", max_norm)
-        most = sensitivity(mechanism, rounds, bands, participations, separation) * max_norm
-        deviation = check_positive("noise_multiplier", noise_multiplier) * max_norm * WIDENING
+        check_positive("max_update_norm", max_update_norm)
+        most = sensitivity(mechanism, rounds, bands, participations, separation) * max_update_norm
+        deviation = (
+            check_positive("noise_multiplier", noise_multiplier) * max_update_norm * WIDENING
+        )
         self._normals = KeyedNormals(seed)
         self._feedback: _Feedback = _Tree(rounds) if mechanism == "tree" else _Toeplitz(bands)
         steps = 4 * dimension * math.ceil(rounds * self._feedback.square)
         self.spacing = spacing_for(most, steps, deviation)
         self._deviation = deviation / self.spacing
         largest = _BEYOND * self._deviation * self._feedback.growth(rounds)
-        largest += (
-            participations * max_norm / self.spacing
-        )  # in the noise that a neighbour explains
-        if not largest * self._feedback.error(rounds) <= 0.5 or largest > 2.0**50:
+        # A neighbour explains a release by noise that has its updates in it, too.
+        largest += participations * max_update_norm / self.spacing
+        uneven = 2.0**-51 * max(2.0**13, self._deviation / self._normals.width(self._deviation))
+        revealed = 2 * dimension * rounds * uneven**2  # at most, of mu^2
+        if (
+            not largest * self._feedback.error(rounds) <= 0.5
+            or largest > 2.0**50
+            or not revealed <= (most / (noise_multiplier * max_update_norm)) ** 2 / 4096
+        ):
             raise InvalidInput(
                 f"noise of {noise_multiplier:g} for {rounds} rounds of {dimension} parameters is "
                 "too fine for doubles: fewer rounds, parameters, bands or less noise"
             )
-        self._dimension, self._rounds, self._max_norm = dimension, rounds, float(max_norm)
+        self._dimension, self._rounds, self._norm = dimension, rounds, float(max_update_norm)
         self._at = 0  # the last round whose noise is in the feedback
         self.sum()
 
     def sum(self) -> ExactSum:
         """Return an empty sum for the updates of a round."""
-        return ExactSum(self._dimension, self._max_norm, self.spacing)
+        return ExactSum(self._dimension, self._norm, self.spacing)
 
     def release(self, number: int, total: ExactSum, *, since: int | None = None) -> Floats:
         """Return the noisy sum of round `number`, from 1, float64 of shape (dimension,).
@@ -150,7 +165,7 @@ class RoundNoise:
     def _next(self) -> Floats:
         """Return the noise of the next round, in integers, and keep it for those after it."""
         deviation = self._deviation * self._feedback.narrowing(self._at)
-        made = np.rint(self._normals.row(self._at, self._dimension) * deviation)
+        made = self._normals.integers(self._at, self._dimension, deviation)
         vectors, weights = self._feedback.past(self._at)
         room, total = np.empty((2, min(_PART, self._dimension)))
         for start in range(0, self._dimension if vectors else 0, _PART):

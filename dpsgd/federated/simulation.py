@@ -13,7 +13,7 @@ from dpsgd.federated import flat
 from dpsgd.federated.attackers import Attack
 from dpsgd.federated.drawing import Uniform
 from dpsgd.federated.history import History, Round
-from dpsgd.federated.local import LocalTraining, batches
+from dpsgd.federated.local import LocalTrainer, batches
 from dpsgd.federated.protection import Protected, Protection, Setting
 from dpsgd.federated.rules import RULES, mean
 from dpsgd.federated.strategies import FedAvg, Strategy
@@ -36,10 +36,10 @@ class Federation:
     A simulation knows all data, and protects nobody by itself: what it says of privacy holds for a
     training that is run in this way by parties as honest as `privacy` needs them.
 
-    Raises `InvalidInput` where lengths differ, for a client without records or with places beyond
-    n, for a model that `dpsgd.federated.flat.trained` refuses, where a round has too few clients
-    for the strategy's rule, and for any rule but "mean", or weights by records, with `privacy`: no
-    other rule has a bounded sensitivity.
+    Raises `InvalidInput` where lengths differ, for a client without records or with places beyond n
+    or that occur twice, in one client or in two, for a model that `dpsgd.federated.flat.trained`
+    refuses, where a round has too few clients for the strategy's rule, and for any rule but "mean",
+    or weights by records, with `privacy`: no other rule has a bounded sensitivity.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Federation:
         labels: Rows,
         *,
         clients: Sequence[NDArray[np.int64]],
-        train: LocalTraining,
+        train: LocalTrainer,
         strategy: Strategy,
         privacy: Protection | None = None,
         attack: Attack | None = None,
@@ -217,6 +217,12 @@ def _check_clients(
             raise InvalidInput(f"client {i} must have the places of its records, at least 1")
         if places.min() < 0 or places.max() >= features:
             raise InvalidInput(f"client {i} has places beyond the {features} records")
+    counts = np.bincount(np.concatenate([np.asarray(rows) for rows in clients]))
+    if (most := counts.max()) > 1:
+        raise InvalidInput(
+            f"record {counts.argmax()} occurs {most} times in clients: each record must belong to "
+            "one client, once, as privacy is counted by client and record"
+        )
     return np.array([len(rows) for rows in clients])
 
 

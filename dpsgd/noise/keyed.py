@@ -6,6 +6,9 @@ defines to the last bit: sums, products, quotients and square roots. The ziggura
 none of them: two libraries may differ in the last bit.
 """
 
+import math
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,6 +16,9 @@ from ldp.errors import InvalidInput, needs
 
 _PART = 1 << 14
 """Values made at once: few enough to stay in a core's cache."""
+
+_SMOOTHED = 4096
+"""A normal value is blurred by at most this part of its deviation."""
 
 _CENTRAL = (
     (
@@ -108,13 +114,41 @@ class KeyedNormals:
 
     def row(self, row: int, size: int) -> Floats:
         """Return values (row, 0) .. (row, size - 1), shape (size,); 0 <= row < 2**64."""
+        values = np.empty(size)
+        for start, words in self._words(row, size):
+            values[start : start + _PART] = _normals(words)
+        return values
+
+    def integers(self, row: int, size: int, deviation: float) -> Floats:
+        """Return rint(deviation * value) + u for the values of a row, u uniform in -w/2 .. w/2 - 1.
+
+        w = `width(deviation)`, and u is the last bits of each block. A value depends on them only
+        where its other 96 bits are near 0: given u, it still is the normal quantile of those bits,
+        and values end at 11 standard deviations.
+        Why: doubles give the integers one by one uneven chances, by deviation * 2**-51 of each. The
+        sums of w neighbours, which are the chances here, are uneven by deviation / w * 2**-51.
+        """
+        width = self.width(deviation)
+        made = np.empty(size)
+        for start, words in self._words(row, size):
+            part = made[start : start + _PART]
+            np.rint(_normals(words) * deviation, out=part)
+            part += (words[1::2] & np.uint64(width - 1)).astype(np.float64) - width // 2
+        return made
+
+    @staticmethod
+    def width(deviation: float) -> int:
+        """Return the largest power of two up to deviation / 4096, in 1..2**32."""
+        bits = math.floor(math.log2(max(1.0, deviation / _SMOOTHED)))
+        return int(1 << min(bits, 32))
+
+    def _words(self, row: int, size: int) -> Iterator[tuple[int, NDArray[np.uint64]]]:
+        """Yield where each part of a row begins, and two words for each of its values."""
         first = self._mode(row.to_bytes(8, "big") + bytes(8))
         keystream = self._cipher(self._aes, first).encryptor()
-        values = np.empty(size)
         for start in range(0, size, _PART):
-            part = values[start : start + _PART]
-            part[:] = _normals(np.frombuffer(keystream.update(bytes(16 * part.size)), "<u8"))
-        return values
+            length = 16 * min(_PART, size - start)
+            yield start, np.frombuffer(keystream.update(bytes(length)), "<u8")
 
 
 def _normals(words: NDArray[np.uint64]) -> Floats:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpsgd.accounting import Accountant, Event, NoSampling, RDPAccountant, Relation
-from dpsgd.accounting.accountant import enter
+from dpsgd.accounting.accountant import check_guarantee, enter
 from dpsgd.accounting.events import ROUNDED_UP, check_delta, check_integer
 from dpsgd.noise.discrete import discrete_gaussian
 from dpsgd.pate import divergences
@@ -36,8 +36,7 @@ class _Aggregator:
         self.teachers = check_integer("the number of teachers", teachers, 1)
         if accountant is None:
             accountant = RDPAccountant(Relation.REPLACE_ONE)
-        if not isinstance(accountant, Accountant):
-            raise InvalidInput(f"an accountant of dpsgd.accounting is expected, got {accountant!r}")
+        check_guarantee(accountant)
         self.accountant = accountant
         self._coins = coins or Coins()
         self._spent_at_these_votes = np.zeros(len(_EXCESSES))
@@ -72,6 +71,8 @@ class _Aggregator:
 
     def __reduce__(self) -> Any:
         refuse_to_leave("an aggregator, which knows what was spent at the votes,")
+
+    __getstate__ = __reduce__
 
     def _charge(self, inverse_variance: float) -> None:
         """Record noise of which a teacher moves the mean by sqrt(inverse_variance) deviations."""
@@ -149,7 +150,7 @@ class ConfidentGNMax(_Aggregator):
     at most, a / (2 sigma1**2), and the answer's a / sigma2**2. The first is charged for every
     question, answered or not. How many are answered depends on the votes, so the second is charged
     for `most` answers, which is fixed before: for all questions unless fewer are asked for.
-    Raises `InvalidInput` as `GNMax`, and unless the threshold is finite.
+    Raises `InvalidInput` as `GNMax`, and unless -2**60 <= threshold < 2**60.
     Source: Papernot et al., ICLR 2018, algorithm 1, which charges for the answers that there were:
     that is the same sum where `most` was reached, and else no figure that was fixed in advance.
     """
@@ -165,9 +166,7 @@ class ConfidentGNMax(_Aggregator):
         coins: Coins | None = None,
     ) -> None:
         super().__init__(teachers, accountant, coins)
-        if not isinstance(threshold, int | float) or not math.isfinite(threshold):
-            raise InvalidInput(f"threshold must be finite, got {threshold!r}")
-        self.threshold = float(threshold)
+        self.threshold = _check_number("threshold", threshold, -(2.0**60))
         self.sigma1 = _check_sigma("sigma1", sigma1)
         self.sigma2 = _check_sigma("sigma2", sigma2)
 
@@ -203,9 +202,19 @@ class ConfidentGNMax(_Aggregator):
 
 
 def _check_sigma(name: str, value: float) -> float:
-    wrong = isinstance(value, bool) or not isinstance(value, int | float | np.number)
-    if wrong or not 2.0**-10 <= float(value) < 2.0**60:
-        raise InvalidInput(f"{name} must be at least 2**-10 votes and below 2**60, got {value!r}")
+    return _check_number(name, value, 2.0**-10)
+
+
+def _check_number(name: str, value: float, least: float) -> float:
+    """Return a number of votes of any type as a float; refuse anything else."""
+    known = isinstance(value, int | float | np.integer | np.floating) and not isinstance(
+        value, bool
+    )
+    # An integer beyond all floats is compared as it is.
+    if not known or not least <= (value if isinstance(value, int) else float(value)) < 2.0**60:
+        raise InvalidInput(
+            f"{name} must be at least {least:g} votes and below 2**60, got {value!r:.60}"
+        )
     return float(value)
 
 

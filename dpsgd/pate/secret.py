@@ -45,3 +45,5 @@ class PrivateEpsilon:
 
     def __reduce__(self) -> Any:
         refuse_to_leave("a data-dependent epsilon")
+
+    __getstate__ = __reduce__

@@ -41,7 +41,6 @@ from ldp.mechanisms.sets.choice import best_for_sets
 from ldp.mechanisms.sets.set_bits import SetBits
 from ldp.mechanisms.sets.set_selection import SetSelection
 from ldp.mechanisms.strings.prefix_hashing import PrefixHashing
-from ldp.mechanisms.vectors.sphere_codebook import SphereCodebook
 
 __all__ = [
     "HRR",
@@ -73,7 +72,6 @@ __all__ = [
     "SetBits",
     "SetMechanism",
     "SetSelection",
-    "SphereCodebook",
     "SquareWave",
     "SubsetSelection",
     "SummingHistogram",
@@ -82,7 +80,6 @@ __all__ = [
     "Waves",
     "best_for_sets",
     "build",
-    "build_vector",
     "thresholding_histogram",
 ]
 
@@ -170,19 +167,3 @@ def build(name: str, epsilon: float, integers: Mapping[str, Sequence[int]]) -> M
     Raises `InvalidInput` as `named`, and where the integers do not keep epsilon.
     """
     return named(name).from_integers(epsilon, integers)
-
-
-VECTORS: Mapping[str, type[SphereCodebook]] = {"sphere_codebook": SphereCodebook}
-"""Randomizers of updates that a training may declare, by name. No plan of a survey has them."""
-
-
-def build_vector(
-    name: str, epsilon: float, integers: Mapping[str, Sequence[int]]
-) -> SphereCodebook:
-    """Build a randomizer of updates from its name, epsilon and integers in a training.
-
-    Raises `InvalidInput` for an unknown name, and where the integers do not keep epsilon.
-    """
-    if name not in VECTORS:
-        raise InvalidInput(f"unknown mechanism {name!r}; a training knows {list(VECTORS)}")
-    return VECTORS[name].from_integers(epsilon, integers)

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from torch import nn
 from torch.nn.functional import cross_entropy
 
 from dpsgd.federated import FedAvg, Federation, LocalSGD, iid, rules
+from dpsgd.federated.architectures import build
 from dpsgd.federated.exact_sums import ExactSum
 
 UPDATES = 500
@@ -49,13 +49,6 @@ def test_robust_rules(benchmark, updates: NDArray[np.float32], rule: str) -> Non
     benchmark.pedantic(work, (updates, hostile), rounds=1)
 
 
-def network() -> nn.Module:
-    torch.manual_seed(0)
-    return nn.Sequential(
-        nn.Linear(784, 200), nn.ReLU(), nn.Linear(200, 200), nn.ReLU(), nn.Linear(200, 10)
-    )
-
-
 @pytest.mark.benchmark(group=f"2NN, {CLIENTS} clients of {RECORDS} records, batches of 10")
 @pytest.mark.parametrize("how", ["a plain loop", "a simulated round"])
 def test_a_round(benchmark, how: str) -> None:
@@ -65,7 +58,7 @@ def test_a_round(benchmark, how: str) -> None:
     split = iid(labels, CLIENTS, rng=rng)
 
     def plain() -> None:
-        model = network()
+        model = build("2nn", 784, 10)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         for batch, wanted in zip(features.split(10), labels.split(10), strict=True):
             optimizer.zero_grad()
@@ -74,7 +67,7 @@ def test_a_round(benchmark, how: str) -> None:
 
     def simulated() -> None:
         Federation(
-            network(),
+            build("2nn", 784, 10),
             features,
             labels,
             clients=split,

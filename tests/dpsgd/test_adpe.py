@@ -189,9 +189,9 @@ def test_bad_parameters_are_refused(options, reason: str) -> None:
         (lambda x, y, a: (2 * x, y, a), r"in \[0, 1\]"),
         (lambda x, y, a: (x * math.nan, y, a), r"in \[0, 1\]"),
         (lambda x, y, a: (x, y, a / 0), "finite importances"),
-        (lambda x, y, a: (x, y[:9], a), "a label for each"),
+        (lambda x, y, a: (x, y[:9], a), "label for each"),
         (lambda x, y, a: (x, y - 1, a), "from 0 on"),
-        (lambda x, y, a: (x, y.double(), a), "from 0 on"),
+        (lambda x, y, a: (x, y.double(), a), "integer label"),
     ],
 )
 def test_records_that_do_not_fit_are_refused(change, reason: str) -> None:
@@ -284,6 +284,8 @@ def test_bad_parameters_of_the_mechanism_are_refused(options, reason: str) -> No
         (torch.ones(3), torch.zeros(3).long(), {}, r"shape \(n, d\)"),
         (torch.ones(3, 2), torch.zeros(2).long(), {}, "label for each of 3"),
         (torch.ones(3, 2), torch.zeros(3), {}, "integer label"),
+        (torch.ones(3, 2), ["0", "1", "1"], {}, "integer label"),
+        (torch.ones(3, 2), [None, 1, 1], {}, "integer label"),
         (torch.ones(3, 2), torch.tensor([0, 1, 2]), {}, "outside of 0..1"),
         (torch.ones(3, 2), torch.tensor([0, 1, -1]), {}, "outside of 0..1"),
         (torch.ones(3, 2), torch.zeros(3).long(), {"public": torch.ones(2, 5)}, "5 features"),
@@ -292,6 +294,16 @@ def test_bad_parameters_of_the_mechanism_are_refused(options, reason: str) -> No
 def test_records_that_do_not_fit_the_mechanism_are_refused(x, y, options, reason: str) -> None:
     with pytest.raises(InvalidInput, match=reason):
         FunctionalMechanism(**options).fit(x, y, classes=2)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int8", "int16", "uint16", "int32"])
+def test_labels_may_be_of_any_integer_type(dtype: str) -> None:
+    rows, labels = torch.eye(2)[[0, 1, 1]], np.array([0, 1, 1], dtype)
+    found = FunctionalMechanism().fit(rows, labels, classes=2, coins=SeededCoins(1))
+    same = FunctionalMechanism().fit(rows, [0, 1, 1], classes=2, coins=SeededCoins(1))
+    assert torch.equal(found.weights, same.weights)
+    plain = ADPE(as_published=True, epsilon=None, epochs=1, batch_size=3)
+    plain.fit(nn.Sequential(nn.Linear(2, 2), nn.Tanh()), rows, torch.as_tensor(labels))
 
 
 # --- public whitening --------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from dpsgd.auditing.reconstruction import (
     mean_squared_error,
 )
 from dpsgd.federated import LocalSGD
-from dpsgd.federated.flat import Flat, read
+from dpsgd.federated.flat import parts, read, trained
 from ldp import InvalidInput
 
 
@@ -22,7 +22,7 @@ def seen(layers: nn.Sequential, record: torch.Tensor, label: int) -> dict[str, t
     )
     update = devices.update(0, torch.tensor([0]), read(layers), 0)
     names = sorted(dict(layers.named_parameters()), key=str.encode)
-    return dict(zip(names, Flat(layers).parts(-update), strict=True))
+    return dict(zip(names, parts(-update, trained(layers)), strict=True))
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """A person's part in a training: what leaves, what it costs, and what a server cannot get."""
 
 import hashlib
+import sys
 import threading
 import time
 from pathlib import Path
@@ -26,6 +27,7 @@ from trainers import (
 
 from hearsay import MEMORY, Caps, Delivery, InvalidInput, Reason, Unreachable
 from hearsay.federated import Participant, Skip, encoding, models
+from hearsay.recording.account import Account
 
 
 @pytest.fixture
@@ -414,6 +416,64 @@ def _local(client: Any, step: Any, epsilon: float = 3.0) -> Participant:
     return participant_of(client, step, epsilon=epsilon, step_seconds=0.01)
 
 
+def test_a_server_runs_no_timed_step_that_costs_no_participation(step: Steps) -> None:
+    class Closing(Trainer):
+        """Says of every other look that no round is open: the one after the step, where it asks."""
+
+        looks = 0
+
+        def _GetRound(self, request: Any) -> Any:
+            answer = super()._GetRound(request)
+            self.looks += 1
+            if self.looks % 2 == 0:
+                answer.state = WAIT
+            return answer
+
+    trainer = Closing(declared(**local_noise()))
+    with client_of(trainer, MEMORY) as client:
+        participant = _local(client, step)
+        for look in range(12):
+            trainer.open(1 + 2 * look)
+            participant.run_once()
+        spent = participant.spending()
+    assert spent is not None
+    assert len(step.rounds) == spent.used == 3
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["the step works", "the step fails"])
+@pytest.mark.parametrize("life", [9.0, 0.5], ids=["a cap is left", "memos used the cap"])
+def test_after_the_fixed_time_no_update_with_local_noise_is_encoded(
+    step: Steps, monkeypatch: pytest.MonkeyPatch, fails: bool, life: float
+) -> None:
+    begun: list[float] = []
+    encoded: list[float] = []
+
+    def encode(*arguments: Any) -> bytes:
+        encoded.append(time.monotonic())
+        return encoding_of(*arguments)
+
+    def taken(*_: Any) -> Any:
+        begun.append(time.monotonic())
+        if fails:
+            raise ValueError
+        return step.__class__.__call__(step, *_)
+
+    encoding_of = encoding.encode
+    monkeypatch.setattr(encoding, "encode", encode)
+    allows = Account.allows_update
+
+    def allowed(self: Account, kind: str, *rest: Any) -> bool:
+        return allows(self, kind, *rest) and (kind == "calls" or life > 1)
+
+    monkeypatch.setattr(Account, "allows_update", allowed)
+    trainer = Trainer(declared(**local_noise()))
+    with client_of(trainer, MEMORY, caps=Caps(life=9.0)) as client:
+        participant = participant_of(client, taken, epsilon=3.0, step_seconds=0.3)
+        assert participant.run_once().reason is Reason.READY
+    assert len(encoded) == (1 if fails else 2)
+    assert max(encoded) < begun[0] + 0.3
+
+
 def test_updates_with_local_noise_are_codes_and_count_as_reports(step: Steps) -> None:
     trainer = Trainer(declared(**local_noise()))
     with client_of(trainer, MEMORY, caps=Caps(life=2.0)) as client:
@@ -533,13 +593,22 @@ def test_an_app_must_say_what_it_agrees_to(trainer: Trainer, options: dict[str, 
         Participant(client, "digits", steps={"linear": Steps()}, **options)
 
 
-def test_an_idle_participant_starts_and_makes_nothing(
+def test_an_idle_participant_costs_nothing_beyond_its_client(
     trainer: Trainer, step: Steps, tmp_path: Path
 ) -> None:
-    with client_of(trainer, MEMORY) as client:
-        before = threading.active_count()
+    def held() -> tuple[object, ...]:
+        files = sorted(each.name for each in tmp_path.iterdir())
+        descriptors = len(list(Path("/proc/self/fd").iterdir()))
+        return threading.enumerate(), descriptors, set(sys.modules), files
+
+    with client_of(trainer, tmp_path / "ledger.db") as client:
+        client.grant()  # the client opens its file
+        before = held()
         participant = Participant(client, "digits", steps={"linear": step}, rho=1.0)
-        assert threading.active_count() == before
+        for _ in range(3):
+            assert participant.training is None
+            assert participant.spending() is None
+        assert held() == before
         assert participant._calls._transport is None
     assert not trainer.requests
 

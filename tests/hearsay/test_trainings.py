@@ -343,7 +343,7 @@ def _ledger(client: Any) -> TrainingLedger:
 
 def _seal(ledger: TrainingLedger, price: Price, round_: int, caps: Caps, at: float = 1e9) -> bytes:
     update = Update(bytes([round_]) * 16, round_, b"", b"drawn with data")
-    ledger.seal("", price, update, caps, at, declared=b"declared", blank=lambda: b"blank")
+    ledger.seal("", price, update, caps, at, declared=b"declared", blank=b"blank")
     return next(each.payload for each in ledger.waiting("") if each.round == round_)
 
 

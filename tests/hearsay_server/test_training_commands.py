@@ -87,8 +87,12 @@ def test_what_cannot_be_planned_is_told_in_one_line(
         (TRAINING, "Against a dishonest server, or one that was broken into, a person has no prot"),
         (HEAD + "[training.local_noise]\nepsilon = 2", "Epsilon 2 with each update, 8 with all 4."),
         (HEAD + RECORDS, "There is no promise about the person."),
+        (
+            HEAD.replace("separation = 25", "separation = 1") + RECORDS,
+            "It takes part in 4 of 100 rounds at most. The",
+        ),
     ],
-    ids=["central", "local_noise", "record_level"],
+    ids=["central", "local_noise", "record_level", "not kept apart"],
 )
 def test_a_training_is_explained_in_plain_words(protection: str, told: str, tmp_path: Path) -> None:
     file = written(tmp_path, protection)

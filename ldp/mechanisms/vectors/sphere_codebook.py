@@ -215,14 +215,12 @@ class SphereCodebook(Randomizer):
         estimate: NDArray[np.float64] = direction[:-1] / (max(length, 1) * self.gain)
         return estimate
 
-    def updates_needed(self, norm: float, error: float = 1 / 3) -> int:
+    def updates_needed(self, norm: float) -> int:
         """Return how many reports bring the root of the mean squared error of their mean down to
-        `error` times the length of the vectors' mean, which is `norm`, 0 < norm <= 1.
+        a third of the length of the vectors' mean, which is `norm`, 0 < norm <= 1.
 
         Counts the mechanism's noise alone: how much the vectors differ comes on top.
         """
-        if not 0 < norm <= 1 or not error > 0:
-            raise InvalidInput(
-                f"{self.name}: expected 0 < norm <= 1 and error > 0, got {norm} and {error}"
-            )
-        return math.ceil(self.squared_error / (error * norm) ** 2)
+        if not 0 < norm <= 1:
+            raise InvalidInput(f"{self.name}: expected 0 < norm <= 1, got {norm}")
+        return math.ceil(self.squared_error / (norm / 3) ** 2)

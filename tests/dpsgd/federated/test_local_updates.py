@@ -30,7 +30,7 @@ def federation(privacy: LocalUpdates, strategy: FedAvg | FedMedian | None = None
 
 
 def test_a_small_model_learns_from_codes() -> None:
-    local = federation(LocalUpdates(epsilon=2.0, max_grad_norm=1.0, codes=16))
+    local = federation(LocalUpdates(epsilon=2.0, max_update_norm=1.0, codes=16))
     history = local.fit(4, evaluate=Accuracy(FEATURES.astype(np.float32), LABELS))
     assert history.rounds[-1].score is not None
     assert history.rounds[-1].score > 0.8
@@ -41,7 +41,7 @@ def test_a_small_model_learns_from_codes() -> None:
 
 def test_the_mean_of_the_estimates_is_the_mean_update() -> None:
     setting = Setting(clients=2_000, per_round=2_000, rounds=1, dimension=5, seed=3)
-    training = LocalUpdates(epsilon=3.0, max_grad_norm=2.0, codes=16).start(setting)
+    training = LocalUpdates(epsilon=3.0, max_update_norm=2.0, codes=16).start(setting)
     update = np.array([1, 0, -1, 0.5, 0], dtype=np.float32)
     clients = training.draw(1, np.random.default_rng(0))
     off = training.aggregate(1, clients, (update for _ in clients)) - update
@@ -51,7 +51,7 @@ def test_the_mean_of_the_estimates_is_the_mean_update() -> None:
 
 def test_updates_beyond_the_norm_are_scaled_down() -> None:
     setting = Setting(clients=2_000, per_round=2_000, rounds=1, dimension=2, seed=3)
-    training = LocalUpdates(epsilon=4.0, max_grad_norm=0.5, codes=16).start(setting)
+    training = LocalUpdates(epsilon=4.0, max_update_norm=0.5, codes=16).start(setting)
     clients = training.draw(1, np.random.default_rng(0))
     update = np.array([300, -400], dtype=np.float32)
     found = training.aggregate(1, clients, (update for _ in clients))
@@ -60,7 +60,7 @@ def test_updates_beyond_the_norm_are_scaled_down() -> None:
 
 def test_an_update_that_is_not_finite_counts_as_zeros() -> None:
     setting = Setting(clients=9, per_round=9, rounds=1, dimension=2, seed=3)
-    how = LocalUpdates(epsilon=4.0, max_grad_norm=0.5, codes=16)
+    how = LocalUpdates(epsilon=4.0, max_update_norm=0.5, codes=16)
     found = []
     for update in ([0.0, 0.0], [np.nan, 1.0], [-np.inf, 1.0]):
         training = how.start(setting)
@@ -72,7 +72,7 @@ def test_an_update_that_is_not_finite_counts_as_zeros() -> None:
 
 def test_every_participation_is_spent() -> None:
     setting = Setting(clients=30, per_round=10, rounds=6, dimension=2, seed=3)
-    training = LocalUpdates(epsilon=1.0, max_grad_norm=1.0, codes=16, participations=2).start(
+    training = LocalUpdates(epsilon=1.0, max_update_norm=1.0, codes=16, participations=2).start(
         setting
     )
     rng, seen = np.random.default_rng(1), np.zeros(30, dtype=int)
@@ -87,12 +87,12 @@ def test_every_participation_is_spent() -> None:
 
 def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(InvalidInput, match="participations"):
-        federation(LocalUpdates(epsilon=1.0, max_grad_norm=1.0)).fit(5)
+        federation(LocalUpdates(epsilon=1.0, max_update_norm=1.0)).fit(5)
     with pytest.raises(InvalidInput, match="median cannot be used with privacy"):
-        federation(LocalUpdates(epsilon=1.0, max_grad_norm=1.0), FedMedian())
+        federation(LocalUpdates(epsilon=1.0, max_update_norm=1.0), FedMedian())
     setting = Setting(clients=9, per_round=1, rounds=1, dimension=199_210, seed=0)
     with pytest.raises(InvalidInput, match="dimension"):
-        LocalUpdates(epsilon=1.0, max_grad_norm=1.0).start(setting)
-    for wrong in ({"epsilon": 0.0}, {"max_grad_norm": 0.0}, {"codes": 1}, {"participations": 0}):
+        LocalUpdates(epsilon=1.0, max_update_norm=1.0).start(setting)
+    for wrong in ({"epsilon": 0.0}, {"max_update_norm": 0.0}, {"codes": 1}, {"participations": 0}):
         with pytest.raises(InvalidInput):
-            LocalUpdates(**{"epsilon": 1.0, "max_grad_norm": 1.0} | wrong)
+            LocalUpdates(**{"epsilon": 1.0, "max_update_norm": 1.0} | wrong)

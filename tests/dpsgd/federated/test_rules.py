@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from dpsgd.federated import rules
+from hearsay.federated import declaration
 from ldp import InvalidInput
 
 UPDATES = np.random.default_rng(1).standard_normal((9, 40)).astype(np.float32)
@@ -171,3 +172,17 @@ def test_a_rule_knows_how_many_updates_it_needs() -> None:
 def test_wrong_weights_are_refused(weights: list[float]) -> None:
     with pytest.raises(InvalidInput, match="weights"):
         rules.mean(UPDATES, weights)
+
+
+@pytest.mark.parametrize("rule", sorted({*rules.RULES, *declaration.RULES}))
+def test_a_declaration_knows_the_rules_and_how_many_updates_they_need(rule: str) -> None:
+    assert rule in rules.RULES
+    assert rule in declaration.RULES
+    factor, more = declaration._LEAST_FACTOR.get(rule, (0, 0))
+    for hostile in range(1, 6) if factor else ():
+        least = factor * hostile + more
+        rules.check_rule(rule, least, hostile)
+        with pytest.raises(InvalidInput, match=f"at least {least} "):
+            rules.check_rule(rule, least - 1, hostile)
+    if not factor:
+        rules.check_rule(rule, 1, 0)

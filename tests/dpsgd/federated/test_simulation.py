@@ -308,6 +308,8 @@ def test_a_protection_decides_who_takes_part_and_what_is_learned() -> None:
         ({"clients": [np.arange(3), np.arange(0)]}, "client 1 must have the places"),
         ({"clients": [np.array([0, 400])]}, "client 0 has places beyond the 400 records"),
         ({"clients": [np.array([-1])]}, "client 0 has places beyond"),
+        ({"clients": [np.array([3, 0]), np.array([3])]}, "record 3 occurs 2 times"),
+        ({"clients": [np.array([3, 0, 3])]}, "record 3 occurs 2 times"),
         ({"attack": SignFlip((10,))}, "there are 10 clients, and 10 is none of them"),
         ({"model": nn.Sequential(nn.Linear(6, 3), nn.BatchNorm1d(3))}, "keeps statistics"),
         ({"model": nn.Linear(6, 3).double()}, "weight must be float32, got torch.float64"),

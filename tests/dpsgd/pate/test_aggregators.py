@@ -120,6 +120,7 @@ def test_agreement_costs_less_at_the_votes_that_there_were() -> None:
         float,
         pickle.dumps,
         copy.deepcopy,
+        lambda epsilon: epsilon.__getstate__(),
         json.dumps,
         math.ceil,
         lambda epsilon: f"{epsilon:.2f}",
@@ -142,7 +143,7 @@ def test_publishing_a_data_dependent_epsilon_is_refused(publish: Any) -> None:
 def test_an_aggregator_is_not_saved_and_its_account_is() -> None:
     aggregator = GNMax(10, teachers=10)
     aggregator.answer(VOTES)
-    for save in (pickle.dumps, copy.copy):
+    for save in (pickle.dumps, copy.copy, GNMax.__getstate__):
         with pytest.raises(InvalidInput, match="neither printed nor saved"):
             save(aggregator)
     again = RDPAccountant(Relation.REPLACE_ONE)
@@ -160,6 +161,11 @@ def test_no_answer_is_given_beyond_a_budget() -> None:
             answered += len(aggregator.answer(VOTES[:1]))
     assert 1 < answered < 10
     assert 0.5 < aggregator.get_epsilon(DELTA) <= 1.0
+
+
+def test_a_threshold_may_be_a_number_of_numpy() -> None:
+    for threshold in (np.int64(8), np.float32(8)):
+        assert ConfidentGNMax(threshold, 2, 2, teachers=10).threshold == 8.0
 
 
 def test_no_questions_cost_nothing() -> None:
@@ -212,6 +218,9 @@ def test_votes_that_are_not_one_of_each_teacher_are_refused_and_cost_nothing(
             5, teachers=10, accountant=CentralLimitApproximation(Relation.REPLACE_ONE)
         ).answer(VOTES),
         lambda: ConfidentGNMax(math.nan, 5, 5, teachers=10),
+        lambda: ConfidentGNMax(True, 5, 5, teachers=10),
+        lambda: ConfidentGNMax(10**400, 5, 5, teachers=10),
+        lambda: GNMax(10**400, teachers=10),
         lambda: ConfidentGNMax(5, -1, 5, teachers=10),
         lambda: ConfidentGNMax(5, 5, 5, teachers=10).answer(VOTES, most=-1),
         lambda: GNMax(5, teachers=10).get_epsilon_data_dependent(1.0),

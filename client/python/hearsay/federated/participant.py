@@ -4,7 +4,6 @@ import contextlib
 import logging
 import random
 import threading
-import time
 from collections.abc import Callable, Mapping
 from typing import NoReturn
 
@@ -13,7 +12,7 @@ import numpy as np
 from hearsay import lifetimes
 from hearsay.federated import encoding, models
 from hearsay.federated.agreed import Agreed, price
-from hearsay.federated.calls import Calls
+from hearsay.federated.calls import TrainerCalls
 from hearsay.federated.declaration import Training
 from hearsay.federated.progress import QUIET, Progress
 from hearsay.federated.stepping import Round, Skip, Step, Stepper
@@ -98,7 +97,8 @@ class Participant:
         `epsilon` one with local noise, `record_level` one that protects records and not the person.
         `revision`, the hex SHA-256 that `hearsay training show` prints, refuses any other one. The
         caps of the client and of the person hold, too. `step_seconds` is how long after the step
-        began its update leaves, however long it took: a step that takes longer counts as failed.
+        began its update leaves, however long it took: a step that takes longer, with the encoding
+        of its update, counts as failed.
         `consent` grants, as `grant` does.
 
         Raises `InvalidInput` where nothing is accepted, a number is not finite and > 0, or
@@ -123,7 +123,7 @@ class Participant:
         self._consent = Consent(
             device.store, ledger_name(training), device.clock, counters, drop_updates
         )
-        self._calls = Calls(device.connect, training, device.delivery.timeout)
+        self._calls = TrainerCalls(device.connect, training, device.delivery.timeout)
         self._training: Training | None = None
         self._declared = b""
         self._failures = 0
@@ -156,16 +156,7 @@ class Participant:
         if self._device.state is not Reason.READY:
             return
         self._consent.revoke(self._person, forget=False)
-        deadline = time.monotonic() + _REVOKE_WAIT
-        while True:
-            try:
-                self._consent.catch_up()
-                break
-            except Trouble as trouble:
-                if time.monotonic() >= deadline:
-                    _log.error("not noted yet, but nothing is sent: %s", trouble)
-                    break
-                time.sleep(0.02)
+        self._consent.catch_up_within(_REVOKE_WAIT)
 
     def spending(self) -> Participation | None:
         """Return what the person spent on this training; None before the first participation, or
@@ -244,17 +235,29 @@ class Participant:
             model = models.read(file, training.dimension)
         except InvalidInput as error:
             raise Trouble(Reason.ROUND_REFUSED, f"the round's model: {error}") from None
-        step = self._steps[training.architecture]
+        step, coins = self._steps[training.architecture], self._device.coins
+
+        def encode(vector: models.Vector) -> bytes:
+            return encoding.encode(training, vector, coins)
+
+        # Drawn always, and before: whether it is needed depends on data.
+        blank = encode(np.zeros(training.dimension, np.float32))
+        round_ = Round(training, answer.round)
         try:
-            vector, failed = self._stepper.update(step, model, Round(training, answer.round))
+            payload, failed = self._stepper.payload(step, model, round_, encode, blank)
         except Skip as skip:
             return self._wait(training, answer, str(skip), Reason.SKIPPED)
         self._go_on()
-        now = self._calls.round()  # many devices may have filled the round meanwhile
-        if (now.state, now.round, now.model) != (answer.state, answer.round, answer.model):
-            return self._wait(training, now, f"round {answer.round} closed before the step ended")
-        update = self._seal(training, answer.round, answer.model, vector)
-        return self._deliver(training, update, failed)
+        # Many devices may have filled the round meanwhile: then the participation is saved. But a
+        # server must not be able to run a timed step, which it is to learn nothing of, for nothing.
+        if not self._stepper.is_timed:
+            now = self._calls.round()
+            if (now.state, now.round, now.model) != (answer.state, answer.round, answer.model):
+                return self._wait(
+                    training, now, f"round {answer.round} closed before the step ended"
+                )
+        update = Update(new_id(), answer.round, answer.model, payload)
+        return self._deliver(training, self._seal(training, update, blank), failed)
 
     def _accept(self) -> Training:
         """Return the training: the kept one, which the server must still have; or the server's,
@@ -302,11 +305,9 @@ class Participant:
         if wrong:
             raise Trouble(Reason.ROUND_REFUSED, f"round {answer.round} {wrong}")
 
-    def _seal(self, training: Training, round_: int, model: bytes, vector: models.Vector) -> Update:
+    def _seal(self, training: Training, update: Update, blank: bytes) -> Update:
         """Charge an update and queue it, in one transaction; return it."""
-        coins, device = self._device.coins, self._device
-        payload = encoding.encode(training, vector, coins)
-        update = Update(new_id(), round_, model, payload)
+        device = self._device
         self._ledger.seal(
             self._person,
             price(training),
@@ -314,7 +315,7 @@ class Participant:
             device.caps,
             device.clock().timestamp(),
             declared=self._declared,
-            blank=lambda: encoding.encode(training, np.zeros_like(vector), coins),
+            blank=blank,
         )
         return next(each for each in self._ledger.waiting(self._person) if each.id == update.id)
 

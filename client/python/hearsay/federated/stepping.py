@@ -48,59 +48,57 @@ returns a model of the same names and shapes, trained on the person's data."""
 
 
 class Stepper:
-    """Runs a step, within a fixed time where there is one."""
+    """Runs a step and encodes what it makes, within a fixed time where there is one."""
 
     def __init__(self, seconds: float | None) -> None:
-        """`seconds` is how long after its begin a step's update leaves, however long it took; None:
-        when it is done."""
+        """`seconds` is how long after its begin a step's update is there, however long it took;
+        None: when it is done."""
         self._seconds = seconds
         self._late: threading.Thread | None = None
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether a step has a fixed time."""
+        return self._seconds is not None
 
     def after_fork(self) -> "Stepper":
         """Return a stepper for a forked child, in which no step runs."""
         return Stepper(self._seconds)
 
-    def update(
-        self, step: Step, model: Mapping[str, NDArray[np.float32]], round_: Round
-    ) -> tuple[Vector, str]:
-        """Return the difference that a step makes to a model, shape (dimension,), and "".
+    def payload(
+        self,
+        step: Step,
+        model: Mapping[str, NDArray[np.float32]],
+        round_: Round,
+        encode: Callable[[Vector], bytes],
+        blank: bytes,
+    ) -> tuple[bytes, str]:
+        """Return the encoded difference that a step makes to a model, and "".
 
-        Where the step fails, returns zeros, and how it failed, without the words of its exception,
-        which may have data in them. A step that goes on after its time fails; it is not ended, and
-        the next steps fail until it ends by itself.
+        Where the step fails, returns `blank`, and how it failed, without the words of its
+        exception, which may have data in them. All that depends on data is done within the fixed
+        time: the step, the difference and its encoding. A step that goes on after its time fails;
+        it is not ended, and the next steps fail until it ends by itself.
         Raises `Skip` where the step does, and an exception of a signal handler.
         """
-        before = to_vector(model)
-        if self._seconds is None:
-            found = _run(step, from_vector(before, model), round_)
-        else:
-            found = self._within(self._seconds, step, from_vector(before, model), round_)
+
+        def made() -> bytes | Skip | str:
+            return _made(step, model, round_, encode)
+
+        found = made() if self._seconds is None else self._within(self._seconds, made)
         if isinstance(found, Skip):
             raise found
-        if not isinstance(found, str):
-            try:
-                return _difference(before, model, found), ""
-            except Exception as error:
-                if is_from_handler(error):
-                    raise
-                found = f"the step returned no model: {_words(error)}"
+        if isinstance(found, bytes):
+            return found, ""
         _log.error("an update of zeros is sent for round %d: %s", round_.number, found)
-        return np.zeros(before.shape, np.float32), found
+        return blank, found
 
-    def _within(
-        self,
-        seconds: float,
-        step: Step,
-        model: dict[str, NDArray[np.float32]],
-        round_: Round,
-    ) -> Mapping[str, ArrayLike] | Skip | str:
+    def _within(self, seconds: float, made: Callable[[], bytes | Skip | str]) -> bytes | Skip | str:
         end = time.monotonic() + seconds
-        results: list[Mapping[str, ArrayLike] | Skip | str] = []
+        results: list[bytes | Skip | str] = []
         if self._late is None or not self._late.is_alive():
             self._late = threading.Thread(
-                target=lambda: results.append(_run(step, model, round_)),
-                name="hearsay-step",
-                daemon=True,
+                target=lambda: results.append(made()), name="hearsay-step", daemon=True
             )
             self._late.start()
         while (left := end - time.monotonic()) > 0:
@@ -108,18 +106,28 @@ class Stepper:
         return results[0] if results else f"the step took longer than {seconds:g} seconds"
 
 
-def _run(
-    step: Step, model: dict[str, NDArray[np.float32]], round_: Round
-) -> Mapping[str, ArrayLike] | Skip | str:
-    """Return what a step returns; or the `Skip` that it raised, or how it failed."""
+def _made(
+    step: Step,
+    model: Mapping[str, NDArray[np.float32]],
+    round_: Round,
+    encode: Callable[[Vector], bytes],
+) -> bytes | Skip | str:
+    """Return what a step makes, encoded; or the `Skip` that it raised, or how it failed."""
+    before = to_vector(model)
     try:
-        return step(model, round_)
+        after = step(from_vector(before, model), round_)
     except Skip as skip:
         return skip
     except Exception as error:
         if is_from_handler(error):
             raise
         return f"the step raised {type(error).__name__}"
+    try:
+        return encode(_difference(before, model, after))
+    except Exception as error:
+        if is_from_handler(error):
+            raise
+        return f"the step returned no model: {_words(error)}"
 
 
 def _difference(

@@ -7,7 +7,7 @@ that dies at any moment has sealed it and counted it, or neither.
 import math
 import os
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -133,13 +133,13 @@ class TrainingLedger:
         at: float,
         *,
         declared: bytes,
-        blank: Callable[[], bytes],
+        blank: bytes,
     ) -> None:
         """Charge an update, count the participation, and queue the update; all or nothing.
 
         `caps` are the app's, `at` is the Unix time. Whether an update is queued goes by what calls
         cost, which no answer can change: where memos of surveys have used up a cap for life
-        beyond that, the payload is `blank()`, drawn without the person's data, at no cost.
+        beyond that, the payload is `blank`, drawn without the person's data, at no cost.
 
         Raises `Trouble`, with nothing changed, where the person has not consented, the ledger may
         stand for a lost one, another training was accepted by this name, all participations are
@@ -156,7 +156,7 @@ class TrainingLedger:
                 if account.allows_update("life", price.epsilon, all_caps, at):
                     account.charge_update("life", price.epsilon, at)
                 else:
-                    payload = blank()
+                    payload = blank
                 connection.execute(
                     "INSERT INTO accounts (person, account) VALUES (?, ?)"
                     " ON CONFLICT DO UPDATE SET account = excluded.account",

@@ -29,7 +29,7 @@ def made(mechanism: str, dimension: int = 5, seed: bytes = SEED, **changed: Any)
         "participations": 2,
         "separation": 4,
         "noise_multiplier": 2.0,
-        "max_norm": 1.0,
+        "max_update_norm": 1.0,
     }
     return RoundNoise(mechanism, dimension=dimension, seed=seed, **numbers | changed)  # type: ignore[arg-type]
 
@@ -57,8 +57,9 @@ def tree_gram(rounds: int) -> NDArray[np.float64]:
 @pytest.mark.parametrize("bands", [1, 3, 8])
 def test_toeplitz_noise_is_the_inverse_of_the_root_times_normal_values(bands: int) -> None:
     noise = made("toeplitz", 50, bands=bands)
-    normal = np.array([KeyedNormals(SEED).row(t, 50) for t in range(8)])
-    expected = np.linalg.solve(toeplitz(8, bands), 2.0 * (1 + 1 / 4096) * normal)
+    deviation = 2.0 * (1 + 1 / 4096) / noise.spacing
+    fresh = np.array([KeyedNormals(SEED).integers(t, 50, deviation) for t in range(8)])
+    expected = np.linalg.solve(toeplitz(8, bands), fresh * noise.spacing)
     found = released(noise)
     assert np.abs(found - expected).max() < 4 * noise.spacing
     assert (np.rint(found / noise.spacing) * noise.spacing == found).all()
@@ -97,8 +98,8 @@ def test_a_dropped_round_leaves_its_noise_to_the_next(mechanism: str, bands: int
 
 
 HASHES = {
-    "toeplitz": "d41d367d0552fff092b5b1b09e430ef47d5845e49958c985d6e201fe6bc5bfae",
-    "tree": "04590338710fd71b5a3f4bad38be072dc30849e357d4e3f6e3bedf2973dee277",
+    "toeplitz": "17350f71a149a08a5e630a4a21c4a35860ce1c305aa6829d53519c3b21df4a95",
+    "tree": "0d4ddc54476b40f15f73e62ffe58045848cefa52f7aaf3c11178fd6afa392dd9",
 }
 """SHA-256 of round 8 of 20,000 parameters: of every machine, for ever."""
 
@@ -118,7 +119,7 @@ for name in ("torch", "numba"): sys.modules[name] = None
 from dpsgd.federated.round_noise import RoundNoise
 for mechanism, bands in (("toeplitz", 4), ("tree", 0)):
     noise = RoundNoise(mechanism, rounds=8, bands=bands, participations=2, separation=4,
-        noise_multiplier=2.0, max_norm=1.0, dimension=20000, seed=bytes(range(32)))
+        noise_multiplier=2.0, max_update_norm=1.0, dimension=20000, seed=bytes(range(32)))
     print(hashlib.sha256(noise.release(8, noise.sum()).tobytes()).hexdigest())
 """
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -131,6 +132,23 @@ def test_keyed_values_are_normal_and_exact_quantiles() -> None:
     assert (KeyedNormals(SEED).row(3, 20_000) == values[:20_000]).all()
     chances = 2.0 ** -np.linspace(1, 128, 500)
     assert _quantile(chances) == pytest.approx(-special.ndtri(chances), rel=1e-14)
+
+
+@pytest.mark.parametrize("bits", [12, 17.5, 49])
+def test_keyed_integers_are_normal_values_blurred_evenly(bits: float) -> None:
+    # Without the blur, the chances of single integers tell which multiples a double can have.
+    normals, deviation = KeyedNormals(SEED), 2.0**bits
+    width = normals.width(deviation)
+    assert width == min(2 ** int(bits - 12), 2**32)
+    made, values = normals.integers(3, 50_000, deviation), normals.row(3, 50_000)
+    assert (made[:20_000] == normals.integers(3, 20_000, deviation)).all()
+    blur = made - np.rint(values * deviation)
+    assert -(width // 2) == blur.min() if width < 100 else blur.min() >= -(width // 2)
+    assert blur.max() <= max(0, width // 2 - 1)
+    if width > 1:
+        assert stats.chisquare(np.bincount(blur.astype(int) % 16, minlength=16)).pvalue > 0.01
+        assert abs(np.corrcoef(blur, values)[0, 1]) < 4 / math.sqrt(blur.size)
+        assert blur.std() == pytest.approx(width / math.sqrt(12), rel=0.02)
 
 
 def test_the_order_of_updates_does_not_matter_and_sums_are_exact() -> None:
@@ -212,7 +230,9 @@ def test_neighbours_can_be_told_apart_as_the_account_says_and_no_better(mechanis
     direction = matrix @ np.array([1, 0, 0, 0, 1, 0, 0, 0])  # the best test: the likelihood ratio
     most = sensitivity(mechanism, 8, 4 if mechanism == "toeplitz" else 0, 2, 4)  # type: ignore[arg-type]
     assert np.linalg.norm(direction) == pytest.approx(most)
-    noise = made(mechanism, people, noise_multiplier=noise_multiplier, max_norm=math.sqrt(people))
+    noise = made(
+        mechanism, people, noise_multiplier=noise_multiplier, max_update_norm=math.sqrt(people)
+    )
     without = released(noise)
     sums = [noise.sum() for _ in range(8)]
     for t in (0, 4):  # each coordinate is one world of its own, with an update of norm 1
@@ -239,15 +259,16 @@ def test_neighbours_can_be_told_apart_as_the_account_says_and_no_better(mechanis
         ({"seed": bytes(31)}, "32 bytes"),
         ({"seed": "x" * 32}, "32 bytes"),
         ({"noise_multiplier": 0.0}, "noise_multiplier"),
-        ({"max_norm": math.nan}, "max_norm"),
+        ({"max_update_norm": math.nan}, "max_update_norm"),
         ({"dimension": 0}, "dimension"),
         ({"bands": 9}, "bands"),
         ({"noise_multiplier": 1e9}, "too fine"),
+        ({"noise_multiplier": 2.0**24, "dimension": 1 << 15, "rounds": 1, "bands": 1}, "too fine"),
     ],
 )
 def test_impossible_noise_is_refused(changed: dict[str, Any], named: str) -> None:
     with pytest.raises(InvalidInput, match=named):
-        made("toeplitz", **changed)
+        made("toeplitz", **{"participations": 1, "separation": 1} | changed)
 
 
 def test_rounds_that_do_not_follow_are_refused() -> None:

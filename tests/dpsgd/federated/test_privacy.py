@@ -54,7 +54,7 @@ def test_the_noise_of_federated_averaging(
 
 
 def test_user_level_has_the_account_of_poisson_samples() -> None:
-    protected, drawn = run(UserLevel(max_grad_norm=1.0, noise_multiplier=1.1))
+    protected, drawn = run(UserLevel(max_update_norm=1.0, noise_multiplier=1.1))
     accountant = RDPAccountant(Relation.ADD_REMOVE)
     accountant.step(noise_multiplier=1.1, sampling=PoissonSampling(0.1), steps=12)
     assert protected.get_epsilon(1e-5) == accountant.get_epsilon(1e-5)
@@ -63,13 +63,13 @@ def test_user_level_has_the_account_of_poisson_samples() -> None:
 
 def test_a_noise_that_changes_over_rounds_is_accounted_for_round_by_round() -> None:
     noise, norm = Exponential(2.0, 0.9), Exponential(1.0, 0.8)
-    protected, _ = run(UserLevel(max_grad_norm=norm, noise_multiplier=noise))
+    protected, _ = run(UserLevel(max_update_norm=norm, noise_multiplier=noise))
     accountant = RDPAccountant(Relation.ADD_REMOVE)
     for number in range(12):
         accountant.step(noise_multiplier=2.0 * 0.9**number, sampling=PoissonSampling(0.1))
     assert protected.get_epsilon(1e-5) == pytest.approx(accountant.get_epsilon(1e-5))
     setting = Setting(clients=40, per_round=4, rounds=12, dimension=20_000, seed=7)
-    started = UserLevel(max_grad_norm=norm, noise_multiplier=noise).start(setting)
+    started = UserLevel(max_update_norm=norm, noise_multiplier=noise).start(setting)
     for number in (1, 4):
         made = started.aggregate(number, np.array([], dtype=np.int64), iter(()))
         expected = 2.0 * 0.9 ** (number - 1) * 0.8 ** (number - 1) / 4
@@ -78,7 +78,7 @@ def test_a_noise_that_changes_over_rounds_is_accounted_for_round_by_round() -> N
 
 @pytest.mark.parametrize("kind", [TreeFTRL, ToeplitzFTRL])
 def test_ftrl_is_one_gaussian_mechanism(kind: type[TreeFTRL] | type[ToeplitzFTRL]) -> None:
-    value = kind(max_grad_norm=1.0, noise_multiplier=3.0, participations=2, separation=4)
+    value = kind(max_update_norm=1.0, noise_multiplier=3.0, participations=2, separation=4)
     protected, _ = run(value)
     expected = gaussian_epsilon(3.0 / value.sensitivity(12), 1e-5)
     assert protected.get_epsilon(1e-5) == pytest.approx(expected)
@@ -92,7 +92,7 @@ def test_ftrl_is_one_gaussian_mechanism(kind: type[TreeFTRL] | type[ToeplitzFTRL
 def test_nobody_takes_part_more_often_than_is_accounted_for(
     kind: type[TreeFTRL] | type[ToeplitzFTRL],
 ) -> None:
-    value = kind(max_grad_norm=1.0, noise_multiplier=3.0, participations=2, separation=4)
+    value = kind(max_update_norm=1.0, noise_multiplier=3.0, participations=2, separation=4)
     _, drawn = run(value)
     for client in range(SETTING.clients):
         rounds = [number for number, clients in enumerate(drawn) if client in clients]
@@ -103,9 +103,9 @@ def test_nobody_takes_part_more_often_than_is_accounted_for(
 @pytest.mark.parametrize(
     "kind",
     [
-        TreeFTRL(max_grad_norm=0.5, noise_multiplier=1e-3, participations=1, separation=1),
-        ToeplitzFTRL(max_grad_norm=0.5, noise_multiplier=1e-3, participations=1, separation=1),
-        UserLevel(max_grad_norm=0.5, noise_multiplier=1e-3),
+        TreeFTRL(max_update_norm=0.5, noise_multiplier=1e-3, participations=1, separation=1),
+        ToeplitzFTRL(max_update_norm=0.5, noise_multiplier=1e-3, participations=1, separation=1),
+        UserLevel(max_update_norm=0.5, noise_multiplier=1e-3),
     ],
 )
 def test_updates_are_clipped_and_one_that_diverged_counts_as_zeros(kind: Protection) -> None:
@@ -120,11 +120,16 @@ def test_updates_are_clipped_and_one_that_diverged_counts_as_zeros(kind: Protect
 
 
 def test_what_protects_nobody_is_refused() -> None:
-    numbers = {"max_grad_norm": 1.0, "noise_multiplier": 1.0, "participations": 1, "separation": 1}
+    numbers = {
+        "max_update_norm": 1.0,
+        "noise_multiplier": 1.0,
+        "participations": 1,
+        "separation": 1,
+    }
     for name in numbers:
         with pytest.raises(InvalidInput, match=name):
             TreeFTRL(**numbers | {name: 0})  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="bands"):
         ToeplitzFTRL(**numbers, bands=0)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="noise_multiplier"):
-        UserLevel(max_grad_norm=1.0, noise_multiplier=-1.0)
+        UserLevel(max_update_norm=1.0, noise_multiplier=-1.0)
