@@ -135,7 +135,7 @@ def test_no_other_size_is_better(codes: int, epsilon: float) -> None:
 @pytest.mark.parametrize("dimensions", [2, 3, 40])
 def test_the_mean_of_the_best_directions_is_exact(dimensions: int) -> None:
     rng = np.random.default_rng(dimensions)
-    drawn = rng.normal(size=(8_000, 20, dimensions))
+    drawn = rng.normal(size=(4_000, 20, dimensions))
     products = np.sort(drawn[:, :, 0] / np.linalg.norm(drawn, axis=2), axis=1)[:, ::-1]
     for size in (1, 4, 10, 19):
         means = products[:, :size].mean(axis=1)
@@ -143,7 +143,7 @@ def test_the_mean_of_the_best_directions_is_exact(dimensions: int) -> None:
         assert abs(off) < 4 * means.std() / math.sqrt(len(means))
 
 
-@pytest.mark.parametrize("norm", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("norm", [0.0, 1.0])
 def test_the_estimate_is_unbiased_with_the_error_it_states(norm: float) -> None:
     mechanism = SphereCodebook(9, 2.0, codes=32)
     value = norm * np.array([1.0] + [0.0] * 8)
