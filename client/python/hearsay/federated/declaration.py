@@ -225,10 +225,10 @@ class Training:
                 )
             case RecordLevel() as level:
                 return (
-                    "Each single record on the device is protected by noise in the device's own "
-                    f"steps, of multiplier {float(level.noise_multiplier):g}, whoever reads the update, "
-                    "if the app's code adds it: nothing here checks that. The person is not "
-                    "protected: an update may tell what their records have in common."
+                    "Each single record on the device is protected by noise of multiplier "
+                    f"{float(level.noise_multiplier):g} in the device's own steps, whoever reads "
+                    "the update, if the app's code adds it: nothing here checks that. The person "
+                    "is not protected: an update may tell what their records have in common."
                 )
 
 
