@@ -120,7 +120,7 @@ class RoundNoise:
         if (
             not largest * self._feedback.error(rounds) <= 0.5
             or largest > 2.0**50
-            or not revealed <= (most / (noise_multiplier * max_norm)) ** 2 / 4096
+            or not revealed <= (most / (noise_multiplier * max_update_norm)) ** 2 / 4096
         ):
             raise InvalidInput(
                 f"noise of {noise_multiplier:g} for {rounds} rounds of {dimension} parameters is "
