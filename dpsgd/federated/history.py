@@ -1,5 +1,6 @@
 """What a simulated training came to: its rounds, how quickly it learned and what it sent."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,7 +51,7 @@ class History:
 
     def rounds_to(self, target: float) -> int | None:
         """Return the number of the first round with a score of at least `target`, or None."""
-        return next((i for i, score in enumerate(self.scores, 1) if score >= target), None)
+        return rounds_to(self.scores, target)
 
     def last(self, count: int = 10) -> tuple[float, float]:
         """Return mean and standard deviation of the scores of the last `count` rounds.
@@ -58,8 +59,17 @@ class History:
         Fewer are taken where there are fewer. The last score alone depends on luck where a
         training swings. Raises `InvalidInput` where there is none.
         """
-        check_integer("count", count, 1)
-        if not self.rounds:
-            raise InvalidInput("the training has no rounds")
-        scores = self.scores[-count:]
-        return float(np.mean(scores)), float(np.std(scores))
+        return last(self.scores, count)
+
+
+def rounds_to(scores: Sequence[float], target: float) -> int | None:
+    """Return the number, from 1, of the first score that is at least `target`, or None."""
+    return next((i for i, score in enumerate(scores, 1) if score >= target), None)
+
+
+def last(scores: Sequence[float], count: int = 10) -> tuple[float, float]:
+    """Return mean and standard deviation (over `count`) of the last scores, as `History.last`."""
+    check_integer("count", count, 1)
+    if not scores:
+        raise InvalidInput("the training has no rounds")
+    return float(np.mean(scores[-count:])), float(np.std(scores[-count:]))

@@ -112,9 +112,8 @@ class RoundNoise:
         self.spacing = spacing_for(most, steps, deviation)
         self._deviation = deviation / self.spacing
         largest = _BEYOND * self._deviation * self._feedback.growth(rounds)
-        largest += (
-            participations * max_update_norm / self.spacing
-        )  # in the noise that a neighbour explains
+        # A neighbour explains a release by noise that has its updates in it, too.
+        largest += participations * max_update_norm / self.spacing
         uneven = 2.0**-51 * max(2.0**13, self._deviation / self._normals.width(self._deviation))
         revealed = 2 * dimension * rounds * uneven**2  # at most, of mu^2
         if (

@@ -13,7 +13,7 @@ from trainers import QUICK, Steps
 
 from hearsay import MEMORY, Client, Reason, create_ledger
 from hearsay.federated import Participant, models
-from hearsay.federated.calls import PART, Calls
+from hearsay.federated.calls import PART, TrainerCalls
 from hearsay.federated.declaration import parse
 from hearsay.plans.plan import mechanism_message
 from hearsay.sending.transport import connect, open_calls
@@ -58,7 +58,7 @@ class _Served:
             return self._calls.call("Trainer/GetRound", ask, trainer_pb2.GetRoundResponse, 20)
 
         wait_until(lambda: now().round == round_ + 1)
-        calls = Calls(lambda: connect(self.target), self.training.name, 20)
+        calls = TrainerCalls(lambda: connect(self.target), self.training.name, 20)
         file = calls.model(now().model, self.training.dimension, lambda: None)
         return models.to_vector(models.read(file))
 

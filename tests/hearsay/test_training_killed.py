@@ -25,6 +25,7 @@ from hearsay import create_ledger
 from hearsay.federated import encoding, models
 from hearsay.federated.declaration import Training, parse
 from hearsay.v1 import training_pb2
+from hearsay_server.storage import models as stored_models
 from hearsay_server.storage import rounds, schema, trainings
 from hearsay_server.storage.database import Database, open_database
 from support import Server, wait_until
@@ -84,7 +85,7 @@ class Run:
         wire.central.noise_multiplier_millionths = 100_000
         data, now = wire.SerializeToString(deterministic=True), datetime.now(UTC)
         database = self.database()
-        trainings.put_model(database, wire.initial, len(first), 0, first, now)
+        stored_models.put(database, wire.initial, len(first), 0, first, now)
         trainings.create(database, data, now, draw=lambda size: SEED[:size])
         database.close()
         return parse(data)
@@ -209,7 +210,7 @@ class Run:
         with database.reading() as connection:
             ids = connection.execute(sa.select(sa.func.count()).select_from(schema.updates))
             assert ids.scalar_one() == DEVICES * self.training.rounds
-            model = trainings.model_file(connection, "killed", newest.result)
+            model = stored_models.whole(connection, "killed", newest.result)
         database.close()
         for number in range(DEVICES):
             assert self.ledger(number) == (self.training.rounds, 0)

@@ -77,7 +77,7 @@ def test_a_pilot_proposes_the_range_of_a_survey(address: str, tmp_path: Path) ->
         (("--out", "FILE", "--smallest", 5, "--largest", 1), "0 < smallest < largest"),
         (("--out", "FILE", "--largest", 1e300), "take a larger smallest number"),
         (("--out", "FILE", "--epsilon", 99), "epsilon"),
-        (("--out", "FILE"), "survey.toml exists: give another --out, or remove it first"),
+        (("--out", "FILE"), "survey.toml exists: give another name, or remove it first"),
         (("--pilot", "FILE"), "--pilot needs --n, the number of reports"),
         (("--pilot", "FILE", "--n", 5), "does not ask for 'wage' as a number in bins"),
     ],

@@ -15,9 +15,9 @@ from serving import connected, create, own_name, tokens_of
 from trained import declared, first_model, vector
 
 from hearsay.federated import models
+from hearsay.federated.calls import PART
 from hearsay.federated.declaration import parse
 from hearsay.v1 import admin_pb2, admin_pb2_grpc, collector_pb2, trainer_pb2, trainer_pb2_grpc
-from hearsay_server.storage.trainings import PART
 from support import SURVEY, wait_until
 
 Result = collector_pb2.Result
@@ -165,6 +165,7 @@ def test_a_large_update_comes_in_parts(call: Calls, request: pytest.FixtureReque
         ({"id": b"short"}, "BAD_UPDATE_ID"),
         ({"size": 20}, "BAD_LENGTH"),
         ({"data": bytes(25)}, "BAD_LENGTH"),
+        ({"data": bytes(1)}, "BAD_LENGTH"),  # a part that is not the last, and small
         ({"data": np.full(6, np.nan, "<f4").tobytes()}, "NOT_FINITE"),
         ({"data": np.full(6, 0.5, "<f4").tobytes()}, "ABOVE_NORM"),
         ({"round": 0}, "ROUND_CLOSED"),
@@ -189,24 +190,12 @@ def test_a_bad_update_in_parts_is_refused_once_it_is_whole_and_forgotten(
     door: Door, request: pytest.FixtureRequest
 ) -> None:
     call, name = Calls(door), own_name(request)
-    data = _created(call, name)
-    bad = np.full(6, 0.5, "<f4").tobytes()
-    assert _submit(call, _update(call, data, 1, data=bad[:8])).next == 8
-    answer = _submit(call, _update(call, data, 1, offset=8, data=bad[8:]))
+    data = _created(call, name, _BIG)
+    bad = np.full(_BIG, 0.5, "<f4").tobytes()
+    assert _submit(call, _update(call, data, 1, data=bad[:PART])).next == PART
+    answer = _submit(call, _update(call, data, 1, offset=PART, data=bad[PART:]))
     assert answer.refusal == trainer_pb2.ABOVE_NORM
-    assert _submit(call, _update(call, data, 1)).status == Result.STORED
-
-
-def test_rounds_close_at_their_deadline(door: Door, request: pytest.FixtureRequest) -> None:
-    call, name = Calls(door), own_name(request)
-    data = _created(call, name, round_seconds=1, rounds=3, participations=1, separation=1)
-    for number in (1, 2):
-        _submit(call, _update(call, data, number))
-    wait_until(lambda: _round(call, name).state == trainer_pb2.GetRoundResponse.ENDED)
-    status = call("Admin/ListTrainings", admin_pb2.ListTrainingsRequest()).trainings
-    (mine,) = [each for each in status if each.training == name]
-    assert (mine.aggregated, mine.dropped, mine.updates) == (1, 2, 2)
-    assert mine.state == admin_pb2.TrainingStatus.ENDED
+    assert _submit(call, _update(call, data, 1)).next == PART  # nothing of it is left
 
 
 def _code(made: Callable[[], object]) -> grpc.StatusCode:

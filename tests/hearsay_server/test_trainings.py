@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
 
@@ -22,16 +22,23 @@ from trained import (
     vector,
 )
 
+from hearsay.federated.declaration import parse
+from hearsay.v1 import admin_pb2, trainer_pb2, training_pb2
 from hearsay_server.ingest.intake import Limits
+from hearsay_server.serving.admin_trainings import TrainingsAdmin
 from hearsay_server.serving.aggregating import Rounds
 from hearsay_server.serving.metrics import Metrics
-from hearsay_server.storage import audit, retention, rounds, schema, trainings, updates
+from hearsay_server.serving.trainer import Trainer
+from hearsay_server.storage import audit, models, retention, rounds, schema, trainings, updates
 from hearsay_server.storage.backup import backup, restore
 from hearsay_server.storage.database import Database, open_database
 from hearsay_server.storage.store import Store
 from hearsay_server.storage.verify import Verdict, verify
 from hearsay_server.storage.writer import Writer
+from hearsay_server.trainings import aggregation, figures
 from ldp.errors import InvalidInput
+from ldp.planning import prefix_sums
+from ldp.planning.prefix_sums import PrefixSums
 
 
 @pytest.fixture
@@ -56,7 +63,7 @@ def test_a_seed_is_drawn_once_and_only_for_central_noise(database: Database) -> 
     for protection in ("record_level", "central"):
         data = declared(protection, name=protection)
         model = first_model()
-        trainings.put_model(database, sha256(model).digest(), len(model), 0, model, NOW)
+        models.put(database, sha256(model).digest(), len(model), 0, model, NOW)
         for _ in range(2):
             trainings.create(database, data, NOW, draw=draw)
     assert drawn == [32]
@@ -67,7 +74,7 @@ def test_a_training_without_its_first_model_is_not_created(database: Database) -
     with pytest.raises(InvalidInput, match="was not uploaded yet"):
         trainings.create(database, declared(), NOW)
     model = first_model(7)
-    trainings.put_model(database, sha256(model).digest(), len(model), 0, model, NOW)
+    models.put(database, sha256(model).digest(), len(model), 0, model, NOW)
     with pytest.raises(InvalidInput, match="7 parameters; the training has 6"):
         trainings.create(database, declared(initial=sha256(model).digest()), NOW)
     assert trainings.trainings(database) == []
@@ -75,8 +82,8 @@ def test_a_training_without_its_first_model_is_not_created(database: Database) -
 
 def test_an_upload_that_nobody_uses_is_purged_after_a_day(database: Database) -> None:
     model = first_model()
-    trainings.put_model(database, sha256(model).digest(), len(model), 0, model[:8], NOW)
-    trainings.purge_uploads(database, NOW + timedelta(hours=23))
+    models.put(database, sha256(model).digest(), len(model), 0, model[:8], NOW)
+    models.purge_uploads(database, NOW + timedelta(hours=23))
     assert _count(database, schema.model_parts) == 1
     for step in retention.due(database, NOW + timedelta(hours=25)):
         step()
@@ -169,6 +176,105 @@ def test_a_recount_finds_what_is_wrong_with_a_training(
     assert what in wrong
 
 
+def test_rounds_close_at_their_deadline(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    alone = {"participations": 1, "separation": 1}
+    training = register(store.database, declared(rounds=3, **alone))
+    send(store.database, training, 1, 2)
+    now = NOW
+
+    async def run() -> None:
+        nonlocal now
+        writer, metrics = Writer(store, Limits()), Metrics()
+        moved = Rounds(store.database, writer, metrics, lambda: now)
+        trainer = Trainer(store.database, writer, metrics, clock=lambda: now)
+        asked = trainer_pb2.GetRoundRequest(training="digits")
+        async with moved.moving(), asyncio.timeout(20):
+            while (seen := await trainer.GetRound(asked, None)).state != seen.ENDED:
+                if seen.state == seen.OPEN:
+                    now = datetime.fromtimestamp(seen.deadline, UTC)
+                    moved.changed()
+                await asyncio.sleep(0.01)
+        await writer.close()
+
+    asyncio.run(run())
+    assert states(store.database, training) == [
+        (1, "aggregated", 2),
+        (2, "dropped", 0),
+        (3, "dropped", 0),
+    ]
+    store.close()
+
+
+@pytest.mark.parametrize("how", ["close", "delete", "elsewhere"])
+def test_a_training_that_ends_leaves_no_seed_in_any_file(tmp_path: Path, how: str) -> None:
+    store = Store(tmp_path)
+
+    def held() -> list[str]:
+        files = (path for path in tmp_path.rglob("*") if path.is_file())
+        return [path.name for path in files if SEED in path.read_bytes()]
+
+    async def run() -> None:
+        writer = Writer(store, Limits())
+        moved = Rounds(store.database, writer, Metrics(), lambda: NOW)
+        asked = {"changed": moved.changed, "ended": moved.ended}
+        admin = TrainingsAdmin(store.database, writer, lambda: NOW, **asked)
+        async with moved.moving():
+            async with asyncio.timeout(20):
+                register(store.database, declared("central"))
+                while not moved._running or moved._to_wipe:
+                    moved.changed()
+                    await asyncio.sleep(0.01)
+                assert held()
+                if how == "close":
+                    await admin.CloseTraining(
+                        admin_pb2.CloseTrainingRequest(training="digits"), None
+                    )
+                elif how == "delete":
+                    await admin.DeleteTraining(
+                        admin_pb2.DeleteTrainingRequest(training="digits"), None
+                    )
+                else:
+                    trainings.close(store.database, "digits", NOW)
+                    moved.changed()
+                while held():
+                    await asyncio.sleep(0.01)
+        await writer.close()
+
+    asyncio.run(run())
+    store.close()
+
+
+@pytest.mark.parametrize("mechanism", ["toeplitz", "tree"])
+def test_rho_so_far_covers_the_noise_that_is_in_the_first_model(mechanism: PrefixSums) -> None:
+    wire = training_pb2.Training.FromString(declared("central", rounds=16, separation=8))
+    wire.central.mechanism, wire.central.bands = mechanism, 8 * (mechanism == "toeplitz")
+    training = parse(wire.SerializeToString(deterministic=True))
+    first = prefix_sums.errors(mechanism, 16, wire.central.bands)[0]
+    spent = [figures.spent_rho(training, rounds) or 0 for rounds in range(1, 17)]
+    assert spent == sorted(spent)
+    assert float(spent[0]) >= 1 / (2 * first**2) * (1 - 1e-9)
+    assert training.rho is not None and 0 <= training.rho - spent[-1] < 1e-9
+
+
+def test_krum_s_distances_of_all_pairs_count_as_held() -> None:
+    wire = training_pb2.Training.FromString(declared(updates_per_round=7_000))
+    wire.aggregation.rule, wire.aggregation.hostile, wire.min_updates = "krum", 1, 5
+    training = parse(wire.SerializeToString(deterministic=True))
+    with pytest.raises(InvalidInput, match="1,176,168,000 bytes"):
+        aggregation.check(training)
+
+
+def test_a_backup_does_not_say_which_token_began_an_update(
+    database: Database, tmp_path: Path
+) -> None:
+    begun = part(database, register(database), 7)
+    begun.data = begun.data[:8]
+    updates.add_part(database, begun, "token-of-ann", NOW)
+    backup(database, tmp_path / "backup")
+    assert b"token-of-ann" not in (tmp_path / "backup").read_bytes()
+
+
 def test_a_round_that_cannot_be_aggregated_says_so_and_is_unharmed(tmp_path: Path) -> None:
     """The fault is mended by hand, and the next try makes the model."""
     store = Store(tmp_path)
@@ -180,7 +286,7 @@ def test_a_round_that_cannot_be_aggregated_says_so_and_is_unharmed(tmp_path: Pat
         whole = connection.execute(sa.select(parts.c.data).where(mine)).scalar_one()
         connection.execute(sa.update(parts).where(mine).values(data=b"damaged"))
 
-    async def turn(until: Callable[[trainings.Stored], object]) -> Metrics:
+    async def turn(until: Callable[[trainings.StoredTraining], object]) -> Metrics:
         metrics = Metrics()
         writer = Writer(store, Limits())
         moved = Rounds(store.database, writer, metrics, lambda: NOW)

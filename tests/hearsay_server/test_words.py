@@ -212,7 +212,7 @@ def test_the_words_found_make_a_survey(collected: Collected, tmp_path: Path) -> 
     done = hearsay(*command, "--target", collected.address)
     assert done.returncode == 0, done.stderr
     again = hearsay(*command, "--target", collected.address)
-    assert "top.toml exists: give another --out, or remove it first" in again.stderr
+    assert "top.toml exists: give another name, or remove it first" in again.stderr
     made = parse(surveys.resolve(surveys.from_file(file)))
     assert made.attributes["word"].domain == Categorical(("you", "the", "i'm", "other"))
     assert (made.survey, made.period) == ("top", "P1D")

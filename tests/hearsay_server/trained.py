@@ -9,8 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hearsay.federated import models
+from hearsay.federated.calls import PART
 from hearsay.federated.declaration import Training, parse
 from hearsay.v1 import training_pb2
+from hearsay_server.storage import models as stored_models
 from hearsay_server.storage import rounds, trainings, updates
 from hearsay_server.storage.database import Database
 from hearsay_server.storage.updates import Outcome, Part, Place
@@ -64,9 +66,9 @@ def register(database: Database, data: bytes | None = None, seed: bytes = SEED) 
     data = data or declared()
     training = parse(data)
     file = first_model(training.dimension)
-    for offset in range(0, len(file), trainings.PART):
-        part = file[offset : offset + trainings.PART]
-        trainings.put_model(database, training.initial, len(file), offset, part, NOW)
+    for offset in range(0, len(file), PART):
+        part = file[offset : offset + PART]
+        stored_models.put(database, training.initial, len(file), offset, part, NOW)
     trainings.create(database, data, NOW, draw=lambda size: seed[:size])
     return training
 

@@ -201,16 +201,7 @@ class Person:
         token = object()
         try:
             device.sender.pause(token, _REVOKE_WAIT, most=3 * _REVOKE_WAIT)
-            deadline = time.monotonic() + _REVOKE_WAIT
-            while True:
-                try:
-                    device.consent.catch_up()
-                    break
-                except Trouble as trouble:
-                    if time.monotonic() >= deadline:
-                        _log.error("not noted yet, but nothing is sent: %s", trouble)
-                        break
-                    time.sleep(0.02)
+            device.consent.catch_up_within(_REVOKE_WAIT)
         finally:
             device.sender.resume(token)
 

@@ -1,4 +1,4 @@
-"""`--plot` of `hearsay query` and `hearsay survey range`: answers drawn into a file."""
+"""Draw answers, pilots and trainings into a file: `--plot` of the commands that have it."""
 
 import math
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from ldp.errors import InvalidInput, needs
 from ldp.estimating.ranges import Range
 
 if TYPE_CHECKING:
-    from hearsay_server.trainings.simulating import Round
+    from hearsay_server.trainings.simulating import TriedRound
 
 _ENDINGS = (".png", ".svg", ".pdf")
 
@@ -101,7 +101,7 @@ def groups(answer: analyst_pb2.CompareGroupsResponse, file: Path) -> None:
     plots.figure(frames.within(answer), frames.group_differences(answer)).savefig(file)
 
 
-def rounds(title: str, told: Sequence["Round"], delta: float, file: Path) -> None:
+def rounds(title: str, told: Sequence["TriedRound"], delta: float, file: Path) -> None:
     """Draw the accuracy of a simulated training over its rounds, and what a person has spent."""
     from matplotlib.figure import Figure
 

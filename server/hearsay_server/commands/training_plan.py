@@ -12,9 +12,9 @@ from rich.console import Console
 from rich.filesize import decimal
 from rich.table import Table
 
-from hearsay_server.commands.connect import AsJson
+from hearsay_server.commands.connect import AsJson, Delta
 from hearsay_server.trainings import explain, figures, planning
-from hearsay_server.trainings.planning import Kept, Noise
+from hearsay_server.trainings.planning import Noise, Pace
 from hearsay_server.trainings.training import from_file
 from hearsay_server.wrapping import print_wrapped
 from ldp import InvalidInput, SphereCodebook
@@ -22,7 +22,6 @@ from ldp.mechanisms.vectors.sphere_codebook import MAX_DIMENSION
 
 _LOCAL_EPSILONS = (1.0, 2.0, 4.0, 8.0)
 
-Delta = Annotated[float, typer.Option(help="The delta of epsilon.")]
 Norm = Annotated[
     float, typer.Option(help="Of the mean update, as a share of max_update_norm, for local noise.")
 ]
@@ -57,18 +56,17 @@ def plan_training(
         raise InvalidInput("give one of --epsilon and --rho")
     if dimension < 1:
         raise InvalidInput(f"--dimension must be at least 1, got {dimension:,}")
-    if not 0 < norm <= 1:
-        raise InvalidInput(f"--norm must be a share > 0 and at most 1, got {norm!r}")
+    figures.check_norm(norm)
     figures.check_delta(delta)
     if rho is not None and not 0 < rho < math.inf:
         raise InvalidInput(f"--rho must be finite and > 0, got {rho!r}")
-    times = planning.kept(people, available, updates_per_round, rounds)
+    pace = planning.pace_of(people, available, updates_per_round, rounds)
     if epsilon is not None:
         budget = planning.rho_for(epsilon, delta)
     else:
         assert rho is not None
         budget = Fraction(str(rho))
-    found = planning.mechanisms(rounds, times, budget)
+    found = planning.mechanisms(rounds, pace, budget)
     scale = math.sqrt(dimension) / updates_per_round
     local = _local(dimension, norm)
     if as_json:
@@ -79,7 +77,7 @@ def plan_training(
                     "available": available,
                     "rounds": rounds,
                     "updates_per_round": updates_per_round,
-                    **vars(times),
+                    **vars(pace),
                     "dimension": dimension,
                     "delta": delta,
                     "central": [_row(each, scale, delta) for each in found],
@@ -94,7 +92,7 @@ def plan_training(
         )
         return
     console = Console()
-    print_wrapped(_kept(people, available, updates_per_round, rounds, times), console)
+    print_wrapped(_kept(people, available, updates_per_round, rounds, pace), console)
     console.print("\n[bold]Noise of the server[/bold] (the server must be honest)")
     console.print(_table(found, scale, delta))
     print_wrapped(
@@ -104,7 +102,7 @@ def plan_training(
     )
     print_wrapped("The first, to copy into the training's file:", console)
     console.print()
-    for line in _toml(found[0], times):
+    for line in _toml(found[0], pace):
         console.print(line, markup=False, highlight=False)
     console.print("\n[bold]Noise of the devices[/bold] (nobody else must be honest)")
     if local:
@@ -140,8 +138,7 @@ def explain_training(
 ) -> None:
     """Explain a training: who learns what, who must be honest, and what a person spends."""
     figures.check_delta(delta)
-    if not 0 < norm <= 1:
-        raise InvalidInput(f"--norm must be a share > 0 and at most 1, got {norm!r}")
+    figures.check_norm(norm)
     declared = from_file(file)
     if as_json:
         typer.echo(json.dumps(explain.document(declared.training, delta), indent=2))
@@ -149,9 +146,9 @@ def explain_training(
     explain.explain(declared.training, len(declared.model), delta, norm, Console())
 
 
-def _kept(people: int, available: float, updates_per_round: int, rounds: int, times: Kept) -> str:
-    apart = f", {times.separation:,} rounds apart" if times.participations > 1 else " in all rounds"
-    often = "once" if times.participations == 1 else f"{times.participations:,} times"
+def _kept(people: int, available: float, updates_per_round: int, rounds: int, pace: Pace) -> str:
+    apart = f", {pace.separation:,} rounds apart" if pace.participations > 1 else " in all rounds"
+    often = "once" if pace.participations == 1 else f"{pace.participations:,} times"
     return (
         f"{rounds:,} rounds of {updates_per_round:,} updates take {rounds * updates_per_round:,}. "
         f"Where {available:.0%} of {people:,} people are there when they are asked, each takes "
@@ -188,11 +185,11 @@ def _row(each: Noise, scale: float, delta: float) -> dict[str, object]:
     }
 
 
-def _toml(each: Noise, times: Kept) -> list[str]:
+def _toml(each: Noise, pace: Pace) -> list[str]:
     bands = [f"bands = {each.bands}"] if each.bands else []
     return [
-        f"participations = {times.participations}",
-        f"separation = {times.separation}",
+        f"participations = {pace.participations}",
+        f"separation = {pace.separation}",
         "[training.central]",
         f'mechanism = "{each.mechanism}"',
         *bands,

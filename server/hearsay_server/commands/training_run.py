@@ -17,7 +17,7 @@ from rich.table import Table
 
 from hearsay.federated import models
 from hearsay_server.commands import plotting
-from hearsay_server.commands.connect import AsJson
+from hearsay_server.commands.connect import AsJson, Delta
 from hearsay_server.commands.writing import check_new, opened_new
 from hearsay_server.trainings import examples, figures
 from hearsay_server.trainings.explain import people_for_full_rounds
@@ -26,10 +26,13 @@ from hearsay_server.wrapping import print_wrapped
 from ldp.errors import InvalidInput, needs
 
 if TYPE_CHECKING:
-    from hearsay_server.trainings.simulating import Round
+    from hearsay_server.trainings.simulating import TriedRound
 
 _SHOWN = 10
 """Rounds that are printed, evenly spaced."""
+
+_LAST = 10
+"""Rounds whose accuracy is averaged."""
 
 Seed = Annotated[
     int | None, typer.Option(help="Repeat the same coins: the result protects nobody.")
@@ -64,7 +67,7 @@ def run_training(
     plot: Annotated[
         Path | None, typer.Option(help="Draw accuracy and epsilon over the rounds into this file.")
     ] = None,
-    delta: Annotated[float, typer.Option(help="The delta of epsilon.")] = figures.DELTA,
+    delta: Delta = figures.DELTA,
     seed: Seed = None,
     as_json: AsJson = False,
 ) -> None:
@@ -90,6 +93,7 @@ def run_training(
     declared = from_file(file)
     training = declared.training
     with needs("training run", "train"):
+        from dpsgd.federated.history import last, rounds_to
         from hearsay_server.trainings import simulating
     found = examples.load(data, label)
     if test is not None:
@@ -117,7 +121,7 @@ def run_training(
     ) as shown:
         task = shown.add_task("", total=count)
 
-        def progress(at: "Round") -> None:
+        def progress(at: "TriedRound") -> None:
             said = f"accuracy {at.accuracy:.1%}"
             shown.update(task, completed=at.number, description=said)
 
@@ -142,7 +146,8 @@ def run_training(
             rows.writerows(map(asdict, told))
     if plot is not None:
         plotting.rounds(training.title or training.name, told, delta, plot)
-    mean, spread = simulating.last_ten(told)
+    accuracies = [each.accuracy for each in told]
+    mean, spread = last(accuracies, _LAST)
     if as_json:
         document = {
             "training": training.name,
@@ -167,12 +172,12 @@ def run_training(
     Console().print(_table(told))
     typer.echo(
         f"accuracy {told[-1].accuracy:.1%} after {told[-1].number:,} rounds; {mean:.1%} on average "
-        f"over the last {min(10, len(told))}, standard deviation {spread:.1%}"
+        f"over the last {min(_LAST, len(told))}, standard deviation {spread:.1%}"
     )
     reached = [
         f"{share:.0%} in round {number:,}"
         for share in (0.5, 0.8, 0.9, 0.95, 0.97)
-        if (number := simulating.rounds_to(told, share)) is not None
+        if (number := rounds_to(accuracies, share)) is not None
     ]
     typer.echo(f"reached {', '.join(reached) or 'no 50%'}")
     dropped = sum(each.dropped for each in told)
@@ -221,7 +226,7 @@ def _held_out(
     return found.part(np.sort(mixed[held:])), found.part(np.sort(mixed[:held]))
 
 
-def _table(told: Sequence["Round"]) -> Table:
+def _table(told: Sequence["TriedRound"]) -> Table:
     table = Table()
     for heading in ("round", "updates", "sent", "accuracy"):
         table.add_column(heading, justify="right")

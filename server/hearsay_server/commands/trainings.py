@@ -16,12 +16,13 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
+from hearsay.federated.calls import PART
 from hearsay.federated.declaration import Training, parse
 from hearsay.sending.transport import Calls, open_calls
 from hearsay.v1 import admin_pb2, trainer_pb2
 from hearsay.v1.admin_pb2 import TrainingRound, TrainingStatus
 from hearsay_server.commands import connect, training_plan, training_run
-from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Target, Token
+from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Delta, Insecure, Target, Token
 from hearsay_server.commands.writing import check_new, opened_new
 from hearsay_server.trainings import explain, figures
 from hearsay_server.trainings.training import from_file
@@ -29,10 +30,6 @@ from ldp import InvalidInput
 from ldp.errors import StorageFailed
 
 _TIMEOUT = 60.0
-_PART = 1 << 20
-"""Bytes of a model that travel in one call."""
-_PAGE = 1_000
-"""Rounds that a server shows at once."""
 _SHOWN = 20
 """Rounds that are shown unless all are asked for."""
 _PAUSE = 2.0
@@ -53,7 +50,6 @@ _HISTORY = (
 )
 
 Name = Annotated[str, typer.Argument(help="The training's name.")]
-Delta = Annotated[float, typer.Option(help="The delta of the epsilon that is shown.")]
 
 app = typer.Typer(
     help="Declare, plan, try, inspect and close trainings over devices.",
@@ -245,7 +241,7 @@ def _upload(calls: Calls, sha256: bytes, model: bytes) -> None:
     place = 0
     while place < len(model):
         request = admin_pb2.UploadModelRequest(
-            model=sha256, size=len(model), offset=place, data=model[place : place + _PART]
+            model=sha256, size=len(model), offset=place, data=model[place : place + PART]
         )
         kind = admin_pb2.UploadModelResponse
         place = calls.call("Admin/UploadModel", request, kind, _TIMEOUT).next
@@ -278,7 +274,7 @@ def _shown(
         kind = admin_pb2.ShowTrainingResponse
         answer = calls.call("Admin/ShowTraining", request, kind, _TIMEOUT)
         over += answer.rounds
-        if len(answer.rounds) < _PAGE:
+        if not answer.rounds:
             del answer.rounds[:]
             answer.rounds.extend(over)
             return answer

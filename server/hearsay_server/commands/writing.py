@@ -36,6 +36,6 @@ def opened_new(out: Path, mode: str = "x") -> Iterator[IO[Any]]:
         with out.open(mode, encoding=encoding) as file:
             yield file
     except FileExistsError:
-        raise InvalidInput(f"{out} exists: give another --out, or remove it first") from None
+        raise InvalidInput(f"{out} exists: give another name, or remove it first") from None
     except OSError as error:
         raise StorageFailed(f"cannot write {out}: {error}") from None

@@ -31,10 +31,11 @@ class Admin(TrainingsAdmin):
         clock: Clock = system,
         *,
         changed: Callable[[], None] = lambda: None,
+        ended: Callable[[], None] = lambda: None,
         draw: Callable[[int], bytes] = os.urandom,
     ) -> None:
-        """Serve; `changed` and `draw` are those of `TrainingsAdmin`."""
-        super().__init__(store.database, writer, clock, changed=changed, draw=draw)
+        """Serve; `changed`, `ended` and `draw` are those of `TrainingsAdmin`."""
+        super().__init__(store.database, writer, clock, changed=changed, ended=ended, draw=draw)
         self._store = store
 
     async def CreateSurvey(  # noqa: N802

@@ -3,8 +3,6 @@
 import asyncio
 import os
 from collections.abc import Callable
-from functools import partial
-from typing import TypeVar
 
 import grpc
 
@@ -14,14 +12,12 @@ from hearsay_server.clock import Clock, system
 from hearsay_server.serving import auth
 from hearsay_server.serving.status import Ended
 from hearsay_server.serving.trainer import no_training
-from hearsay_server.storage import trainings
+from hearsay_server.storage import models, trainings
 from hearsay_server.storage.database import Database
-from hearsay_server.storage.trainings import NameTaken, NoTraining, Stored
+from hearsay_server.storage.trainings import NameTaken, NoTraining, StoredTraining
 from hearsay_server.storage.writer import Writer
 from hearsay_server.trainings import aggregation
 from ldp.errors import InvalidInput, NotReady
-
-_T = TypeVar("_T")
 
 _PAGE = 1000
 """Rounds of a training that one answer has."""
@@ -46,13 +42,18 @@ class TrainingsAdmin(admin_pb2_grpc.AdminServicer):
         clock: Clock = system,
         *,
         changed: Callable[[], None] = lambda: None,
+        ended: Callable[[], None] = lambda: None,
         draw: Callable[[int], bytes] = os.urandom,
     ) -> None:
-        """Serve; `changed` is called when rounds may be due, `draw` returns random bytes."""
+        """Serve; `draw` returns random bytes.
+
+        `changed` is called when rounds may be due, `ended` when a training was closed or deleted.
+        """
         self._database = database
         self._writer = writer
         self._clock = clock
         self._changed = changed
+        self._ended = ended
         self._draw = draw
 
     async def UploadModel(  # noqa: N802
@@ -60,7 +61,7 @@ class TrainingsAdmin(admin_pb2_grpc.AdminServicer):
     ) -> admin_pb2.UploadModelResponse:
         part = (request.model, request.size, request.offset, request.data)
         try:
-            missing = await self._write(trainings.put_model, *part, self._clock())
+            missing = await self._writer.write(models.put, *part, self._clock())
         except InvalidInput as error:
             raise Ended(grpc.StatusCode.INVALID_ARGUMENT, str(error)) from None
         return admin_pb2.UploadModelResponse(next=missing)
@@ -72,7 +73,7 @@ class TrainingsAdmin(admin_pb2_grpc.AdminServicer):
         try:
             await asyncio.to_thread(lambda: aggregation.check(parse(declared)))
             made = (declared, self._clock(), auth.caller(), self._draw)
-            stored = await self._write(trainings.create, *made)
+            stored = await self._writer.write(trainings.create, *made)
         except NameTaken as error:
             raise Ended(grpc.StatusCode.ALREADY_EXISTS, str(error)) from None
         except InvalidInput as error:
@@ -106,31 +107,27 @@ class TrainingsAdmin(admin_pb2_grpc.AdminServicer):
     ) -> admin_pb2.TrainingStatus:
         asked = (request.training, self._clock(), auth.caller())
         try:
-            stored = await self._write(trainings.close, *asked)
+            stored = await self._writer.write(trainings.close, *asked)
         except NoTraining:
             raise no_training(request.training) from None
-        self._changed()
+        self._ended()
         return _status(stored)
 
     async def DeleteTraining(  # noqa: N802
         self, request: admin_pb2.DeleteTrainingRequest, context: object
     ) -> admin_pb2.DeleteTrainingResponse:
         try:
-            was = await self._write(trainings.mark_deleted, request.training, auth.caller())
+            was = await self._writer.write(trainings.mark_deleted, request.training, auth.caller())
         except NoTraining:
             raise no_training(request.training) from None
         # If this is cut short, a sweep goes on with it.
-        while await self._write(trainings.delete_some):
+        while await self._writer.write(trainings.delete_some):
             pass
-        self._changed()
+        self._ended()
         return admin_pb2.DeleteTrainingResponse(rounds=was.round, updates=was.updates)
 
-    async def _write(self, function: Callable[..., _T], *arguments: object) -> _T:
-        write = partial(function, self._database, *arguments)
-        return await self._writer.run(partial(self._database.retrying, write))
 
-
-def _status(stored: Stored) -> admin_pb2.TrainingStatus:
+def _status(stored: StoredTraining) -> admin_pb2.TrainingStatus:
     return admin_pb2.TrainingStatus(
         training=stored.training.name,
         title=stored.training.title,
@@ -148,7 +145,7 @@ def _status(stored: Stored) -> admin_pb2.TrainingStatus:
     )
 
 
-def _round(each: trainings.Round) -> admin_pb2.TrainingRound:
+def _round(each: trainings.StoredRound) -> admin_pb2.TrainingRound:
     return admin_pb2.TrainingRound(
         round=each.round,
         state=_ROUNDS[each.state],

@@ -10,10 +10,9 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TypeVar
 
 from hearsay.federated import encoding
 from hearsay.federated.declaration import Training
@@ -26,7 +25,6 @@ from hearsay_server.trainings import aggregation
 from hearsay_server.trainings.aggregation import Vector
 from ldp.errors import StorageFailed
 
-_T = TypeVar("_T")
 _log = logging.getLogger("hearsay.server")
 
 _EVERY = 5.0
@@ -56,12 +54,18 @@ class Rounds:
         self._under_way: dict[str, asyncio.Task[None]] = {}
         self._not_before: dict[str, float] = {}  # of trainings that failed, on the steady clock
         self._noises = aggregation.Noises()  # used by the thread alone
+        self._running: frozenset[str] = frozenset()  # at the last look
         self._to_wipe = True  # what a process before this one deleted
         metrics.trainings_failing.set_function(lambda: len(self._not_before))
 
     def changed(self) -> None:
         """Look at the rounds now: an update was counted, or a training created."""
         self._changed.set()
+
+    def ended(self) -> None:
+        """Wipe what a training left behind that was closed or deleted just now."""
+        self._to_wipe = True
+        self.changed()
 
     @contextlib.asynccontextmanager
     async def moving(self) -> AsyncIterator[None]:
@@ -94,6 +98,9 @@ class Rounds:
         now = self._clock()
         due = await asyncio.to_thread(rounds.due, self._database, now)
         self._thread.submit(self._noises.keep, due.running)
+        if self._running - due.running:  # ended by another server, or by a command
+            self._to_wipe = True
+        self._running = due.running
         for training, number in due.to_close:
             await self._close(training, number)
         for training, number in due.to_aggregate:
@@ -119,7 +126,7 @@ class Rounds:
         if not await self._writer.run(self._database.wipe):
             return False
         some = False
-        while await self._write(trainings.delete_some_updates):
+        while await self._writer.write(trainings.delete_some_updates):
             some = True
         return not some or await self._writer.run(self._database.wipe)
 
@@ -128,7 +135,7 @@ class Rounds:
         self._changed.set()
 
     async def _close(self, training: Training, number: int) -> None:
-        became = await self._write(rounds.close, training, number, self._clock())
+        became = await self._writer.write(rounds.close, training, number, self._clock())
         if became == "dropped":
             self._metrics.rounds.labels("dropped").inc()
             _log.warning(
@@ -149,7 +156,7 @@ class Rounds:
                 file, optimizer = await asyncio.get_running_loop().run_in_executor(
                     self._thread, make
                 )
-            if await self._write(rounds.store, work, file, optimizer, self._clock()):
+            if await self._writer.write(rounds.store, work, file, optimizer, self._clock()):
                 self._metrics.rounds.labels("aggregated").inc()
                 _log.info("round %d of %r made a model of %d updates", number, name, work.updates)
             self._not_before.pop(name, None)
@@ -164,7 +171,7 @@ class Rounds:
             self._not_before[name] = time.monotonic() + _AGAIN
             why = f"round {number}: {error or type(error).__name__}"
             with contextlib.suppress(Exception):  # the database may be what failed
-                await self._write(rounds.failed, training, why)
+                await self._writer.write(rounds.failed, training, why)
 
     async def _is_closed(self, training: Training, number: int) -> bool:
         try:
@@ -195,7 +202,3 @@ class Rounds:
             yield encoding.decode(work.training, payload)
         if found != work.updates:
             raise StorageFailed(f"{work.updates} updates were counted, {found} are stored")
-
-    async def _write(self, function: Callable[..., _T], *arguments: object) -> _T:
-        write = partial(function, self._database, *arguments)
-        return await self._writer.run(partial(self._database.retrying, write))

@@ -134,7 +134,7 @@ async def running(
         changed = rounds.changed
         trainer = Trainer(store.database, writer, metrics, rates, clock, counted=changed)
         trainer_pb2_grpc.add_TrainerServicer_to_server(trainer, server)
-        admin = Admin(store, writer, clock, changed=changed, draw=draw)
+        admin = Admin(store, writer, clock, changed=changed, ended=rounds.ended, draw=draw)
         admin_pb2_grpc.add_AdminServicer_to_server(admin, server)
         health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
         names = (*ROLES, health.SERVICE_NAME, reflection.SERVICE_NAME)

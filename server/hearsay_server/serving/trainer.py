@@ -5,11 +5,11 @@ import logging
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
 
 import grpc
 
 from hearsay.federated import encoding
+from hearsay.federated.calls import PART
 from hearsay.federated.declaration import Training
 from hearsay.v1 import collector_pb2, trainer_pb2, trainer_pb2_grpc
 from hearsay_server.clock import Clock, system
@@ -19,13 +19,12 @@ from hearsay_server.serving.metrics import Metrics
 from hearsay_server.serving.status import MENDED, Ended, shortened
 from hearsay_server.storage import rounds, trainings, updates
 from hearsay_server.storage.database import Database
-from hearsay_server.storage.trainings import PART, NoTraining
+from hearsay_server.storage.trainings import NoTraining
 from hearsay_server.storage.updates import ID_BYTES, Outcome, Place, refused
 from hearsay_server.storage.writer import Writer
 from ldp import InvalidInput
 from ldp.errors import StorageFailed
 
-_T = TypeVar("_T")
 _log = logging.getLogger("hearsay.server")
 
 _Status = collector_pb2.Result
@@ -143,7 +142,7 @@ class Trainer(trainer_pb2_grpc.TrainerServicer):
         stored = place.received
         if stored < part.size:
             # Between commits of reports, on the thread that writes them.
-            taken = await self._write(updates.add_part, part, caller, self._clock())
+            taken = await self._writer.write(updates.add_part, part, caller, self._clock())
             stored = taken.next
             if taken.status != _Status.RETRY or stored < part.size:
                 return taken
@@ -157,21 +156,17 @@ class Trainer(trainer_pb2_grpc.TrainerServicer):
     async def _finish(self, part: updates.Part, place: Place, payload: bytes) -> Outcome:
         """Check an update of which all bytes have come, and count it."""
         if len(payload) != part.size:  # its round closed since, and its parts are gone
-            return await self._write(updates.count, part, self._clock())
+            return await self._writer.write(updates.count, part, self._clock())
         try:
             await asyncio.to_thread(encoding.decode, place.training, payload)
         except encoding.UpdateRefused as error:
             if place.known is not None or len(part.data) < part.size:
-                await self._write(updates.forget, part)
+                await self._writer.write(updates.forget, part)
             return refused(error.refusal, str(error))
-        outcome = await self._write(updates.count, part, self._clock())
+        outcome = await self._writer.write(updates.count, part, self._clock())
         if outcome.status == _Status.STORED:
             self._counted()
         return outcome
-
-    async def _write(self, function: Callable[..., _T], *arguments: object) -> _T:
-        write = partial(function, self._database, *arguments)
-        return await self._writer.run(partial(self._database.retrying, write))
 
     def _check_rate(self, caller: str) -> None:
         if self._rates is None:
@@ -197,6 +192,9 @@ def _wrong_size(part: updates.Part, training: Training) -> Outcome | None:
             f"a part has at most {PART:,} bytes and ends by byte {size:,}, got "
             f"{len(part.data):,} from byte {part.offset:,} on"
         )
+        return refused(trainer_pb2.BAD_LENGTH, detail)
+    if 0 < len(part.data) < PART and part.offset + len(part.data) < size:
+        detail = f"each part but the last has {PART:,} bytes, got {len(part.data):,}"
         return refused(trainer_pb2.BAD_LENGTH, detail)
     return None
 

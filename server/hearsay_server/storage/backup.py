@@ -231,9 +231,10 @@ def _copy(source: sa.Connection, target: sa.Connection) -> None:
         if table in schema.PASSING:
             continue
         # In the order of their keys: the order in the file would be the order of arrival.
-        rows = source.execute(
-            sa.select(table).order_by(*table.primary_key), execution_options=options
-        )
+        query = sa.select(table).order_by(*table.primary_key)
+        if table is schema.updates:  # others have lost their parts, and say which token began them
+            query = query.where(table.c.counted)
+        rows = source.execute(query, execution_options=options)
         for page in rows.mappings().partitions(_PAGE):
             target.execute(sa.insert(table), [dict(row) for row in page])
 

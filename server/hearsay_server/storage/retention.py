@@ -17,7 +17,7 @@ import sqlalchemy as sa
 
 from hearsay_server.clock import Clock, system
 from hearsay_server.ingest.intake import GRACE, NEVER, ends
-from hearsay_server.storage import audit, schema, shards, trainings
+from hearsay_server.storage import audit, models, schema, shards, trainings
 from hearsay_server.storage.database import Database
 from hearsay_server.storage.shards import Counted
 from hearsay_server.storage.writer import Writer
@@ -204,7 +204,7 @@ def due(
     kept = (now - _EPOCH).days - keep_days
     drop = [partial(drop_some, database, kept)] if keep_days else []
     close = partial(close_periods, database, now, grace)
-    return [close, *drop, partial(trainings.purge_uploads, database, now), *left_over(database)]
+    return [close, *drop, partial(models.purge_uploads, database, now), *left_over(database)]
 
 
 def hourly(database: Database, now: datetime, keep_days: int = 0) -> Sequence[Callable[[], bool]]:

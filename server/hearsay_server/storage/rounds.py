@@ -17,7 +17,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from hearsay.federated.declaration import Training, parse
-from hearsay_server.storage import schema, sealing, trainings
+from hearsay_server.storage import models, schema, sealing, trainings
 from hearsay_server.storage.database import Database
 
 _trainings, _rounds, _seeds = schema.trainings, schema.rounds, schema.seeds
@@ -26,10 +26,7 @@ _updates, _parts = schema.updates, schema.update_parts
 _RUNNING = (
     sa.select(_trainings.c.training, _trainings.c.declared, _rounds.c.round, _rounds.c.state)
     .add_columns(_rounds.c.deadline, _rounds.c.model)
-    .join(
-        _rounds,
-        sa.and_(_rounds.c.training == _trainings.c.training, _rounds.c.round == _trainings.c.round),
-    )
+    .join(_rounds, schema.NEWEST)
     .where(_trainings.c.state == "running")
     .order_by(_trainings.c.training)
 )
@@ -120,7 +117,7 @@ def work(database: Database, training: Training, number: int) -> Work | None:
         return Work(
             training,
             number,
-            trainings.model_file(connection, name, row.model),
+            models.whole(connection, name, row.model),
             row.updates,
             connection.execute(since).scalar_one() or 0,
             connection.execute(seed).scalar_one_or_none(),
@@ -176,7 +173,7 @@ def store(
         take = sa.update(_rounds).where(mine, _rounds.c.state == "closed")
         if not connection.execute(take.values(state="aggregated")).rowcount:
             return False
-        result = trainings.store_model(database, connection, name, file, now)
+        result = models.store(database, connection, name, file, now)
         earlier = sa.and_(_rounds.c.training == name, _rounds.c.optimizer.is_not(None))
         connection.execute(sa.update(_rounds).where(earlier).values(optimizer=None))
         kept = {"result": result, "optimizer": optimizer}
@@ -198,13 +195,7 @@ def newest(database: Database, name: str) -> Any:
         sa.select(_trainings.c.state.label("of_training"))
         .add_columns(_rounds.c.round, _rounds.c.state, _rounds.c.deadline)
         .add_columns(_rounds.c.model, _rounds.c.result)
-        .join(
-            _rounds,
-            sa.and_(
-                _rounds.c.training == _trainings.c.training,
-                _rounds.c.round == _trainings.c.round,
-            ),
-        )
+        .join(_rounds, schema.NEWEST)
         .where(_trainings.c.training == name, trainings.PRESENT)
     )
     with database.reading() as connection:

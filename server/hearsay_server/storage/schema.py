@@ -189,6 +189,9 @@ rounds = sa.Table(
     sa.Column("optimizer", sa.LargeBinary),
 )
 
+NEWEST = sa.and_(rounds.c.training == trainings.c.training, rounds.c.round == trainings.c.round)
+"""The condition of a training's newest round."""
+
 # The ids of updates. A counted one stays, so that it is told from a new one when it comes again;
 # its parts go with its round. One that is not whole yet goes when its round closes.
 updates = sa.Table(

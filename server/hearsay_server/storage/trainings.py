@@ -1,11 +1,10 @@
-"""Trainings as they are stored: creating, listing, closing and deleting them, and their models.
+"""Trainings as they are stored: creating, listing, closing and deleting them.
 
 A training's noise is drawn from a seed of 32 random bytes, made when the training is created. The
 seed takes the noise out of every model, so nothing but the aggregation reads it, and it is deleted
 in the transaction that ends the training.
 """
 
-import hashlib
 import logging
 import os
 from collections.abc import Callable
@@ -15,9 +14,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from hearsay.federated import models as files
 from hearsay.federated.declaration import CentralNoise, Training, parse
-from hearsay_server.storage import audit, schema, sealing
+from hearsay_server.storage import audit, models, schema, sealing
 from hearsay_server.storage.database import Database
 from ldp.errors import InvalidInput, NotReady
 
@@ -25,21 +23,14 @@ _log = logging.getLogger("hearsay.server")
 
 _trainings, _rounds, _seeds = schema.trainings, schema.rounds, schema.seeds
 _updates, _parts = schema.updates, schema.update_parts
-_models, _model_parts = schema.models, schema.model_parts
-
-PART = 1 << 20
-"""Most bytes of a part of an update or a model."""
 
 SEED_BYTES = 32
 
-_CHUNK = 64
-"""Parts of models, or rows of updates times 16, that one step deletes."""
-
-_CHUNK_OF_UPDATES = 16
+_PARTS_DELETED = 16
 """Parts of updates, each of 1 MiB at most, that one step deletes: reports wait for it."""
 
-_UNUSED = 24 * 3600
-"""Seconds for which an uploaded model waits for its training."""
+_IDS_DELETED = 1024
+"""Ids of updates that one step deletes."""
 
 PRESENT = _trainings.c.state != "deleted"
 
@@ -53,7 +44,7 @@ class NameTaken(InvalidInput):
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredTraining:
     """A registered training: what was declared, and how far it is.
 
     `state` is "running", "ended" or "closed"; `round` is the newest one. `updates` and `size` (in
@@ -74,7 +65,7 @@ class Stored:
 
 
 @dataclass(frozen=True)
-class Round:
+class StoredRound:
     """A round; times in seconds since 1970, `closed` 0 while it is open.
 
     `state` is "open", "closed", "aggregated" or "dropped"; `model` is what its updates are to, and
@@ -92,50 +83,13 @@ class Round:
     closed: int
 
 
-def put_model(
-    database: Database, model: bytes, size: int, offset: int, data: bytes, now: datetime
-) -> int:
-    """Store a part of a first model; return the offset of the first byte that is missing.
-
-    A part that does not begin there is not stored. Raises `InvalidInput` for a part that cannot be,
-    and, with all of it forgotten, where the whole has another SHA-256.
-    """
-    if len(model) != 32:
-        raise InvalidInput(f"a model is named by the 32 bytes of its SHA-256, got {len(model)}")
-    if not 0 < size <= files.largest(1 << 26):
-        raise InvalidInput(f"a model has 1 to {files.largest(1 << 26):,} bytes, got {size:,}")
-    if len(data) > PART or offset + len(data) > size:
-        raise InvalidInput(
-            f"a part has at most {PART:,} bytes and ends by byte {size:,}, got {len(data):,} from "
-            f"byte {offset:,} on"
-        )
-    mine = sa.and_(_models.c.training == "", _models.c.model == model)
-    with database.appending() as connection:
-        row = {"training": "", "model": model, "size": size, "received": 0, "created": _at(now)}
-        connection.execute(database.insert(_models).on_conflict_do_nothing(), row)
-        found = connection.execute(sa.select(_models).where(mine).with_for_update()).one()
-        if found.size != size:
-            raise InvalidInput(f"this model was begun with {found.size:,} bytes, not {size:,}")
-        if offset != found.received or not data:
-            return int(found.received)
-        part = {"training": "", "model": model, "offset": offset, "data": data}
-        connection.execute(sa.insert(_model_parts), part)
-        received = offset + len(data)
-        connection.execute(sa.update(_models).where(mine).values(received=received))
-        if received < size or hashlib.sha256(_whole(connection, "", model)).digest() == model:
-            return received
-        for table in (_model_parts, _models):
-            connection.execute(sa.delete(table).where(_of(table, "", model)))
-    raise InvalidInput(f"the {size:,} bytes that came have another SHA-256 than {model.hex()}")
-
-
 def create(
     database: Database,
     declared: bytes,
     now: datetime,
     caller: str = "",
     draw: Callable[[int], bytes] = os.urandom,
-) -> Stored:
+) -> StoredTraining:
     """Freeze a training, draw the seed of its noise, and open its first round.
 
     The same training again changes nothing. `caller` is the id of a token, or "" for none; `draw`
@@ -155,7 +109,7 @@ def create(
         if stored is not None or connection.execute(query).first():
             what = "a survey" if stored is None else "another training"
             raise NameTaken(f"{what} has the name {name!r}: choose another one")
-        _take_model(connection, training)
+        models.take(connection, training)
         row: dict[str, object] = {"training": name, "revision": training.revision}
         row |= {"declared": declared, "created": _at(now), "state": "running", "trouble": ""}
         connection.execute(sa.insert(_trainings), {**row, "round": 0})
@@ -166,20 +120,6 @@ def create(
         made = {"revision": training.revision.hex()}
         audit.record(connection, "create training", token=caller, survey=name, detail=made)
         return _stored(connection, connection.execute(_select(name)).one())
-
-
-def _take_model(connection: sa.Connection, training: Training) -> None:
-    """Give a model that was uploaded to its training."""
-    uploaded = _of(_models, "", training.initial)
-    found = connection.execute(sa.select(_models).where(uploaded)).one_or_none()
-    if found is None or found.received < found.size:
-        raise InvalidInput(
-            f"initial: the model {training.initial.hex()} was not uploaded yet: upload it first"
-        )
-    files.read(_whole(connection, "", training.initial), training.dimension)
-    for table in (_models, _model_parts):
-        mine = _of(table, "", training.initial)
-        connection.execute(sa.update(table).where(mine).values(training=training.name))
 
 
 def open_next(
@@ -219,14 +159,14 @@ def end(connection: sa.Connection, training: str, state: str) -> None:
     )
 
 
-def trainings(database: Database) -> list[Stored]:
+def trainings(database: Database) -> list[StoredTraining]:
     """Return all trainings by name."""
     query = sa.select(_trainings).where(PRESENT).order_by(_trainings.c.training)
     with database.reading() as connection:
         return [_stored(connection, row) for row in connection.execute(query).all()]
 
 
-def training(database: Database, name: str) -> Stored | None:
+def training(database: Database, name: str) -> StoredTraining | None:
     """Return one training, or None."""
     with database.reading() as connection:
         row = connection.execute(_select(name).where(PRESENT)).one_or_none()
@@ -240,7 +180,7 @@ def declared(database: Database, name: str) -> bytes | None:
         return connection.execute(query).scalar_one_or_none()
 
 
-def rounds(database: Database, name: str, after: int = 0, most: int = 1000) -> list[Round]:
+def rounds(database: Database, name: str, after: int = 0, most: int = 1000) -> list[StoredRound]:
     """Return rounds of a training after one of them, in order."""
     c = _rounds.c
     query = (
@@ -251,54 +191,17 @@ def rounds(database: Database, name: str, after: int = 0, most: int = 1000) -> l
         .limit(most)
     )
     with database.reading() as connection:
-        return [Round(*row) for row in connection.execute(query)]
+        return [StoredRound(*row) for row in connection.execute(query)]
 
 
 def model_part(database: Database, name: str, model: bytes, offset: int) -> tuple[bytes, int]:
-    """Return at most `PART` bytes of a model from an offset on, and the bytes of the whole.
-
-    None are returned at the end. Raises `NoTraining` where there is no such training, and
-    `InvalidInput` where it has no such model or the offset is beyond its end.
-    """
+    """Return a part of a model as `models.part`; raise `NoTraining` where there is no training."""
     with database.reading() as connection:
         present(connection, name)
-        query = sa.select(_models.c.size).where(_of(_models, name, model))
-        size = connection.execute(query).scalar_one_or_none()
-        if size is None:
-            raise InvalidInput(f"{name!r} has no model {model.hex() or 'of no name'}")
-        if offset > size:
-            raise InvalidInput(f"the model has {size:,} bytes, and the offset is {offset:,}")
-        begin = (
-            sa.select(_model_parts.c.offset, _model_parts.c.data)
-            .where(_of(_model_parts, name, model), _model_parts.c.offset <= offset)
-            .order_by(_model_parts.c.offset.desc())
-            .limit(1)
-        )
-        part = connection.execute(begin).one()
-        return part.data[offset - part.offset :], int(size)
+        return models.part(connection, name, model, offset)
 
 
-def model_file(connection: sa.Connection, name: str, model: bytes) -> bytes:
-    """Return the whole file of a model of a training."""
-    return _whole(connection, name, model)
-
-
-def store_model(
-    database: Database, connection: sa.Connection, name: str, file: bytes, now: datetime
-) -> bytes:
-    """Store the file of a model of a training; return its SHA-256. It may be stored already."""
-    model = hashlib.sha256(file).digest()
-    row = {"training": name, "model": model, "size": len(file), "received": len(file)}
-    insert = database.insert(_models).on_conflict_do_nothing()
-    if connection.execute(insert, {**row, "created": _at(now)}).rowcount:
-        key = {"training": name, "model": model}
-        for offset in range(0, len(file), PART):
-            data = file[offset : offset + PART]
-            connection.execute(sa.insert(_model_parts), {**key, "offset": offset, "data": data})
-    return model
-
-
-def close(database: Database, name: str, now: datetime, caller: str = "") -> Stored:
+def close(database: Database, name: str, now: datetime, caller: str = "") -> StoredTraining:
     """End a training for good; the round that is under way is dropped. Raises `NoTraining`."""
     with database.changing() as connection:
         row = present(connection, name)
@@ -317,7 +220,7 @@ def _drop_round(connection: sa.Connection, name: str, number: int, now: datetime
     connection.execute(drop.values(state="dropped", closed=_at(now)))
 
 
-def mark_deleted(database: Database, name: str, caller: str = "") -> Stored:
+def mark_deleted(database: Database, name: str, caller: str = "") -> StoredTraining:
     """Mark a training as deleted, for `delete_some` to delete its data; return what it was.
 
     Its updates and its seed are deleted at once. Raises `NoTraining`.
@@ -337,10 +240,9 @@ def delete_some(database: Database) -> bool:
         name = connection.execute(query).scalar_one_or_none()
         if name is None:
             return False
-        if not any(
-            delete(connection, name) for delete in (_delete_updates, _delete_parts, _delete_ids)
-        ):
-            for table in (_models, _rounds, _trainings):
+        some = (_delete_updates, models.delete_parts, _delete_ids)
+        if not any(delete(connection, name) for delete in some):
+            for table in (schema.models, _rounds, _trainings):
                 connection.execute(sa.delete(table).where(table.c.training == name))
             _log.info("the training %r is deleted with all its models", name)
     return True
@@ -349,9 +251,8 @@ def delete_some(database: Database) -> bool:
 def delete_some_updates(database: Database) -> bool:
     """Delete some encrypted parts of rounds that are over; return whether to call again."""
     t, r = _trainings.c, _rounds.c
-    here = sa.and_(r.training == t.training, r.round == t.round)
     running = sa.and_(t.state == "running", r.state.in_(("open", "closed")))
-    query = sa.select(t.training, t.round, running.label("running")).join(_rounds, here)
+    query = sa.select(t.training, t.round, running.label("running")).join(_rounds, schema.NEWEST)
     with database.changing() as connection:
         for name, number, lasts in connection.execute(query).all():
             if _delete_updates(connection, name, number if lasts else number + 1):
@@ -363,7 +264,7 @@ def _delete_updates(connection: sa.Connection, name: str, before: int = 1 << 32)
     """Delete some parts of updates to rounds before one; return whether there were any."""
     c = _parts.c
     some = sa.select(c.round, c.id, c.offset).where(c.training == name, c.round < before)
-    rows = connection.execute(some.limit(_CHUNK_OF_UPDATES)).all()
+    rows = connection.execute(some.limit(_PARTS_DELETED)).all()
     if rows:
         key = (c.round == sa.bindparam("_r"), c.id == sa.bindparam("_i"))
         this = (c.training == name, *key, c.offset == sa.bindparam("_o"))
@@ -372,33 +273,12 @@ def _delete_updates(connection: sa.Connection, name: str, before: int = 1 << 32)
     return bool(rows)
 
 
-def _delete_parts(connection: sa.Connection, name: str) -> bool:
-    c = _model_parts.c
-    some = sa.select(c.model, c.offset).where(c.training == name).limit(_CHUNK)
-    rows = connection.execute(some).all()
-    this = (c.training == name, c.model == sa.bindparam("_m"), c.offset == sa.bindparam("_o"))
-    if rows:
-        keys = [{"_m": row.model, "_o": row.offset} for row in rows]
-        connection.execute(sa.delete(_model_parts).where(*this), keys)
-    return bool(rows)
-
-
 def _delete_ids(connection: sa.Connection, name: str) -> bool:
-    some = sa.select(_updates.c.id).where(_updates.c.training == name).limit(16 * _CHUNK)
+    some = sa.select(_updates.c.id).where(_updates.c.training == name).limit(_IDS_DELETED)
     ids = connection.scalars(some).all()
     mine = sa.and_(_updates.c.training == name, _updates.c.id.in_(ids))
     connection.execute(sa.delete(_updates).where(mine))
     return bool(ids)
-
-
-def purge_uploads(database: Database, now: datetime) -> bool:
-    """Delete the first models that nobody used for a day; return False: one call is enough."""
-    old = sa.and_(_models.c.training == "", _models.c.created < _at(now) - _UNUSED)
-    with database.changing() as connection:
-        for model in connection.scalars(sa.select(_models.c.model).where(old)).all():
-            for table in (_model_parts, _models):
-                connection.execute(sa.delete(table).where(_of(table, "", model)))
-    return False
 
 
 def restored(connection: sa.Connection, now: datetime) -> None:
@@ -448,7 +328,7 @@ def _select(name: str) -> sa.Select[Any]:
     return sa.select(_trainings).where(_trainings.c.training == name)
 
 
-def _stored(connection: sa.Connection, row: Any) -> Stored:
+def _stored(connection: sa.Connection, row: Any) -> StoredTraining:
     c = _rounds.c
     how_many = (sa.func.count().filter(c.state == state) for state in ("aggregated", "dropped"))
     sums = (sa.func.coalesce(sa.func.sum(column), 0) for column in (c.updates, c.bytes))
@@ -457,7 +337,7 @@ def _stored(connection: sa.Connection, row: Any) -> Stored:
     aggregated, dropped, updates, size = map(int, counts)
     newest = sa.select(sa.func.coalesce(c.result, c.model)).where(mine, c.round == row.round)
     model = connection.execute(newest).scalar_one_or_none() or b""
-    return Stored(
+    return StoredTraining(
         parse(row.declared),
         row.declared,
         row.state,
@@ -470,15 +350,6 @@ def _stored(connection: sa.Connection, row: Any) -> Stored:
         size,
         row.trouble,
     )
-
-
-def _of(table: sa.Table, name: str, model: bytes) -> sa.ColumnElement[bool]:
-    return sa.and_(table.c.training == name, table.c.model == model)
-
-
-def _whole(connection: sa.Connection, name: str, model: bytes) -> bytes:
-    parts = sa.select(_model_parts.c.data).where(_of(_model_parts, name, model))
-    return b"".join(connection.scalars(parts.order_by(_model_parts.c.offset)))
 
 
 def _at(now: datetime) -> int:

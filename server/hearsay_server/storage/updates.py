@@ -91,13 +91,7 @@ def _place(
     """Find a part's place; with `lock` its round cannot close before this transaction ends."""
     query = (
         sa.select(_trainings.c.declared, _trainings.c.state.label("is"), _rounds)
-        .join(
-            _rounds,
-            sa.and_(
-                _rounds.c.training == _trainings.c.training,
-                _rounds.c.round == _trainings.c.round,
-            ),
-        )
+        .join(_rounds, schema.NEWEST)
         .where(_trainings.c.training == part.training, PRESENT)
     )
     if lock:
@@ -106,7 +100,6 @@ def _place(
     if row is None:
         detail = f"there is no training {part.training!r} here"
         return refused(trainer_pb2.UNKNOWN_TRAINING, detail)
-    mine = sa.and_(_updates.c.training == part.training, _updates.c.id == part.id)
     place = Place(
         training=parse(row.declared),
         running=getattr(row, "is") == "running",
@@ -115,7 +108,7 @@ def _place(
         updates=row.updates,
         deadline=row.deadline,
         model=row.model,
-        known=connection.execute(sa.select(_updates).where(mine)).one_or_none(),
+        known=connection.execute(sa.select(_updates).where(_mine(part))).one_or_none(),
     )
     return _judged(place, part) or place
 
@@ -172,9 +165,8 @@ def add_part(database: Database, part: Part, caller: str, now: datetime) -> Outc
         new = {**key, "round": part.round, "counted": False, "received": 0, "caller": caller}
         if place.known is None:
             connection.execute(database.insert(_updates).on_conflict_do_nothing(), new)
-        mine = sa.and_(_updates.c.training == part.training, _updates.c.id == part.id)
         end = received + len(part.data)
-        first = sa.update(_updates).where(mine, _updates.c.received == received)
+        first = sa.update(_updates).where(_mine(part), _updates.c.received == received)
         if connection.execute(first.values(received=end)).rowcount:
             _insert_part(connection, part, received)
             received = end
@@ -198,10 +190,9 @@ def _check_room(connection: sa.Connection, part: Part, caller: str) -> None:
 
 def forget(database: Database, part: Part) -> None:
     """Delete an update that was not counted."""
-    c = _updates.c
-    mine = c.training == part.training, c.id == part.id, sa.not_(c.counted)
+    begun = sa.delete(_updates).where(_mine(part), sa.not_(_updates.c.counted))
     with database.appending() as connection:
-        if connection.execute(sa.delete(_updates).where(*mine)).rowcount:
+        if connection.execute(begun).rowcount:
             _delete_parts(connection, part)
 
 
@@ -235,8 +226,7 @@ def _count(database: Database, connection: sa.Connection, part: Part, now: datet
         _insert_whole(database, connection, part, place)
     else:
         u = _updates.c
-        mine = u.training == part.training, u.id == part.id, u.received == part.size
-        mark = sa.update(_updates).where(*mine, sa.not_(u.counted))
+        mark = sa.update(_updates).where(_mine(part), u.received == part.size, sa.not_(u.counted))
         if not connection.execute(mark.values(counted=True, caller="")).rowcount:
             raise _Changed
     # Of two at once the second saw the row before the first changed it; the row itself knows.
@@ -249,8 +239,7 @@ def _count(database: Database, connection: sa.Connection, part: Part, now: datet
 def _insert_whole(database: Database, connection: sa.Connection, part: Part, place: Place) -> None:
     key = {"training": part.training, "id": part.id}
     if place.known is not None:  # begun in parts, and sent again as one
-        mine = _updates.c.training == part.training, _updates.c.id == part.id
-        begun = sa.delete(_updates).where(*mine, sa.not_(_updates.c.counted))
+        begun = sa.delete(_updates).where(_mine(part), sa.not_(_updates.c.counted))
         if not connection.execute(begun).rowcount:
             raise _Changed
         _delete_parts(connection, part)
@@ -273,3 +262,8 @@ def _delete_parts(connection: sa.Connection, part: Part) -> None:
         _parts.c.id == part.id,
     )
     connection.execute(sa.delete(_parts).where(*mine))
+
+
+def _mine(part: Part) -> sa.ColumnElement[bool]:
+    """Return the condition of the update that a part is of."""
+    return sa.and_(_updates.c.training == part.training, _updates.c.id == part.id)

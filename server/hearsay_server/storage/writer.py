@@ -5,6 +5,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TypeVar
 
 from hearsay.v1 import collector_pb2
@@ -105,6 +106,11 @@ class Writer:
     async def run(self, write: Callable[[], _T]) -> _T:
         """Run another write on the writing thread."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, write)
+
+    async def write(self, function: Callable[..., _T], *arguments: object) -> _T:
+        """Run a function of the database and of arguments there, as `Database.retrying` does."""
+        database = self._store.database
+        return await self.run(partial(database.retrying, partial(function, database, *arguments)))
 
     async def close(self) -> None:
         """Write all waiting batches, then stop. Nothing may be added any more."""

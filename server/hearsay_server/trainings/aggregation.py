@@ -122,11 +122,14 @@ def next_model(
 def check(training: Training) -> None:
     """Raise `InvalidInput` where a server cannot aggregate a training's rounds."""
     held = 4 * training.dimension * training.updates_per_round
+    pairs = training.aggregation.rule in ("krum", "multi_krum")
+    if pairs:
+        held += 24 * training.updates_per_round**2  # distances of all pairs, and copies of them
     if training.aggregation.rule != "mean" and held > MOST_HELD:
         raise InvalidInput(
-            f"aggregation.rule: {training.aggregation.rule!r} holds all updates of a round, "
-            f"{held:,} bytes here, and a server holds {MOST_HELD:,} at most: declare fewer "
-            "updates_per_round"
+            f"aggregation.rule: {training.aggregation.rule!r} holds all updates of a round"
+            f"{' and the distances of all pairs' * pairs}, {held:,} bytes here, and a server holds "
+            f"{MOST_HELD:,} at most: declare fewer updates_per_round"
         )
     try:
         noise_of(training, bytes(32))

@@ -134,7 +134,6 @@ def explain(training: Training, model: int, delta: float, norm: float, console: 
 
 def document(training: Training, delta: float) -> dict[str, object]:
     """Return a training for JSON, with what a person spends."""
-    kind = type(training.protection)
     told: dict[str, object] = {
         name: getattr(training, name)
         for name in (
@@ -151,18 +150,13 @@ def document(training: Training, delta: float) -> dict[str, object]:
             "max_update_norm",
         )
     }
-    names = {
-        CentralNoise: "central",
-        LocalNoise: "local_noise",
-        RecordLevel: "record_level",
-    }
     return told | {
         "revision": training.revision.hex(),
         "initial": training.initial.hex(),
         "local": vars(training.local),
         "aggregation": vars(training.aggregation),
         "encoding": None if training.encoding is None else vars(training.encoding),
-        "protection": names[kind],
+        "protection": training.protection.kind,
         "noise_multiplier": None
         if isinstance(training.protection, LocalNoise)
         else float(training.protection.noise_multiplier),

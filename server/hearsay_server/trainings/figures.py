@@ -14,8 +14,9 @@ DELTA = 1e-5
 def spent_rho(training: Training, rounds: int) -> Fraction | None:
     """Return the zCDP of the first models, of so many rounds; None without noise of the server.
 
-    The noise of a round is never that of a later one, so the first rounds are a release of their
-    own, with the sensitivity of a training that ends with them. 0 where no model was made.
+    With the Toeplitz root the first rounds have the noise of a training that ends with them. The
+    noise of a tree is that of the whole training's tree from the first round on, and its rho that
+    of as many participations as there were by then. 0 where no model was made.
     """
     noise = training.protection
     if not isinstance(noise, CentralNoise):
@@ -24,7 +25,7 @@ def spent_rho(training: Training, rounds: int) -> Fraction | None:
         return Fraction(0)
     return prefix_sums.rho(
         noise.mechanism,
-        rounds,
+        training.rounds if noise.mechanism == "tree" else rounds,
         min(noise.bands, rounds),
         times(training, rounds),
         training.separation,
@@ -36,6 +37,12 @@ def check_delta(delta: float) -> None:
     """Raise `InvalidInput` for what is no delta."""
     if not 0 < delta < 1:
         raise InvalidInput(f"--delta must be > 0 and < 1, got {delta!r}")
+
+
+def check_norm(norm: float) -> None:
+    """Raise `InvalidInput` for what is no share of `max_update_norm`."""
+    if not 0 < norm <= 1:
+        raise InvalidInput(f"--norm must be a share > 0 and at most 1, got {norm!r}")
 
 
 def times(training: Training, rounds: int) -> int:

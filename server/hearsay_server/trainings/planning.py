@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from hearsay.federated.declaration import MOST_ROUNDS, UNIT
+from hearsay.federated.declaration import MOST_RHO, MOST_ROUNDS, UNIT
 from hearsay_server.trainings.figures import epsilon_of
 from ldp import InvalidInput
 from ldp.planning import prefix_sums
@@ -15,14 +15,14 @@ from ldp.planning.prefix_sums import PrefixSums
 
 
 @dataclass(frozen=True)
-class Kept:
+class Pace:
     """How often a device takes part at most: what its ledger holds to."""
 
     participations: int
     separation: int
 
 
-def kept(people: int, available: float, updates_per_round: int, rounds: int) -> Kept:
+def pace_of(people: int, available: float, updates_per_round: int, rounds: int) -> Pace:
     """Return the fewest participations, as far apart as can be, that fill every round.
 
     Of `people`, the share `available` has a device that is there when it is asked. A device that
@@ -41,7 +41,7 @@ def kept(people: int, available: float, updates_per_round: int, rounds: int) -> 
             f"got {updates_per_round:,}"
         )
     separation = min(rounds, present // updates_per_round)
-    return Kept(-(-rounds // separation), separation)
+    return Pace(-(-rounds // separation), separation)
 
 
 @dataclass(frozen=True)
@@ -67,16 +67,16 @@ class Noise:
         return self.millionths / UNIT
 
 
-def mechanisms(rounds: int, times: Kept, rho: Fraction) -> Sequence[Noise]:
+def mechanisms(rounds: int, pace: Pace, rho: Fraction) -> Sequence[Noise]:
     """Return the mechanisms that keep rho-zCDP of one person, the one of least error first.
 
     The Toeplitz root has the bands of least error.
     """
-    if not 0 < rho < 10**6:
-        raise InvalidInput(f"rho must be > 0 and less than 1,000,000, got {float(rho):g}")
-    bands = prefix_sums.best_bands(rounds, times.participations, times.separation)
-    toeplitz = _noise("toeplitz", rounds, bands, times, rho)
-    tree = _noise("tree", rounds, 0, times, rho)
+    if not 0 < rho < MOST_RHO:
+        raise InvalidInput(f"rho must be > 0 and less than {MOST_RHO:,}, got {float(rho):g}")
+    bands = prefix_sums.best_bands(rounds, pace.participations, pace.separation)
+    toeplitz = _noise("toeplitz", rounds, bands, pace, rho)
+    tree = _noise("tree", rounds, 0, pace, rho)
     return sorted((toeplitz, tree), key=lambda found: found.mean)
 
 
@@ -89,14 +89,14 @@ def rho_for(epsilon: float, delta: float) -> Fraction:
     return rho
 
 
-def _noise(mechanism: PrefixSums, rounds: int, bands: int, times: Kept, rho: Fraction) -> Noise:
+def _noise(mechanism: PrefixSums, rounds: int, bands: int, pace: Pace, rho: Fraction) -> Noise:
     def spent(millionths: int) -> Fraction:
         return prefix_sums.rho(
             mechanism,
             rounds,
             bands,
-            times.participations,
-            times.separation,
+            pace.participations,
+            pace.separation,
             Fraction(millionths, UNIT),
         )
 

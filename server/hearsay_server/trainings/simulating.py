@@ -1,6 +1,5 @@
 """Try a training on one machine: devices' steps, updates as bytes, and the server's own code."""
 
-import math
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -28,7 +27,7 @@ Split = Sequence[NDArray[np.int64]]
 
 
 @dataclass(frozen=True)
-class Round:
+class TriedRound:
     """A simulated round; `accuracy` is the share of test examples that its model has right, and
     `rho` and `epsilon` are what a person spent at most by then. None where there is no such."""
 
@@ -51,7 +50,7 @@ class Trial:
     """
 
     model: bytes
-    rounds: Sequence[Round]
+    rounds: Sequence[TriedRound]
     record_epsilon: float
 
 
@@ -96,7 +95,7 @@ def simulate(
     rounds: int,
     seed: int | None,
     delta: float = figures.DELTA,
-    progress: Callable[[Round], object] = lambda _: None,
+    progress: Callable[[TriedRound], object] = lambda _: None,
 ) -> Trial:
     """Run the first rounds of a training.
 
@@ -109,7 +108,7 @@ def simulate(
     """
     import torch
 
-    from dpsgd.federated import architectures, flat
+    from dpsgd.federated import Accuracy, architectures, flat
     from dpsgd.federated.drawing import KeptApart
 
     training = declared.training
@@ -128,7 +127,7 @@ def simulate(
         model, torch.from_numpy(data.features).to(device), torch.from_numpy(data.labels).to(device)
     )
     rows = [torch.from_numpy(each).to(device) for each in people]
-    tested = torch.from_numpy(test.features).to(device)
+    evaluate = Accuracy(test.features, test.labels)
     rng = np.random.default_rng(seed)
     coins = Coins() if seed is None else SeededCoins(seed)
     noise = noise_of(training, secrets.token_bytes(32) if seed is None else rng.bytes(32))
@@ -165,35 +164,22 @@ def simulate(
             flat.write(model, vector)
         model.eval()
         with torch.no_grad():
-            guesses = model(tested).argmax(dim=1).cpu().numpy()
+            accuracy = evaluate(model)
         rho = figures.spent_rho(training, since)
         told.append(
-            Round(
+            TriedRound(
                 number=number,
                 dropped=dropped,
                 updates=len(clients),
                 bytes_up=len(clients) * encoding.size(training),
                 bytes_down=len(clients) * len(declared.model),
-                accuracy=float(np.mean(guesses == test.labels)),
+                accuracy=accuracy,
                 rho=None if rho is None else float(rho),
                 epsilon=figures.spent_epsilon(training, since, delta),
             )
         )
         progress(told[-1])
     return Trial(file, told, devices.get_epsilon(delta))
-
-
-def rounds_to(told: Sequence[Round], accuracy: float) -> int | None:
-    """Return the first round with an accuracy, or None."""
-    return next((each.number for each in told if each.accuracy >= accuracy), None)
-
-
-def last_ten(told: Sequence[Round]) -> tuple[float, float]:
-    """Return the mean and the standard deviation of the accuracies of the last ten rounds."""
-    accuracies = [each.accuracy for each in told[-10:]]
-    mean = sum(accuracies) / len(accuracies)
-    squares = sum((each - mean) ** 2 for each in accuracies)
-    return mean, math.sqrt(squares / max(1, len(accuracies) - 1))
 
 
 def _local(training: Training) -> "LocalTrainer":

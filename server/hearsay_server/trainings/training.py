@@ -5,11 +5,11 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import hearsay.federated.declaration
 from hearsay.federated import models
-from hearsay.federated.declaration import UNIT, Training
+from hearsay.federated.declaration import UNIT, Protection, Training
 from hearsay.plans.plan import mechanism_message
 from hearsay.v1 import training_pb2
 from hearsay_server.tables import fill, load, read
@@ -40,7 +40,7 @@ TABLES = {
 }
 """The keys of each table of [training]; docs/training-reference.md has them all."""
 
-_PROTECTIONS = ("central", "local_noise", "record_level")
+_PROTECTIONS = tuple(each.kind for each in get_args(Protection))
 
 
 @dataclass(frozen=True)

@@ -86,17 +86,11 @@ class Agreed:
 
 def price(training: Training) -> Price:
     """Return what a training costs a person."""
-    match training.protection:
-        case CentralNoise():
-            kind, epsilon = "central", 0.0
-        case LocalNoise(mechanism):
-            kind, epsilon = "local_noise", mechanism.epsilon
-        case _:
-            kind, epsilon = "record_level", 0.0
+    protection = training.protection
     return Price(
-        protection=kind,
+        protection=protection.kind,
         rho=training.rho_billionths,
-        epsilon=epsilon,
+        epsilon=protection.mechanism.epsilon if isinstance(protection, LocalNoise) else 0.0,
         participations=training.participations,
         separation=training.separation,
     )

@@ -20,7 +20,7 @@ _LEAST_PART = 1 << 12
 """Bytes of the smallest part of a model but its last: a server that drips could go on for ever."""
 
 
-class Calls:
+class TrainerCalls:
     """The Trainer service of a client's server; the connection is made at the first call.
 
     Each call raises `Unreachable` where no answer comes, and `Trouble` where the server refuses, or

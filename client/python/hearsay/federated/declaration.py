@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import get_args
+from typing import ClassVar, get_args
 
 from google.protobuf.message import DecodeError
 
@@ -22,7 +22,7 @@ from ldp import InvalidInput, SphereCodebook, build_vector
 from ldp.planning import prefix_sums
 from ldp.planning.prefix_sums import PrefixSums
 
-MOST_ROUNDS = 1 << 16
+MOST_ROUNDS = prefix_sums.MOST_ROUNDS
 MOST_PARAMETERS = 1 << 26
 """Parameters of a model: 256 MiB of float32."""
 
@@ -101,6 +101,7 @@ class Encoding:
 class CentralNoise:
     """The server adds noise that is correlated over rounds; `bands` is 0 for the tree."""
 
+    kind: ClassVar[str] = "central"
     mechanism: PrefixSums
     bands: int
     noise_multiplier_millionths: int
@@ -115,6 +116,7 @@ class CentralNoise:
 class LocalNoise:
     """The device sends one code of a pure mechanism for each update."""
 
+    kind: ClassVar[str] = "local_noise"
     mechanism: SphereCodebook
 
 
@@ -122,6 +124,7 @@ class LocalNoise:
 class RecordLevel:
     """The device trains with DP-SGD on its own records: it clips gradients to `max_grad_norm`."""
 
+    kind: ClassVar[str] = "record_level"
     noise_multiplier_millionths: int
     max_grad_norm: float
 
@@ -132,6 +135,7 @@ class RecordLevel:
 
 
 Protection = CentralNoise | LocalNoise | RecordLevel
+"""`kind` is its name in a training's file, its bytes, a device's ledger and JSON."""
 
 
 @dataclass(frozen=True)
@@ -326,7 +330,7 @@ def _aggregation(wire: training_pb2.Training, protection: Protection) -> Aggrega
     if given.rule != "mean" and not isinstance(protection, RecordLevel):
         raise InvalidInput(
             f'aggregation.rule: {given.rule!r} goes with record_level alone, and "mean" with '
-            f"{_kind(protection)}: {_WHY_MEAN[type(protection)]}"
+            f"{protection.kind}: {_WHY_MEAN[type(protection)]}"
         )
     factor, more = _LEAST_FACTOR.get(given.rule, (0, 0))
     if not factor and given.hostile:
@@ -381,14 +385,6 @@ _WHY_MEAN = {
     CentralNoise: "one update can change another rule's outcome by more than the noise hides",
     LocalNoise: "single updates are nearly all noise, which other rules would take for hostile",
 }
-
-
-def _kind(protection: Protection) -> str:
-    return {
-        CentralNoise: "central",
-        LocalNoise: "local_noise",
-        RecordLevel: "record_level",
-    }[type(protection)]
 
 
 def _protection(wire: training_pb2.Training) -> Protection:

@@ -4,7 +4,6 @@ import contextlib
 import logging
 import random
 import threading
-import time
 from collections.abc import Callable, Mapping
 from typing import NoReturn
 
@@ -13,7 +12,7 @@ import numpy as np
 from hearsay import lifetimes
 from hearsay.federated import encoding, models
 from hearsay.federated.agreed import Agreed, price
-from hearsay.federated.calls import Calls
+from hearsay.federated.calls import TrainerCalls
 from hearsay.federated.declaration import Training
 from hearsay.federated.progress import QUIET, Progress
 from hearsay.federated.stepping import Round, Skip, Step, Stepper
@@ -124,7 +123,7 @@ class Participant:
         self._consent = Consent(
             device.store, ledger_name(training), device.clock, counters, drop_updates
         )
-        self._calls = Calls(device.connect, training, device.delivery.timeout)
+        self._calls = TrainerCalls(device.connect, training, device.delivery.timeout)
         self._training: Training | None = None
         self._declared = b""
         self._failures = 0
@@ -157,16 +156,7 @@ class Participant:
         if self._device.state is not Reason.READY:
             return
         self._consent.revoke(self._person, forget=False)
-        deadline = time.monotonic() + _REVOKE_WAIT
-        while True:
-            try:
-                self._consent.catch_up()
-                break
-            except Trouble as trouble:
-                if time.monotonic() >= deadline:
-                    _log.error("not noted yet, but nothing is sent: %s", trouble)
-                    break
-                time.sleep(0.02)
+        self._consent.catch_up_within(_REVOKE_WAIT)
 
     def spending(self) -> Participation | None:
         """Return what the person spent on this training; None before the first participation, or

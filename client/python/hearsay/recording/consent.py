@@ -1,7 +1,9 @@
 """Each person's consent to one survey or training: in force at once, and noted in the ledger."""
 
+import logging
 import sqlite3
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -11,6 +13,9 @@ from hearsay.recording import outbox
 from hearsay.recording.counters import Counters
 from hearsay.recording.ledger import person_key
 from hearsay.storage.store import Store
+from hearsay.trouble import Trouble
+
+_log = logging.getLogger("hearsay")
 
 
 @dataclass(frozen=True)
@@ -106,6 +111,17 @@ class Consent:
             # Not under the lock: a log or an app's function may wait for something else.
             if dropped:
                 self._counters.tell("revoked", dropped)
+
+    def catch_up_within(self, seconds: float) -> None:
+        """Try `catch_up` for so long, where others hold the ledger; log where that fails."""
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                return self.catch_up()
+            except Trouble as trouble:
+                if time.monotonic() >= deadline:
+                    return _log.error("not noted yet, but nothing is sent: %s", trouble)
+            time.sleep(0.02)
 
     def _note_grant(self, person: str) -> int:
         """Note a grant; return how many reports from before it are dropped."""
