@@ -196,4 +196,5 @@ def test_records_alone_may_be_protected_and_then_any_rule_may_be_used() -> None:
     training = parsed(**RECORDS, aggregation={"rule": "krum", "hostile": 3})
     assert isinstance(training.protection, RecordLevel)
     assert (training.rho, training.epsilon_per_update) == (None, None)
-    assert "The person is not" in training.trust
+    for words in ("of multiplier 1 in", "nothing here checks that", "The person is not protected"):
+        assert words in training.trust

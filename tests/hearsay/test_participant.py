@@ -245,7 +245,20 @@ def test_the_first_round_begins_with_the_first_model(trainer: Trainer, step: Ste
         (declared(architecture="mlp"), {}, "the app has linear"),
         (declared(), {"rho": 1e-6}, "the app allows rho=1e-06"),
         (declared(), {"record_level": 1.0}, "the app allows no such training"),
-        (declared(**RECORDS), {"rho": 10.0}, "pass record_level=1"),
+        (declared(**RECORDS), {"rho": 10.0}, "pass record_level=, the least noise multiplier"),
+        (
+            declared(
+                **RECORDS
+                | {
+                    "record_level": {"noise_multiplier_millionths": 1, "max_grad_norm": 1e6},
+                    "local": {"epochs": 1000, "batch_size": 0, "learning_rate": 0.1},
+                    "participations": 20,
+                    "separation": 1,
+                }
+            ),
+            {"record_level": 1.0},
+            "has a noise multiplier of 1e-06; the app allows record_level=1.0 and above",
+        ),
         (declared(**RECORDS), {"record_level": 1.5}, "the app allows record_level=1.5 and above"),
         (declared(), {"revision": "0" * 64}, "expected revision"),
         (b"\xff", {}, "no training"),
@@ -261,6 +274,13 @@ def test_a_training_that_the_app_did_not_agree_to_is_refused(
         assert words in progress.detail
         assert progress.is_final
     assert not step.rounds
+
+
+def test_the_least_noise_that_the_app_accepts_may_be_what_the_training_has(step: Steps) -> None:
+    level = {"noise_multiplier_millionths": 800_000, "max_grad_norm": 1.0}  # 0.8 > 4/5 in binary
+    trainer = Trainer(declared(**RECORDS | {"record_level": level}))
+    with client_of(trainer, MEMORY) as client:
+        assert participant_of(client, step, record_level=0.8).run_once().reason is Reason.READY
 
 
 def test_the_first_training_is_the_only_one_ever(tmp_path: Path, step: Steps) -> None:
@@ -587,6 +607,7 @@ def test_a_closed_client_takes_no_part(trainer: Trainer, step: Steps) -> None:
         {"epsilon": 1.0},
         {"epsilon": float("inf"), "step_seconds": 1.0},
         {"rho": 1.0, "step_seconds": 0.0},
+        {"record_level": True},
     ],
 )
 def test_an_app_must_say_what_it_agrees_to(trainer: Trainer, options: dict[str, Any]) -> None:

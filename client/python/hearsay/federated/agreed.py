@@ -75,12 +75,12 @@ class Agreed:
                 if self.record_level is None:
                     raise InvalidInput(
                         f"{self.training!r} protects each record, and not the person; if that is "
-                        f"meant, pass record_level={noise:g}, its noise multiplier"
+                        "meant, pass record_level=, the least noise multiplier that the app accepts"
                     )
-                if level.noise_multiplier < Fraction(self.record_level):
+                if noise < self.record_level:  # as floats: 0.8 is 0.8, and not below it
                     raise InvalidInput(
-                        f"{self.training!r} has a noise multiplier of {noise:g}; the app allows "
-                        f"record_level={self.record_level:g} and above"
+                        f"{self.training!r} has a noise multiplier of {noise}; the app allows "
+                        f"record_level={self.record_level} and above"
                     )
 
     def _check(self, name: str, of: str, cost: Fraction, most: float | None) -> None:
