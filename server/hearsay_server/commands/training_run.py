@@ -77,9 +77,10 @@ def run_training(
     or column `person`; without it they are dealt out as --split says.
 
     \b
-      hearsay training run digits.toml --simulate --data digits.npz --people 200
-      hearsay training run digits.toml --simulate --data digits.csv --label digit \\
-          --split dirichlet:0.5 --plot digits.png
+      hearsay training run digits.toml --simulate --data digits.npz \\
+          --people 200
+      hearsay training run digits.toml --simulate --data digits.csv \\
+          --label digit --split dirichlet:0.5 --plot digits.png
     """
     if not simulate:
         raise InvalidInput(
