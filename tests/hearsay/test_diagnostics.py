@@ -178,7 +178,8 @@ def test_an_agreement_says_all_that_was_agreed_to() -> None:
 
 def test_the_state_of_delivery_can_be_looked_at() -> None:
     transport = RecordingTransport(PLAN)
-    transport.answers = [Unreachable("the server is away", reason=Reason.UNREACHABLE)]
+    away = Unreachable("the server is away", reason=Reason.UNREACHABLE)
+    transport.answers = [away] * 10_000
     with device(transport, delivery=QUICK) as client:
         client.wait_ready()
         assert client.delivery.oldest is None
@@ -188,6 +189,7 @@ def test_the_state_of_delivery_can_be_looked_at() -> None:
         assert client.delivery.last_success is None
         client.flush(0.001)
         wait_until(lambda: "the server is away" in client.delivery.last_error)
+        transport.answers.clear()  # it is back
         assert client.flush(5.0)
         state = client.delivery
         assert state.last_error == ""
