@@ -123,6 +123,15 @@ tokens = sa.Table(
     sa.Column("used", sa.BigInteger, nullable=True),
 )
 
+# Sessions of the pages: each lets in whoever has its secret, as the token it was begun with does.
+sessions = sa.Table(
+    "sessions",
+    metadata,
+    sa.Column("hash", sa.LargeBinary, primary_key=True),  # of the secret
+    sa.Column("token", sa.LargeBinary, nullable=False, index=True),  # its hash
+    sa.Column("expires", sa.Float, nullable=False),  # seconds since 1970
+)
+
 # Who did what; triggers refuse to change or delete a row.
 audit = sa.Table(
     "audit",
@@ -260,7 +269,7 @@ probes = sa.Table(
     sa.Column("filler", sa.LargeBinary, nullable=False),
 )
 
-PASSING = (sweeps, probes, seeds, round_keys, update_parts)
+PASSING = (sweeps, probes, seeds, round_keys, update_parts, sessions)
 """Tables that backups leave out: of passing state, and what must not outlive a round or training.
 
 A copy of a seed takes the noise out of every model that was published.
