@@ -30,6 +30,7 @@ surveys = sa.Table(
     # Periods that end by this moment, in seconds since 1970, are closed. It never goes back.
     sa.Column("closed_before", sa.BigInteger, nullable=False),
     sa.Column("deleted", sa.Boolean, nullable=False),  # its data is on its way out
+    sa.Column("page", sa.LargeBinary),  # a serialised Page; null where nothing is public
 )
 
 # A row remembers the id of a batch, which tells it from others of its survey and period. A row
