@@ -139,7 +139,10 @@ def test_a_training_is_registered_followed_exported_closed_and_deleted(
     assert max(map(len, shown.stdout.splitlines())) <= 80
     assert "aggregated" in shown.stdout
     assert "running, round 2 of 100: 1 made a model, 0 dropped" in shown.stdout
+    assert "Devices have asked this server " in shown.stdout
+    assert "Updates that it refused meanwhile: 1 other model." in shown.stdout
     document = json.loads(hearsay("training", "show", name, "--json", *target).stdout)
+    assert document["visits"]["refused"] == {"OTHER_MODEL": 1}
     assert document["history"][0]["updates"] == 3
     assert document["declaration"]["protection"] == "record_level"
     listed = json.loads(hearsay("training", "list", "--json", *target).stdout)
@@ -172,7 +175,7 @@ def test_a_training_is_registered_followed_exported_closed_and_deleted(
 
 
 def _send_a_round(address: str, name: str) -> None:
-    """Send the updates of three devices to the open round, and wait for the next one."""
+    """Send the updates of three devices, wait for the next round, and send it one of no use."""
     calls = open_calls(address)
     asked = trainer_pb2.GetTrainingRequest(training=name)
     frozen = calls.call("Trainer/GetTraining", asked, trainer_pb2.GetTrainingResponse, 20)
@@ -196,4 +199,6 @@ def _send_a_round(address: str, name: str) -> None:
         )
         calls.call("Trainer/SubmitUpdate", update, trainer_pb2.SubmitUpdateResponse, 20)
     wait_until(lambda: now().round == first.round + 1)
+    update.round, update.id = first.round + 1, bytes(range(16))  # of a model that is old by now
+    calls.call("Trainer/SubmitUpdate", update, trainer_pb2.SubmitUpdateResponse, 20)
     calls.close()

@@ -10,7 +10,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from hearsay.federated.declaration import Training, parse
-from hearsay.v1.admin_pb2 import ShowTrainingResponse, TrainingRound, TrainingStatus
+from hearsay.v1.admin_pb2 import (
+    ShowTrainingResponse,
+    TrainingRound,
+    TrainingStatus,
+    TrainingVisits,
+)
 from hearsay_server.trainings import explain, figures
 from hearsay_server.wrapping import wrapped
 
@@ -91,7 +96,31 @@ def page(shown: ShowTrainingResponse, delta: float, all_rounds: bool, width: int
         )
     if len(rounds) < len(shown.rounds):
         lines.append(f"The last {SHOWN} of {len(shown.rounds):,} rounds (all with --all):")
-    return Group(*lines, table, *([wrapped(_meaning(training, delta), width)] if spent else []))
+    below = [_meaning(training, delta)] if spent else []
+    if status.state == TrainingStatus.RUNNING:
+        below += _seen(shown.visits, status.round)
+    return Group(*lines, table, *(wrapped(line, width) for line in below))
+
+
+def _seen(visits: TrainingVisits, number: int) -> list[str]:
+    """Return what the server saw of devices in the newest round: why nobody comes."""
+    if not visits.asked:
+        return [
+            f"No device has asked this server for round {number:,} since the server started: see "
+            "that the app names this training and that its user consents."
+        ]
+    times = "once" if visits.asked == 1 else f"{visits.asked:,} times"
+    lines = [
+        f"Devices have asked this server {times} for round {number:,}, last at "
+        f"{_time(visits.last_asked)}."
+    ]
+    if visits.refused:
+        reasons = ", ".join(
+            f"{count:,} {name.lower().replace('_', ' ')}"
+            for name, count in sorted(visits.refused.items())
+        )
+        lines.append(f"Updates that it refused meanwhile: {reasons}.")
+    return lines
 
 
 def _meaning(training: Training, delta: float) -> str:
@@ -159,6 +188,11 @@ def document(shown: ShowTrainingResponse, delta: float) -> dict[str, Any]:
         "declaration": explain.document(parse(shown.training), delta),
         "delta": delta,
         "history": list(history(shown, delta)),
+        "visits": {
+            "asked": shown.visits.asked,
+            "last_asked": _time(shown.visits.last_asked),
+            "refused": dict(shown.visits.refused),
+        },
     }
 
 
