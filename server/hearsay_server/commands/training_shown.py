@@ -9,7 +9,8 @@ from rich.filesize import decimal as size
 from rich.markup import escape
 from rich.table import Table
 
-from hearsay.federated.declaration import Training, parse
+from hearsay.federated.declaration import Training
+from hearsay.federated.parsing import parse
 from hearsay.v1.admin_pb2 import (
     ShowTrainingResponse,
     TrainingRound,

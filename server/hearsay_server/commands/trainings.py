@@ -13,7 +13,7 @@ from rich.console import Console, Group
 from rich.live import Live
 
 from hearsay.federated.calls import PART
-from hearsay.federated.declaration import parse
+from hearsay.federated.parsing import parse
 from hearsay.sending.transport import Calls, open_calls
 from hearsay.v1 import admin_pb2, trainer_pb2
 from hearsay.v1.admin_pb2 import TrainingRound, TrainingStatus
