@@ -219,8 +219,8 @@ def end(training: Training) -> str:
     """Return a line on when a training ends at the latest."""
     most = _duration(training.rounds * training.round_seconds)
     return (
-        f"All {training.rounds:,} rounds are over after {most} at most, and the time in which the "
-        "server aggregates or does not run."
+        f"All {training.rounds:,} rounds are over after {most} at most, besides the time "
+        "in which the server aggregates or does not run."
     )
 
 
