@@ -135,7 +135,7 @@ def test_a_training_says_why_nobody_comes(admin: Site) -> None:
     found = re.search(r"/operator/trainings/[a-z0-9_]+", admin.text("/operator"))
     assert found
     text = admin.text(found[0])
-    assert "No device has asked this server for a round since it started" in text
+    assert "No device has asked this server for this round" in text
     assert admin.get("/operator/trainings/none").status == 404
 
 
