@@ -13,7 +13,7 @@ from trained import vector
 from training_files import MODEL, TRAINING, declared, written
 
 from hearsay.federated import models
-from hearsay.federated.declaration import parse
+from hearsay.federated.parsing import parse
 from hearsay.sending.transport import open_calls
 from hearsay.v1 import trainer_pb2
 from hearsay_server.trainings.explain import people_for_full_rounds

@@ -17,7 +17,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from hearsay.federated.calls import PART
-from hearsay.federated.declaration import Training, parse
+from hearsay.federated.declaration import Training
+from hearsay.federated.parsing import parse
 from hearsay.sending.transport import Calls, open_calls
 from hearsay.v1 import admin_pb2, trainer_pb2
 from hearsay.v1.admin_pb2 import TrainingRound, TrainingStatus

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import grpc
 
-from hearsay.federated.declaration import parse
+from hearsay.federated.parsing import parse
 from hearsay.v1 import admin_pb2, admin_pb2_grpc
 from hearsay_server.clock import Clock, system
 from hearsay_server.serving import auth
