@@ -45,6 +45,7 @@ from hearsay_server.serving.http.app import App
 from hearsay_server.serving.http.app import Bounds as HttpBounds
 from hearsay_server.serving.inside import Inside, MakeSite
 from hearsay_server.serving.metrics import Metrics, exposed
+from hearsay_server.serving.minutes import Minutes
 from hearsay_server.serving.trainer import Trainer
 from hearsay_server.serving.visits import Visits
 from hearsay_server.storage import tokens
@@ -168,6 +169,8 @@ async def running(
         if config.http:
             from hearsay_server.serving.http.listening import Door
 
+            minutes = Minutes(metrics)
+            await stack.enter_async_context(minutes.counted())
             inside = Inside(
                 config=config,
                 clock=clock,
@@ -175,6 +178,7 @@ async def running(
                 guard=guard,
                 policy=policy,
                 metrics=metrics,
+                minutes=minutes,
                 readiness=readiness,
                 database=store.database,
                 certificates=certificates,
