@@ -111,8 +111,10 @@ def _judged(domain: Domain, cell: str) -> tuple[str, str]:
     except InvalidInput as error:
         reason = str(error).partition(", got ")[0]
     except ValueError:
-        reason = "must have a number after each =" if isinstance(domain, Ratings) else (
-            "must be a number"
+        reason = (
+            "must have a number after each ="
+            if isinstance(domain, Ratings)
+            else ("must be a number")
         )
     else:
         return "moved" if _moves(domain, given) else "answer", ""
