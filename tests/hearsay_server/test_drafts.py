@@ -211,7 +211,7 @@ def test_a_check_agrees_with_the_demo_and_with_the_sdk(tmp_path: Path) -> None:
             recorded = person.record(**cells)
             fits = {name for name in CELLS if (name, row) in answers}
             assert set(recorded.taken) - set(recorded.invalid) == fits
-    assert sum(c.blanks + len(c.misfits) for c in found.columns) == taken.left_out
+    assert sum(c.blanks + c.wrong for c in found.columns) == taken.left_out
 
 
 def test_kinds_are_guessed() -> None:

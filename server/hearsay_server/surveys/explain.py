@@ -80,11 +80,11 @@ class Row:
 class Explanation:
     """A survey as it would be resolved.
 
-    `decision` names the attributes that a record reports, and the costs of the other ways. `rows` predict errors for `users` users at that level and map. `pooled`
-    and `strict` are the errors by attribute where they spread evenly over the levels, and over the
-    maps and no map, and where all had the strictest level and no map. `together` compares views
-    with attributes that are asked one by one, and `pairs` are attributes that records report
-    together.
+    `decision` names the attributes that a record reports, and the costs of the other ways. `rows`
+    predict errors for `users` users at that level and map. `pooled` and `strict` are the errors by
+    attribute where they spread evenly over the levels, and over the maps and no map, and where all
+    had the strictest level and no map. `together` compares views with attributes that are asked one
+    by one, and `pairs` are attributes that records report together.
     `repeats` give the joint epsilon of the reports of several periods, and what they reveal, and
     `ranges` the errors of ranges and of the median, for numbers of which only a bin is collected.
     `costs` are of answers in `periods` periods, and `best` names mechanisms that cost less.
@@ -276,7 +276,7 @@ def _protections(question: Question) -> list[str]:
     ]
 
 
-def _in_the_clear(plan: Plan, users: int) -> list[str]:
+def in_the_clear(plan: Plan, users: int) -> list[str]:
     """Return lines on panels and properties, how many bits link a person's reports, and how many
     of the respondents share them on average."""
     lines = []
@@ -359,7 +359,7 @@ def show(explanation: Explanation, console: Console) -> None:
     console.print("\n[bold]Who is protected from what[/bold]")
     for line in explanation.protections:
         print_wrapped(f"  {line}", console)
-    if told := _in_the_clear(plan, explanation.users):
+    if told := in_the_clear(plan, explanation.users):
         console.print("\n[bold]What is in the clear besides levels and maps[/bold]")
         for line in told:
             print_wrapped(f"  {line}", console)

@@ -95,14 +95,12 @@ def advice(found: Sequence[Way]) -> list[str]:
     ]
 
 
-def errors(way: Way, level: int, asked: Sequence[Question], users: int) -> list[float]:
-    """Return the predicted standard error of each question where all users have one level.
+def errors(budget: Budget, asked: Sequence[Question], users: int) -> list[float]:
+    """Return the predicted standard error of each question where all users have this budget.
 
-    `level` is its place in order of epsilon; errors are in the questions' units, and nan for one
-    that is never reported.
+    Errors are in the questions' units, and nan for one that is never reported.
     """
     found = []
-    budget = way.budgets[level]
     for question, epsilon, chance in zip(asked, budget.epsilons, budget.chances, strict=True):
         reports = users * chance / ONE
         variance = question.variance(epsilon) / reports if reports else math.nan
