@@ -18,9 +18,11 @@ import hearsay.plans.plan
 from hearsay.plans.domains import Numeric, Ratings, Strings
 from hearsay.sending.transport import open_calls
 from hearsay.v1 import admin_pb2, survey_pb2
-from hearsay_server.commands import connect, ranging, upkeep, words
+from hearsay_server.commands import connect, drafts, ranging, upkeep, words
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Target, Token
+from hearsay_server.surveys import explain_budgets
 from hearsay_server.surveys import survey as surveys
+from hearsay_server.wrapping import print_wrapped
 from ldp import InvalidInput
 
 _TIMEOUT = 30.0
@@ -50,7 +52,11 @@ def create_survey(
             status = calls.call("Admin/CreateSurvey", request, admin_pb2.SurveyStatus, _TIMEOUT)
         except InvalidInput as error:
             raise InvalidInput(f"{file}: {error}") from None
-    Console().print(f"{status.survey} is registered, revision {status.revision.hex()[:12]}")
+    console = Console()
+    console.print(f"{status.survey} is registered, revision {status.revision.hex()[:12]}")
+    if not survey.budget:  # nobody has chosen one
+        for line in explain_budgets.advice(explain_budgets.of(survey)):
+            print_wrapped(f"The file names no budget, so records are split. {line}", console)
 
 
 @app.command("plan")
@@ -241,6 +247,8 @@ def _questions(plan: hearsay.plans.plan.Plan, reports: Iterable[admin_pb2.Report
     return table
 
 
+app.command("init")(drafts.survey_init)
+app.command("check")(drafts.survey_check)
 app.command("words")(words.words_survey)
 app.command("range")(ranging.survey_range)
 app.command("close")(upkeep.close_survey)
