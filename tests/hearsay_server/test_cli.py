@@ -124,12 +124,6 @@ def test_what_cannot_be_answered_is_said_in_one_line(
     assert done.stderr.count("\n") == 1
 
 
-def test_no_server_is_said_in_one_line() -> None:
-    done = hearsay("survey", "list", "--target", "127.0.0.1:1")
-    assert done.returncode == 1
-    assert done.stderr.startswith("hearsay: UNAVAILABLE: ")
-
-
 def test_the_server_does_not_listen_to_strangers_unasked(tmp_path: Path) -> None:
     done = hearsay_serve("--data", tmp_path, "--listen", "0.0.0.0:0")
     assert done.returncode == 1
