@@ -12,7 +12,7 @@ def main() -> None:
     try:
         from hearsay_server.cli import app
 
-        app()
+        app(prog_name="hearsay")
     except ModuleNotFoundError as error:
         sys.exit(f"hearsay: needs {error.name}: pip install 'hearsay-ldp[server]'")
     except Exception as error:

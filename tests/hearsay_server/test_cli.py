@@ -61,7 +61,7 @@ def test_commands_call_either_door(server: Server, tmp_path: Path) -> None:
     assert json.loads(hearsay("query", "habits", "smokes", "--json", *target).stdout)
     module = hearsay("codegen", "--survey", "habits", *target).stdout
     assert module == hearsay("codegen", file).stdout
-    assert hearsay("survey", "close", "habits", *target).returncode == 0
+    assert hearsay("survey", "close", "habits", "--yes", *target).returncode == 0
     done = hearsay("survey", "delete", "habits", "--yes", *target)
     assert done.stdout == "habits is deleted, with 1 records in 1 batches\n"
 

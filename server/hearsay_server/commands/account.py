@@ -43,7 +43,8 @@ def account(
 
     \b
       hearsay account --q 0.01 --sigma 4 --steps 10000 --delta 1e-5
-      hearsay account --batch 256 --dataset 60000 --sigma 2 --steps 10000 --delta 1e-5
+      hearsay account --batch 256 --dataset 60000 --sigma 2 --steps 10000 \\
+        --delta 1e-5
     """
     with needs("account", "train"):
         from dpsgd.accounting.overview import compare

@@ -54,8 +54,8 @@ def codegen(
     \b
       hearsay codegen daily.toml --out daily.py
       hearsay codegen daily.toml --typescript --out daily.ts
-      hearsay codegen --survey daily --target hearsay.example.org:443 --out daily.py
-      hearsay codegen --survey daily --target https://hearsay.example.org --out daily.py
+      hearsay codegen --survey daily --target a.example.org:443 --out daily.py
+      hearsay codegen --survey daily --target https://a.example.org --out daily.py
     """
     if file is not None and survey is None:
         plan = surveys.resolve(surveys.from_file(file))

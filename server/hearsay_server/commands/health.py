@@ -20,7 +20,7 @@ def health(
         bool, typer.Option("--live", help="Ask only whether the process answers.")
     ] = False,
     insecure: Annotated[
-        bool, typer.Option(help="Forgo TLS for a host that is not loopback.")
+        bool, typer.Option("--insecure", help="Forgo TLS for a host that is not loopback.")
     ] = False,
 ) -> None:
     """Ask a server whether it can take reports; exit with 1 where it cannot."""

@@ -272,7 +272,7 @@ def fit(
     survey: Annotated[str, typer.Argument(help="The survey's name.")],
     formula: Annotated[str, typer.Argument(help='Such as "wage ~ age + C(sex)".')],
     logit: Annotated[
-        bool, typer.Option(help="Logistic, of whether an attribute has a value.")
+        bool, typer.Option("--logit", help="Logistic, of whether an attribute has a value.")
     ] = False,
     success: Annotated[
         str, typer.Option(help="The value that is explained; else the last of two.")
@@ -287,7 +287,7 @@ def fit(
     where: Where = None,
     confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
     simultaneous: Annotated[
-        bool, typer.Option(help="Intervals that cover all coefficients at once.")
+        bool, typer.Option("--simultaneous", help="Intervals that cover all coefficients at once.")
     ] = False,
     target: Target = DEFAULT_ADDRESS,
     insecure: Insecure = False,

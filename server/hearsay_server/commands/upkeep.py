@@ -15,6 +15,7 @@ from hearsay.sending.transport import open_calls
 from hearsay.v1 import admin_pb2
 from hearsay_server import config
 from hearsay_server.commands import connect
+from hearsay_server.commands.confirming import Yes, confirm
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Target, Token
 from hearsay_server.commands.local import ConfigFile, Data, Url, opened, where
 from hearsay_server.storage import audit
@@ -119,11 +120,14 @@ def close_survey(
     context: typer.Context,
     survey: Annotated[str, typer.Argument(help="The survey's name.")],
     period: Annotated[str, typer.Option(help="Only its periods up to this one.")] = "",
+    yes: Yes = False,
     target: Target = DEFAULT_ADDRESS,
     insecure: Insecure = False,
     token: Token = None,
 ) -> None:
     """Take no more reports of a survey, for good; its tallies stay."""
+    closed = f"the periods of {survey} up to {period}" if period else survey
+    confirm(yes, f"Close {closed} for good? Later reports are refused.")
     calls = open_calls(target, tls=connect.tls(context), token=token, insecure=insecure)
     with contextlib.closing(calls):
         request = admin_pb2.CloseSurveyRequest(survey=survey, period=period)
@@ -134,14 +138,13 @@ def close_survey(
 def delete_survey(
     context: typer.Context,
     survey: Annotated[str, typer.Argument(help="The survey's name.")],
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Yes = False,
     target: Target = DEFAULT_ADDRESS,
     insecure: Insecure = False,
     token: Token = None,
 ) -> None:
     """Delete a survey with all its reports."""
-    if not yes:
-        typer.confirm(f"Delete {survey} and all its reports, for good?", abort=True)
+    confirm(yes, f"Delete {survey} and all its reports, for good?")
     calls = open_calls(target, tls=connect.tls(context), token=token, insecure=insecure)
     with contextlib.closing(calls):
         request = admin_pb2.DeleteSurveyRequest(survey=survey)
