@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from hearsay_server.commands import tables
 from hearsay_server.commands.connect import AsJson
 from ldp.errors import InvalidInput, StorageFailed, needs
 
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from dpsgd.accounting import Event, Relation
     from dpsgd.accounting.overview import Figure
 _POINTS = 21
+
+_NOTE = 6
+"""Lines of what is said about an accountant."""
 
 
 def account(
@@ -73,7 +77,7 @@ def account(
     for figure in figures:
         epsilon = "-" if figure.epsilon is None else f"{figure.epsilon:.5g}"
         table.add_row(figure.name, epsilon, _standing(figure))
-    Console().print(table)
+    tables.show(table, lines=_NOTE)
     if plot is not None:
         Console().print(f"epsilon over the steps: {plot}")
 
