@@ -66,12 +66,30 @@ def redbook() -> Source:
         raise MissingExtra(
             "the survey is in the package statsmodels: pip install 'hearsay-ldp[demo]'"
         )
-    table = pd.read_csv(Path(found.submodule_search_locations[0]) / "datasets/fair/fair.csv")
-    table["affair"] = np.where(table.pop("affairs") > 0, "yes", "no")
+    table = _asked(
+        pd.read_csv(Path(found.submodule_search_locations[0]) / "datasets/fair/fair.csv")
+    )
     text = resources.files("hearsay_server.demo").joinpath("redbook.toml").read_text("utf-8")
     survey = surveys.from_toml(text, "redbook.toml")
     title = f"Fair's marriage survey of 1974: {len(table):,} respondents"
     return _source(title, survey, table)
+
+
+def _asked(fair: pd.DataFrame) -> pd.DataFrame:
+    """Return Fair's table with the columns of redbook.toml; sets and ratings as `_answer` reads."""
+    table = fair[["rate_marriage", "yrs_married", "age", "religious"]].copy()
+    for name, count in (("affair", fair["affairs"]), ("children", fair["children"])):
+        table[name] = np.where(count > 0, "yes", "no")
+    years = {"high school": 12, "college": 14, "graduate school": 17}  # of education, at least
+    table["schools"] = [
+        ";".join(school for school, least in years.items() if of >= least) for of in fair["educ"]
+    ]
+    student = 1  # who has no job to rate
+    table["jobs"] = [
+        ";".join(f"{who}={job}" for who, job in (("wife", wife), ("husband", husband)) if job > student)
+        for wife, husband in zip(fair["occupation"], fair["occupation_husb"], strict=True)
+    ]
+    return table
 
 
 def from_csv(
