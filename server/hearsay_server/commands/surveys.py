@@ -18,7 +18,7 @@ import hearsay.plans.plan
 from hearsay.plans.domains import Numeric, Ratings, Strings
 from hearsay.sending.transport import open_calls
 from hearsay.v1 import admin_pb2
-from hearsay_server.commands import connect, ranging, upkeep, words
+from hearsay_server.commands import connect, drafts, ranging, upkeep, words
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Target, Token
 from hearsay_server.surveys import survey as surveys
 from ldp import InvalidInput
@@ -231,6 +231,8 @@ def _questions(plan: hearsay.plans.plan.Plan, reports: Iterable[admin_pb2.Report
     return table
 
 
+app.command("init")(drafts.survey_init)
+app.command("check")(drafts.survey_check)
 app.command("words")(words.words_survey)
 app.command("range")(ranging.survey_range)
 app.command("close")(upkeep.close_survey)

@@ -4,7 +4,6 @@ import contextlib
 import importlib.util
 import math
 import random
-import re
 import signal
 import subprocess
 import sys
@@ -36,6 +35,7 @@ from hearsay_server.clock import system
 from hearsay_server.demo.devices import Answer, Answers, Respondent, Sent, deliver, start
 from hearsay_server.demo.results import Comparison, draw, show
 from hearsay_server.ingest.intake import GRACE
+from hearsay_server.surveys import people
 from hearsay_server.surveys import survey as surveys
 from hearsay_server.surveys.describe import describe
 from ldp.errors import InvalidInput, MissingExtra, ServerFailed
@@ -103,12 +103,8 @@ def from_csv(
     clock. Raises `InvalidInput` where the file cannot be read, lacks a column of the survey, or
     holds no answer to it, and where there are more periods than a server still takes reports of.
     """
-    try:
-        # Everything as text: whether "1" is a category or a number is for the survey to say.
-        table = pd.read_csv(file, dtype=str, skipinitialspace=True, keep_default_na=False)
-    except (OSError, ValueError) as error:
-        raise InvalidInput(f"cannot read {file}: {error}") from None
-    table.columns = [re.sub("[^a-z0-9]+", "_", str(c).lower()).strip("_") for c in table.columns]
+    # Everything as text: whether "1" is a category or a number is for the survey to say.
+    table = pd.DataFrame(dict(people.read(file).columns))
     if missing := [a.name for a in survey.attributes if a.name not in table.columns]:
         raise InvalidInput(
             f"{file} has no column {missing[0]!r}; its columns are {', '.join(table.columns)}"
@@ -188,17 +184,9 @@ def _properties(
 
 
 def _answer(domain: Domain, cell: object) -> Answer:
-    """Return a cell as an answer: of a set "mail;maps", of ratings "food=4;staff=2"."""
-    if isinstance(domain, Numeric | Binned):
-        return float(str(cell))
-    if isinstance(domain, SetOf | Ratings):
-        parts = [part.strip() for part in str(cell).split(";") if part.strip()]
-        if isinstance(domain, SetOf):
-            return parts
-        rated = [part.rpartition("=") for part in parts]
-        return {key.strip(): float(rating) for key, _, rating in rated}
+    """Return a cell as an answer: a text as `people.answer`, a whole float as its digits."""
     whole = isinstance(cell, float) and cell.is_integer()
-    return str(int(cell)) if whole and isinstance(cell, float) else str(cell).strip()
+    return people.answer(domain, str(int(cell)) if whole and isinstance(cell, float) else str(cell))
 
 
 def play(
@@ -208,7 +196,10 @@ def play(
     begin = time.monotonic()
     console.print(f"[bold]{source.title}[/bold]")
     if source.left_out:
-        console.print(f"{source.left_out:,} answers fit no place in the survey and are withheld")
+        console.print(
+            f"{source.left_out:,} answers fit no place in the survey and are withheld: "
+            "`hearsay survey check` names them"
+        )
     with contextlib.ExitStack() as stack:
         pool = stack.enter_context(start())  # while the server starts
         folder = data or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hearsay-")))
