@@ -13,6 +13,7 @@ import pytest
 import trained
 from certificates import Authority
 from serving import create, registered, submit, tokens_of
+from stored import NOW, add, batch, register
 from visiting import Browser, Site, showing
 
 from hearsay_server.pages import make_site
@@ -22,7 +23,9 @@ from hearsay_server.serving.inside import Site as Site_
 from hearsay_server.serving.metrics import Metrics
 from hearsay_server.serving.minutes import Minutes, Sample
 from hearsay_server.serving.tls import Certificates
+from hearsay_server.storage import overview
 from hearsay_server.storage.database import open_folder
+from hearsay_server.storage.store import Store
 from support import SURVEY
 
 HOSTILE = "<script>alert(1)</script> & <b>"
@@ -165,6 +168,17 @@ def test_a_training_says_why_nobody_comes(admin: Site) -> None:
     text = admin.text(found[0])
     assert "No device has asked this server for this round" in text
     assert admin.get("/operator/trainings/none").status == 404
+
+
+def test_todays_records_and_the_room_are_read_without_what_came_in(where: Path | str) -> None:
+    with contextlib.closing(Store(where)) as store:
+        register(store)
+        add(store, [batch(number) for number in range(3)])
+        found = overview.surveys(store.database, NOW)
+        assert {name: each.today for name, each in found.items() if each.today} == {"health": 3}
+        later = overview.surveys(store.database, NOW + timedelta(days=1))
+        assert not any(each.today for each in later.values())
+        assert overview.space(store.database).taken > 10_000
 
 
 def test_rates_are_of_the_minutes_in_which_records_came() -> None:
