@@ -14,6 +14,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from hearsay_server.pages.caller import Caller
 from hearsay_server.pages.fragments import Fragments
+from hearsay_server.pages.person.asked import Asked
 from hearsay_server.pages.rendering import Templates
 from hearsay_server.serving.auth import Proof
 from hearsay_server.serving.inside import Inside
@@ -32,6 +33,7 @@ class Shared:
     sessions: Sessions
     templates: Templates
     fragments: Fragments
+    asked: Asked
 
 
 @dataclass(frozen=True)
