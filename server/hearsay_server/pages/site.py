@@ -15,8 +15,6 @@ from hearsay_server.pages.caller import Caller, find
 from hearsay_server.pages.fragments import Fragments, Lately
 from hearsay_server.pages.page import PUBLIC, Page
 from hearsay_server.pages.person import pages as person
-from hearsay_server.pages.person.asked import Asked
-from hearsay_server.pages.person import pages as person
 from hearsay_server.pages.rendering import HEADERS, Statics, Templates
 from hearsay_server.pages.visit import Shared, Visit
 from hearsay_server.serving.inside import Inside
@@ -25,17 +23,13 @@ from hearsay_server.storage.sessions import Sessions
 
 _log = logging.getLogger("hearsay.server")
 
-<<<<<<< HEAD
-PAGES: tuple[Page, ...] = (*start.PAGES, *operator.PAGES, *person.PAGES)
-=======
 PAGES: tuple[Page, ...] = (*start.PAGES, *operator.PAGES, *person.PAGES, *planner.PAGES)
->>>>>>> 95fcd22f455318e5f72e0ce7bc4587ad6e2b3669
 
 _OPEN = 128
 """Requests at once of those who are signed in, and as many of all others."""
 
 _CROWDS = 1 << 14
-"""Public surveys whose results are kept: no visitor can have one found out again before its time."""
+"""Public surveys whose results are kept: no visitor has one found out again before its time."""
 
 _YEAR = 365 * 86_400
 
@@ -64,12 +58,10 @@ class Site:
         self._statics = Statics()
         templates = Templates(self._statics)
         sessions = Sessions(inside.database, lambda: inside.clock().timestamp())
-<<<<<<< HEAD
-        self._shared = Shared(inside, sessions, templates, Fragments(), Asked(inside.database))
-=======
         lately = Lately()
-        self._shared = Shared(inside, sessions, templates, Fragments(lately), lately, Lately(_CROWDS))
->>>>>>> 95fcd22f455318e5f72e0ce7bc4587ad6e2b3669
+        self._shared = Shared(
+            inside, sessions, templates, Fragments(lately), lately, Lately(_CROWDS)
+        )
         self._open = {True: 0, False: 0}
         nowhere = [Page("/{rest:path}", PUBLIC, _nowhere, posts) for posts in (False, True)]
         routes = [

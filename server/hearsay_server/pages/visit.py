@@ -13,12 +13,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from hearsay_server.pages.caller import Caller
-<<<<<<< HEAD
-from hearsay_server.pages.fragments import Fragments
-from hearsay_server.pages.person.asked import Asked
-=======
 from hearsay_server.pages.fragments import Fragments, Lately
->>>>>>> 95fcd22f455318e5f72e0ce7bc4587ad6e2b3669
 from hearsay_server.pages.rendering import Templates
 from hearsay_server.serving.auth import Proof
 from hearsay_server.serving.inside import Inside
@@ -37,13 +32,9 @@ class Shared:
     sessions: Sessions
     templates: Templates
     fragments: Fragments
-<<<<<<< HEAD
-    asked: Asked
-=======
     lately: Lately
     crowds: Lately
     """What the crowd says on public pages."""
->>>>>>> 95fcd22f455318e5f72e0ce7bc4587ad6e2b3669
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import grpc
+
 from hearsay.plans.domains import Domain, Numeric, Ratings, Strings
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2
@@ -58,8 +60,10 @@ async def _one(inside: Inside, survey: str, name: str, title: str, domain: Domai
     try:
         for part in await inside.own("Analyst/Estimate", request):
             found.MergeFromString(part)
-    except Ended:
-        return Said(title, 0, (), "", "There is nothing to show yet.")
+    except Ended as error:
+        if error.code == grpc.StatusCode.FAILED_PRECONDITION:
+            return Said(title, 0, (), "", "There is nothing to show yet.")
+        return Said(title, 0, (), "", "This cannot be found out now: come again in a minute.")
     if found.reports < FEWEST:
         words = f"Fewer than {FEWEST} reports came so far: nothing can be said yet."
         return Said(title, 0, (), "", words)

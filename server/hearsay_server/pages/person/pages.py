@@ -1,29 +1,36 @@
 """The public pages: which surveys everybody may see, and one survey's page."""
 
 import asyncio
+from collections.abc import Mapping
 from functools import partial
 
 import grpc
 from markupsafe import Markup
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, Response
 
 from hearsay_server.pages.page import PUBLIC, Page
 from hearsay_server.pages.person import facts
-from hearsay_server.pages.person.crowd import FEWEST, crowd
+from hearsay_server.pages.person.crowd import crowd
 from hearsay_server.pages.visit import Visit
 from hearsay_server.serving.status import Ended
-from hearsay_server.storage.public import PublicSurvey
+from hearsay_server.storage.public import PublicSurvey, public
 from ldp.planning.composition import DELTA
+
+_FRESH = 1.0
+"""Seconds for which the public surveys are remembered: a page that was closed is open as long."""
 
 _CROWD_SECONDS = 60.0
 """Seconds for which what the crowd says is shown again, whoever looks how often."""
+
+_PATIENCE = 0.2
+"""Seconds that a page waits for what the crowd says."""
 
 _PLAN_SECONDS = 3600.0
 """Seconds for which the part of a page that depends on the plan alone is kept."""
 
 
 async def _list(visit: Visit) -> Response:
-    return visit.page("person/list.html", surveys=await visit.shared.asked.all())
+    return visit.page("person/list.html", surveys=await _public(visit))
 
 
 async def _show(visit: Visit) -> Response:
@@ -37,19 +44,39 @@ async def _show(visit: Visit) -> Response:
     key = ("asked", plan.survey, plan.revision.hex(), shown, str(survey.closed))
     render = partial(_body, visit, survey, level)
     body = await fragments.get((*key, level), _PLAN_SECONDS, lambda: asyncio.to_thread(render))
-    said = await _crowd(visit, survey) if survey.page.results else ""
-    return visit.page(
-        "person/asked.html", survey=survey, body=Markup(body.html), crowd=Markup(said)
-    )
+    crowd = await _soon(visit, survey) if survey.page.results else None
+    return visit.page("person/asked.html", survey=survey, body=Markup(body.html), crowd=crowd)
+
+
+async def _show_crowd(visit: Visit) -> Response:
+    survey = await _found(visit)
+    if not survey.page.results:
+        raise _not_public()
+    return HTMLResponse(await _crowd(visit, survey))
+
+
+async def _public(visit: Visit) -> Mapping[str, PublicSurvey]:
+    """Return the public surveys by name, as read once for all who ask.
+
+    A name that is not among them costs no look into the database, and takes as long as any other:
+    nobody learns by asking which surveys there are.
+    """
+    read = partial(asyncio.to_thread, public, visit.inside.database)
+    found: Mapping[str, PublicSurvey] = await visit.shared.lately.get(("public",), _FRESH, read)
+    return found
 
 
 async def _found(visit: Visit) -> PublicSurvey:
     """Return the survey of the address; raise the same `Ended` for one that is not public and for
     one that is not there."""
-    survey = (await visit.shared.asked.all()).get(visit.path["survey"])
+    survey = (await _public(visit)).get(visit.path["survey"])
     if survey is None:
-        raise Ended(grpc.StatusCode.NOT_FOUND, "there is no public survey at this address")
+        raise _not_public()
     return survey
+
+
+def _not_public() -> Ended:
+    return Ended(grpc.StatusCode.NOT_FOUND, "there is no public survey at this address")
 
 
 def _body(visit: Visit, survey: PublicSurvey, level: str) -> str:
@@ -73,18 +100,29 @@ def _body(visit: Visit, survey: PublicSurvey, level: str) -> str:
     )
 
 
+async def _soon(visit: Visit, survey: PublicSurvey) -> Markup | None:
+    """Return what the crowd says, None where that takes longer than a page should."""
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            return Markup(await _crowd(visit, survey))
+    except TimeoutError:
+        return None  # it is found out meanwhile, for whoever asks next
+
+
 async def _crowd(visit: Visit, survey: PublicSurvey) -> str:
     """Return what the crowd says, which one look a minute finds out for all visitors."""
 
     async def make() -> str:
         said = await crowd(visit.inside, survey.plan)
-        return visit.shared.templates.render("person/crowd.html", said=said, fewest=FEWEST)
+        return visit.shared.templates.render("person/crowd.html", said=said)
 
-    key = ("asked crowd", survey.plan.survey, survey.plan.revision.hex())
-    return (await visit.shared.fragments.get(key, _CROWD_SECONDS, make)).html
+    key = (survey.plan.survey, survey.plan.revision.hex())
+    html: str = await visit.shared.crowds.get(key, _CROWD_SECONDS, make)
+    return html
 
 
 PAGES = (
     Page("/asked", PUBLIC, _list),
     Page("/asked/{survey}", PUBLIC, _show),
+    Page("/asked/{survey}/crowd", PUBLIC, _show_crowd),
 )

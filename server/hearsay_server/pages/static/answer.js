@@ -101,7 +101,8 @@ async function answer() {
   const values = Object.fromEntries(data.fields.map(({ name, values: of }) => [name, of]));
   const given = answersOf(form, fields, (name) => values[name]);
   if (!Object.keys(given).length) return say("Answer one question at least.");
-  const { taken, dropped } = await opened().record(given);
+  if (!(await opened().status()).ready) return say(await whether());
+  const { taken, dropped } = await client.record(given);
   const titles = new Map(data.fields.map(({ name, title }) => [name, title]));
   const left = Object.entries(dropped).map(
     ([name, reason]) => `${titles.get(name)} is not taken: ${WHY[reason] ?? reason}.`,
