@@ -78,9 +78,8 @@ async function consented() {
   document.getElementById("answer-fields").disabled = false;
   localStorage.setItem(kept, levelShown());
   await opened().grant();
-  await client.waitReady(5000);
   await show();
-  say(await whether());
+  await settle();
 }
 
 /** Go on after an earlier visit: what waits is sent, and the account is shown. */
@@ -89,12 +88,28 @@ async function resume() {
   consent.checked = reason !== "no_consent";
   document.getElementById("answer-fields").disabled = !consent.checked;
   await show();
-  if (consent.checked) say(await whether());
+  if (consent.checked) await settle();
 }
 
+/** Say whether answers are taken. Asking also has a new ledger note the server's time, once it is known. */
 async function whether() {
-  const { ready, reason } = await client.status();
-  return ready ? "Answers are taken now." : `No answer is taken now: ${WHY[reason] ?? reason}.`;
+  const { ready, reason, detail } = await client.status();
+  if (ready) return "Answers are taken now.";
+  if (reason === "new_ledger" && detail.includes("has not confirmed")) {
+    return "This browser is being made known. Keep the page open for a moment.";
+  }
+  return `No answer is taken now: ${WHY[reason] ?? reason}.`;
+}
+
+/** Say it again until the server has confirmed the time, for half a minute at most. */
+async function settle() {
+  await client.waitReady(5000); // where the server's time has to be asked for, it is
+  for (let n = 0; n < 60; n++) {
+    const text = await whether();
+    say(text);
+    if (!text.startsWith("This browser is being made known")) return;
+    await new Promise((resolve) => setTimeout(resolve, 500));
+  }
 }
 
 async function answer() {

@@ -2,42 +2,18 @@
 
 import asyncio
 import re
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from serving import connected, create
+from asked import register
+from serving import connected
 from visiting import Site, showing
 
 from hearsay import MEMORY, Client
 from hearsay.v1 import admin_pb2, admin_pb2_grpc, analyst_pb2, analyst_pb2_grpc
 from hearsay_server.pages.person.crowd import FEWEST, rounded
 from hearsay_server.serving.inside import Inside
-
-SURVEY = """
-name = "{name}"
-title = "How people come to work"
-period = "P1D"
-default_level = "standard"
-[levels]
-strict = 0.5
-standard = 2.0
-[[attributes]]
-name = "late"
-title = "Were <i>you</i> late?"
-categorical = {{ values = ["no", "yes"] }}
-[[attributes]]
-name = "minutes"
-numeric = {{ low = 0, high = 120, clamp = true }}
-"""
-
-
-def register(site: Site, name: str, page: str = "", token: str | None = None) -> None:
-    """Register a survey, and wait until its page is there, if it has one."""
-    create(site.grpc, SURVEY.format(name=name) + (f"[page]\n{page}\n" if page else ""), token)
-    while page and site.get(f"/asked/{name}").status == 404:
-        time.sleep(0.05)
 
 
 def test_a_survey_that_is_not_public_looks_like_one_that_is_not_there(site: Site) -> None:
