@@ -2,12 +2,13 @@
 
 import asyncio
 import re
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from asked import register
-from serving import connected
+from serving import connected, create
 from visiting import Site, showing
 
 from hearsay import MEMORY, Client
@@ -118,3 +119,15 @@ def test_what_the_crowd_says_is_what_an_analyst_is_told(site: Site) -> None:
     for row in found.rows:
         _, estimate, low, high = rounded(row, 100.0)
         assert re.search(rf"{row.label}\s+{estimate}%\s+{low}% to {high}%", page)
+
+
+def test_a_survey_with_every_kind_of_question_has_a_page(site: Site) -> None:
+    reference = Path(__file__).parents[3] / "docs" / "survey-reference.md"
+    example = re.findall(r"```toml\n(.*?)```", reference.read_text(), re.DOTALL)[0]
+    name = create(site.grpc, example.replace("results = true\n", "")).survey
+    while (answer := site.get(f"/asked/{name}")).status == 404:
+        time.sleep(0.05)
+    assert answer.status == 200
+    text = re.sub(r"<[^>]+>", "", answer.body.decode())
+    assert "That does not hold for values that may be revealed" in text
+    assert "gives it away" in text and "keeps it for as long as your answer is the same" in text

@@ -49,6 +49,8 @@ class LevelFacts:
     year_composed: float | None
     """The same but for a probability of `DELTA`; None where memos are kept."""
     questions: tuple[Asking, ...]
+    has_exceptions: bool
+    """Whether some values may be revealed, or a memo is kept: then the factor is not all."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,12 @@ def _level(plan: Plan, level: Level) -> LevelFacts:
         level.epsilon * times * memo,
         composed,
         tuple(_asking(plan, level, name, position) for position, name in enumerate(plan.questions)),
+        any(
+            mechanism.guarantee != "pure"
+            for by_map in level.by_map.values()
+            for mechanism in by_map.values()
+        )
+        or any(each.memo for each in plan.attributes.values()),
     )
 
 
