@@ -17,6 +17,7 @@ import preloaded
 from hearsay.sending.over_grpc import open_channel
 from hearsay.sending.transport import Tls
 from hearsay.v1 import admin_pb2, admin_pb2_grpc, collector_pb2, collector_pb2_grpc
+from hearsay_server.clock import Clock, system
 from hearsay_server.config import Config
 from hearsay_server.serving.inside import MakeSite
 from hearsay_server.serving.serve import running
@@ -27,7 +28,9 @@ from support import SURVEY
 
 
 @contextlib.contextmanager
-def serving(data: Path, *, site: MakeSite | None = None, **keys: Any) -> Iterator[str]:
+def serving(
+    data: Path, *, site: MakeSite | None = None, clock: Clock = system, **keys: Any
+) -> Iterator[str]:
     """Serve with these keys of the configuration while the context lasts; yield the address."""
     preloaded.context()
     config = Config(data=data, **{"listen": "127.0.0.1:0", **keys})
@@ -35,7 +38,7 @@ def serving(data: Path, *, site: MakeSite | None = None, **keys: Any) -> Iterato
     found: list[str] = []
 
     async def serve() -> None:
-        async with running(config, site=site) as port:
+        async with running(config, clock, site=site) as port:
             found.append(f"127.0.0.1:{port}")
             started.set()
             await asyncio.to_thread(ended.wait)

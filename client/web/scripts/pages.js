@@ -1,12 +1,14 @@
 // `npm run pages`: bundle what the server's pages run of the SDK into one file of the Python package.
-import { readFileSync } from "node:fs";
+// With --check nothing is written: it fails where the file is another one.
+import { readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
 import { buildSync } from "esbuild";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 const out = `${root}../../server/hearsay_server/pages/static/sdk.js`;
-buildSync({
+const { outputFiles } = buildSync({
+  write: false,
   stdin: {
     contents: `
       export { Client, HearsayError } from "./src/index.js";
@@ -23,5 +25,9 @@ buildSync({
   legalComments: "none",
   banner: { js: "// Made of client/web by `make pages`; Apache-2.0." },
 });
-const made = readFileSync(out);
+const made = Buffer.from(outputFiles[0].contents);
+if (process.argv.includes("--check")) {
+  if (!made.equals(readFileSync(out)))
+    throw new Error("sdk.js is not made of this code: make pages");
+} else writeFileSync(out, made);
 console.log(`sdk.js: ${made.length} bytes, ${gzipSync(made, { level: 9 }).length} gzipped`);

@@ -1,3 +1,4 @@
+import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { afterEach, expect, test, vi } from "vitest";
 import { Preview } from "../src/preview.js";
@@ -114,6 +115,12 @@ test("an answer outside the domain is named, and a random one takes its place", 
   expect(shown.leaving.length).toBe(2);
   await expect(preview.record({ weight: 1 })).rejects.toThrow("no attribute");
   await expect(Preview.of(planOf(), { level: "none" })).rejects.toThrow("level must be one of");
+});
+
+test("the script of the server's pages is made of this code", () => {
+  execFileSync(process.execPath, ["scripts/pages.js", "--check"], {
+    cwd: new URL("..", import.meta.url),
+  });
 });
 
 /** Return an answer of a domain, as a person gives it. */

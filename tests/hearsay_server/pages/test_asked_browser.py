@@ -1,0 +1,148 @@
+"""The scripts of a survey's page: what would leave, and answering, in Chromium."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from asked import SURVEY, register
+from serving import connected, create
+from visiting import Browser, Site, showing
+
+from hearsay.plans.domains import Categorical, Domain, Numeric, SetOf
+from hearsay.v1 import admin_pb2, admin_pb2_grpc
+from hearsay_server.pages.person.readings import labels, reading
+from hearsay_server.surveys import catalogue
+from hearsay_server.surveys.describe import describe
+from ldp import Mechanism, PolicyUnary, SetBits, SetSelection
+from ldp.core.policy import Policy
+from ldp.planning.design import design
+from ldp.testing import SeededCoins
+
+pytestmark = pytest.mark.slow
+
+
+def test_what_would_leave_is_drawn_in_the_browser_and_nothing_is_sent(
+    site: Site, browser: Browser
+) -> None:
+    register(site, "tried", "public = true")
+    page = browser.open(site, "/asked/tried?level=standard")
+    page.wait_for_selector("html[data-tryable]")
+    page.wait_for_load_state("networkidle")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.check("#try-form input[name=late][value='1']")
+    page.fill("#try-minutes", "30")
+    for _ in range(3):
+        page.click("text=See what would leave")
+    page.locator("#tried ul").nth(2).wait_for()
+    assert "counts as" in page.inner_text("#tried")
+    page.click("#try-many")
+    page.wait_for_selector("#tried table")
+    said = {
+        row.split("\t")[0]: int(row.split("\t")[1])
+        for row in page.inner_text("#tried table").splitlines()
+        if "\t" in row
+    }
+    assert said["no"] + said["yes"] == 100
+    assert 50 <= said["yes"] <= 95  # 73 are expected: five standard errors
+    page.locator("#level").fill("0")  # the slider, to the level "strict"
+    assert page.is_visible("#level-strict") and not page.is_visible("#level-standard")
+    page.click("text=See what would leave")
+    page.wait_for_selector("#tried li")
+    assert asked == []
+    storage = page.evaluate(
+        "async () => [(await indexedDB.databases()).length, localStorage.length]"
+    )
+    assert storage == [0, 0]
+
+
+def test_without_scripts_the_levels_are_links(site: Site, browser: Browser) -> None:
+    register(site, "plain", "public = true")
+    page = browser.open(site, "/asked/plain", java_script_enabled=False)
+    page.click("nav.levels a:has-text('strict')")
+    assert page.is_visible("#level-strict") and not page.is_visible("#level-standard")
+    assert "Trying needs JavaScript" in page.inner_text("noscript")
+    assert not page.is_visible("#trying")
+
+
+CASES: list[tuple[Domain, Mechanism, Any]] = [
+    (Categorical(("a", "b", "c", "d")), catalogue.categorical(name, 4, 1.0), 2)
+    for name in ("krr", "oue", "subset", "ordered")
+]
+CASES += [
+    (Categorical(tuple(f"v{v}" for v in range(300))), catalogue.categorical("subset", 300, 5.0), 7),
+    (Categorical(("a", "b", "c")), design(Policy.one_sided(3, [0], 1.0)).mechanism, 1),
+    (Categorical(("a", "b", "c")), PolicyUnary.utility_optimised(3, [0], 1.0), 1),
+    (SetOf(("a", "b", "c"), at_most=2, clamp=False), SetSelection(3, 1.0, 2), [0, 1]),
+    (SetOf(("a", "b", "c"), at_most=2, clamp=False), SetBits(3, 1.0), [0, 1]),
+]
+CASES += [
+    (Numeric(0.0, 10.0, clamp=False), catalogue.numeric(name, 1.0), 0.5)
+    for name in catalogue.NUMERIC
+]
+
+
+def test_codes_are_read_in_the_browser_as_the_server_reads_them(
+    site: Site, browser: Browser
+) -> None:
+    page = browser.open(site, "/asked")
+    script = re.search(r'"(/static/[0-9a-f]+/)site.css"', site.text("/"))
+    assert script
+    page.evaluate("async (at) => { window.reading = await import(at); }", f"{script[1]}reading.js")
+    coins = SeededCoins(1)
+    for domain, mechanism, value in CASES:
+        for _ in range(5):
+            code = mechanism.encode([mechanism.randomize(value, coins)])
+            given = [reading(domain, mechanism), list(labels(domain)), list(code)]
+            shown = page.evaluate("([r, l, c]) => reading.inWords(r, l, new Uint8Array(c))", given)
+            expected = describe(domain, mechanism, code).partition("  ")[2]
+            if isinstance(domain, Numeric):
+                there = float(shown.partition("counts as ")[2].partition(" ")[0].replace(",", ""))
+                assert there == pytest.approx(float(expected.split()[-1]), abs=0.06, rel=1e-3)
+                continue
+            named = re.findall("“(.*?)”", shown)
+            if isinstance(mechanism, SetBits):
+                assert expected == f"says: {named[0]}, {shown.split()[0]}"
+            elif isinstance(mechanism, SetSelection):
+                ours = [each for each in named if not each.startswith("blank")]
+                theirs = expected.removeprefix("says: ").split(" or ")
+                assert ours == [each for each in theirs if each in domain.labels]
+            elif not expected.startswith("("):
+                theirs = expected.partition(": ")[2].split(" or ")
+                assert (named or ["none"]) == theirs[:12]
+                assert ("gives the answer away" in shown) == expected.startswith("reveals")
+
+
+def test_an_answer_from_the_page_is_a_devices(tmp_path: Path, browser: Browser) -> None:
+    """A browser that is new takes no answer before the day after tomorrow, and then one a day."""
+    now = [datetime.now(UTC)]
+    with showing(tmp_path, clock=lambda: now[0]) as site:
+        create(site.grpc, SURVEY.format(name="daily") + "[page]\npublic = true\nanswers = true\n")
+        page = browser.open(site, "/asked/daily")
+        page.check("#consent")
+        page.locator("#answer-status", has_text="is new here").wait_for()
+        now[0] += timedelta(days=3)
+        page.clock.install(time=now[0])  # from where it goes on
+        page.reload()
+        page.locator("#answer-status", has_text="Answers are taken now").wait_for()
+        page.check("#answer-form input[name=late][value='1']")
+        page.click("#answer-fields button")
+        page.locator("#answer-status", has_text="Your report is made").wait_for()
+        with connected(site.grpc) as channel:
+            admin = admin_pb2_grpc.AdminStub(channel)
+            for _ in range(100):
+                shown = admin.ShowSurvey(admin_pb2.ShowSurveyRequest(survey="daily"))
+                if shown.status.records:
+                    break
+                page.wait_for_timeout(100)
+        assert shown.status.records == 1
+        page.check("#answer-form input[name=late][value='1']")
+        page.click("#answer-fields button")
+        page.locator("#answer-status", has_text="answered it in this period already").wait_for()
+        page.click("#erase")
+        page.locator("#answer-status", has_text="You have stopped").wait_for()
+        assert not page.is_checked("#consent")
+    # What the SDK tells the developer of an app, and the page has said in words.
+    browser.faults[:] = [each for each in browser.faults if "drops answers (spent)" not in each]
