@@ -1,7 +1,6 @@
 """The analyst's client of a server: debiased statistics and randomised rows."""
 
 import math
-import warnings
 from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self, Unpack
@@ -398,7 +397,7 @@ class Analyst(Changes, Comparisons, Distributions, Sets, Words):
         answers = list(self.query_by(survey, attribute, by, name=name, **options))
         for answer in answers:
             if answer.warning:
-                warnings.warn(f"{answer.group}: {answer.warning}", stacklevel=3)
+                warn_of(f"{answer.group}: {answer.warning}", above=1)
         return frames.grouped(answers, name or by.lower())
 
     def close(self) -> None:
