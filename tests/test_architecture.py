@@ -61,6 +61,7 @@ FLOORS = {
         {"storage"},
         {"answers"},
         {"serving", "demo"},
+        {"pages"},
         {"commands"},
         {"cli"},
         {"__main__"},

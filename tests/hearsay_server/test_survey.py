@@ -277,6 +277,21 @@ def test_a_survey_is_refused_with_place_and_reason(case: str) -> None:
         resolve(SURVEY.replace(given, instead))
 
 
+@pytest.mark.parametrize("field", ["results", "answers"])
+def test_what_is_not_public_shows_and_asks_nothing(field: str) -> None:
+    with pytest.raises(InvalidInput, match=f"page: {field} = true needs public = true"):
+        resolve(f"{SURVEY}\n[page]\n{field} = true\n")
+
+
+def test_a_page_is_no_part_of_the_plan() -> None:
+    public = f"{SURVEY}\n[page]\npublic = true\nresults = true\n"
+    assert resolve(public).revision == resolve(SURVEY).revision
+    message = plan.message(surveys.resolve(surveys.from_toml(SURVEY, "test.toml")))
+    message.survey.page.public = True
+    with pytest.raises(InvalidInput, match="a plan has no page"):
+        plan.parse(message.SerializeToString(deterministic=True))
+
+
 def test_no_attributes_are_refused() -> None:
     with pytest.raises(InvalidInput, match="attributes: at least one is needed"):
         resolve('name = "empty"\n[levels]\nstrict = 1.0\n')

@@ -17,7 +17,7 @@ from rich.table import Table
 import hearsay.plans.plan
 from hearsay.plans.domains import Numeric, Ratings, Strings
 from hearsay.sending.transport import open_calls
-from hearsay.v1 import admin_pb2
+from hearsay.v1 import admin_pb2, survey_pb2
 from hearsay_server.commands import connect, ranging, upkeep, words
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Target, Token
 from hearsay_server.surveys import survey as surveys
@@ -161,6 +161,7 @@ def show_survey(
     if as_json:
         document = MessageToDict(hearsay.plans.plan.message(answer.plan))
         document |= {"batches": answer.status.batches, "records": answer.status.records}
+        document["page"] = MessageToDict(answer.page)
         document["reports"] = [
             {
                 "attribute": each.attribute,
@@ -181,6 +182,7 @@ def show_survey(
     if answer.periods:
         ends = dict.fromkeys((answer.periods[0], answer.periods[-1]))
         Console().print(f"reports  of {len(answer.periods)} periods, {' to '.join(ends)}")
+    Console().print(f"page     {_page_in_words(answer.page)}")
     Console().print(f"levels   {surveys.levels_in_words(plan)}", soft_wrap=True)
     if plan.panels:
         Console().print(
@@ -210,6 +212,14 @@ def show_survey(
         table.add_row(level.name, "[bold]whole record[/bold]", "", "", whole, str(size))
         table.add_section()
     Console().print(table)
+
+
+def _page_in_words(page: survey_pb2.Page) -> str:
+    """Say what everybody may see and do on a survey's page."""
+    if not page.public:
+        return "not public"
+    shows = ["what is asked", *["results"] * page.results, *["takes answers"] * page.answers]
+    return f"public: {', '.join(shows)}"
 
 
 def _questions(plan: hearsay.plans.plan.Plan, reports: Iterable[admin_pb2.Reports]) -> Table:

@@ -31,16 +31,18 @@ class ShowSurveyRequest(_message.Message):
     def __init__(self, survey: _Optional[str] = ...) -> None: ...
 
 class ShowSurveyResponse(_message.Message):
-    __slots__ = ("status", "plan", "periods", "reports")
+    __slots__ = ("status", "plan", "periods", "reports", "page")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     PLAN_FIELD_NUMBER: _ClassVar[int]
     PERIODS_FIELD_NUMBER: _ClassVar[int]
     REPORTS_FIELD_NUMBER: _ClassVar[int]
+    PAGE_FIELD_NUMBER: _ClassVar[int]
     status: SurveyStatus
     plan: bytes
     periods: _containers.RepeatedScalarFieldContainer[str]
     reports: _containers.RepeatedCompositeFieldContainer[Reports]
-    def __init__(self, status: _Optional[_Union[SurveyStatus, _Mapping]] = ..., plan: _Optional[bytes] = ..., periods: _Optional[_Iterable[str]] = ..., reports: _Optional[_Iterable[_Union[Reports, _Mapping]]] = ...) -> None: ...
+    page: _survey_pb2.Page
+    def __init__(self, status: _Optional[_Union[SurveyStatus, _Mapping]] = ..., plan: _Optional[bytes] = ..., periods: _Optional[_Iterable[str]] = ..., reports: _Optional[_Iterable[_Union[Reports, _Mapping]]] = ..., page: _Optional[_Union[_survey_pb2.Page, _Mapping]] = ...) -> None: ...
 
 class Reports(_message.Message):
     __slots__ = ("attribute", "level", "reports", "map")
