@@ -7,7 +7,6 @@ from concurrent.futures import CancelledError, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from google.protobuf.message import Message
-from hearsay_server.serving.inside import Inside
 
 from hearsay import Analyst, NotReady, Unreachable
 from hearsay.asking import quietly
@@ -16,6 +15,7 @@ from hearsay.sending.transport import Answer
 from hearsay.trouble import Reason
 from hearsay_server.limits import TooMany
 from hearsay_server.serving.auth import Proof
+from hearsay_server.serving.inside import Inside
 from hearsay_server.serving.status import Ended
 from ldp.errors import InvalidInput
 

@@ -10,8 +10,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route, Router
 
-from hearsay_server.pages import operator, start
+from hearsay_server.pages import analyst, operator, start
 from hearsay_server.pages.caller import Caller, find
+from hearsay_server.pages.calling import Asking
 from hearsay_server.pages.fragments import Fragments
 from hearsay_server.pages.page import PUBLIC, Page
 from hearsay_server.pages.rendering import HEADERS, Statics, Templates
@@ -22,7 +23,7 @@ from hearsay_server.storage.sessions import Sessions
 
 _log = logging.getLogger("hearsay.server")
 
-PAGES: tuple[Page, ...] = (*start.PAGES, *operator.PAGES)
+PAGES: tuple[Page, ...] = (*start.PAGES, *operator.PAGES, *analyst.PAGES)
 
 _OPEN = 128
 """Requests at once of those who are signed in, and as many of all others."""
@@ -54,7 +55,7 @@ class Site:
         self._statics = Statics()
         templates = Templates(self._statics)
         sessions = Sessions(inside.database, lambda: inside.clock().timestamp())
-        self._shared = Shared(inside, sessions, templates, Fragments())
+        self._shared = Shared(inside, sessions, templates, Fragments(), Asking(inside))
         self._open = {True: 0, False: 0}
         nowhere = [Page("/{rest:path}", PUBLIC, _nowhere, posts) for posts in (False, True)]
         routes = [

@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from hearsay_server.pages.caller import Caller
+from hearsay_server.pages.calling import Asking
 from hearsay_server.pages.fragments import Fragments
 from hearsay_server.pages.rendering import Templates
 from hearsay_server.serving.auth import Proof
@@ -32,6 +33,7 @@ class Shared:
     sessions: Sessions
     templates: Templates
     fragments: Fragments
+    asking: Asking
 
 
 @dataclass(frozen=True)

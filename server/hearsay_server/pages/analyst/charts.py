@@ -5,9 +5,11 @@ number that there is none of.
 """
 
 import math
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, cast
 
 import pandas as pd
+
 from hearsay_server.pages.words import shown
 
 MOST = 60
@@ -26,11 +28,15 @@ def intervals(table: pd.DataFrame) -> Chart | None:
         "unweighted": ("unweighted", None, None),
     }
     rows = []
-    for (label, row), name in zip(_largest(table).iterrows(), _labels(table), strict=True):
+    for name, (_, row) in zip(_labels(table), _largest(table).iterrows(), strict=True):
         found = _row(name, row)
         for kind, (middle, low, high) in more.items():
             if middle in row and not math.isnan(row[middle]):
                 found[kind] = [_number(row[middle]), *(_number(row[e]) for e in (low, high) if e)]
+        if "with_twice" in row:
+            half = (row["high"] - row["low"]) / 2 / math.sqrt(2)
+            middle = (row["high"] + row["low"]) / 2
+            found["twice"] = [_number(each) for each in (middle, middle - half, middle + half)]
         if "shift_down" in row:
             found["shifted"] = [
                 _number(row["low"] + row["shift_down"]),
@@ -47,8 +53,8 @@ def groups(table: pd.DataFrame) -> Chart | None:
     values = table.index.get_level_values(1)
     kept = table.groupby(level=1)["estimate"].max().nlargest(MOST // max(1, len(found)) or 1).index
     rows = [
-        {**_row(shown(value), row), "group": shown(group)}
-        for ((group, value), row) in table[values.isin(kept)].iterrows()
+        {**_row(shown(index[1]), row), "group": shown(index[0])}
+        for index, row in _indexed(table[values.isin(kept)])
     ]
     chart = _chart("lines" if lines else "groups", table, rows)
     if chart is not None:
@@ -60,8 +66,8 @@ def groups(table: pd.DataFrame) -> Chart | None:
 def pairs(table: pd.DataFrame) -> Chart | None:
     """Return a table of two attributes: a panel for each value of the first."""
     rows = [
-        {**_row(shown(value), row), "group": shown(" \u2013 ".join(map(str, first)))}
-        for (*first, value), row in table.iterrows()
+        {**_row(shown(index[-1]), row), "group": shown(" \u2013 ".join(map(str, index[:-1])))}
+        for index, row in _indexed(table)
     ]
     chart = _chart("groups", table, rows[: 4 * MOST])
     if chart is not None:
@@ -89,7 +95,8 @@ def histogram(table: pd.DataFrame) -> Chart | None:
     """Return bins with their shares; the interval of a curve's bins is missing."""
     left, right = (table.index.get_level_values(name).to_numpy() for name in ("left", "right"))
     # Of whole numbers both ends belong to a bin: it reaches to where the next one begins.
-    ends = [*left[1:], right[-1]] if len(left) else []
+    gap = float((left[1:] - right[:-1]).mean()) if len(left) > 1 else 0.0
+    ends = [*left[1:], right[-1] + gap] if len(left) else []
     rows = [
         {**_row(f"{a:g} to {b:g}", row), "left": float(a), "right": float(e), "end": float(b)}
         for a, b, e, (_, row) in zip(left, right, ends, table.iterrows(), strict=True)
@@ -102,7 +109,7 @@ def histogram(table: pd.DataFrame) -> Chart | None:
 
 def cumulative(table: pd.DataFrame) -> Chart | None:
     """Return the shares below points."""
-    rows = [{**_row(f"{at:g}", row), "at": float(at)} for at, row in table.iterrows()]  # type: ignore[arg-type, str-format]
+    rows = [{**_row(f"{at:g}", row), "at": float(at)} for at, row in table.iterrows()]  # type: ignore[arg-type]
     chart = _chart("cumulative", table, rows)
     if chart is not None:
         chart["x"] = shown(table.attrs["title"] or table.attrs["attribute"])
@@ -128,6 +135,12 @@ def _chart(
         "zero": zero,
         "rows": rows,
     }
+
+
+def _indexed(table: pd.DataFrame) -> Iterator[tuple[tuple[Any, ...], "pd.Series[Any]"]]:
+    """Yield the index and the row of each row of a table with several levels of an index."""
+    for index, row in table.iterrows():
+        yield cast(tuple[Any, ...], index), row
 
 
 def _row(label: str, row: "pd.Series[Any]", column: str = "estimate") -> dict[str, Any]:

@@ -4,7 +4,7 @@ import csv
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote, urlencode
 
 from hearsay.asking import Selection
@@ -130,7 +130,8 @@ class Given:
             )
         except (csv.Error, StopIteration):
             raise InvalidInput("where must read like platform=ios or version=1,2") from None
-        return Selection(**{name: value for name, value in chosen.items() if value})  # type: ignore[typeddict-item]
+        found = {name: value for name, value in chosen.items() if value}
+        return cast(Selection, found)
 
     def stated(self, **names: str) -> dict[str, Any]:
         """Return the options that are given, by their names in `Analyst`; each names its kind."""

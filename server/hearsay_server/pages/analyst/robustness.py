@@ -1,5 +1,7 @@
 """Views of what an answer is worth: forged reports, and errors to come."""
 
+import pandas as pd
+
 from hearsay_server.pages.analyst import charts
 from hearsay_server.pages.analyst.estimates import FORGED, RECOVER, options_of
 from hearsay_server.pages.analyst.options import (
@@ -40,6 +42,33 @@ def _forecast(survey: str, given: Given) -> Question:
     return Question("forecast", (survey, given.attribute), options)
 
 
+def _rate(table: pd.DataFrame) -> list[str]:
+    rate, twice = table.attrs["rate"], table.attrs["twice"]
+    said = [
+        "The error of n reports falls as 1 / sqrt(n) while as large a share of the people chooses "
+        "each level: of twice as many reports it is 29% smaller."
+    ]
+    if rate is None:
+        said.append(
+            "When that will be is not known: there must be reports of two periods, or the survey "
+            "has none."
+        )
+        return said
+    when = f"in {twice}" if twice else "in more than 100,000 periods"
+    said.append(
+        f"{rate:,.0f} reports came per period of late. At this rate there will be twice as many "
+        f"{when}."
+    )
+    if "reached" in table.attrs:
+        reached = table.attrs["reached"]
+        said.append(
+            f"Every row will have the wanted error by the end of {reached}."
+            if reached
+            else "The wanted error is more than 100,000 periods away."
+        )
+    return said
+
+
 VIEWS = (
     View(
         "forged",
@@ -68,6 +97,7 @@ VIEWS = (
         ALL,
         (GOAL, LEVEL, MAP, WHERE, CONFIDENCE),
         _forecast,
-        charts.nothing,
+        charts.intervals,
+        _rate,
     ),
 )

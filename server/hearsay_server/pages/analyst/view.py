@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import pandas as pd
 
@@ -25,14 +25,14 @@ class Question:
 
     def ask(self, analyst: Analyst) -> pd.DataFrame:
         """Return the answer; a single row as a table, too."""
-        found = getattr(analyst, self.method)(*self.args, **self.options)
+        found: Any = getattr(analyst, self.method)(*self.args, **self.options)
         if self.entry is not None:
             found = found[self.entry]
-        if isinstance(found, pd.Series):
-            attrs = found.attrs
-            found = found.to_frame().T
-            found.attrs = attrs
-        return found
+        if not isinstance(found, pd.Series):
+            return cast(pd.DataFrame, found)
+        table = found.to_frame().T
+        table.attrs = found.attrs
+        return table
 
     def python(self, target: str, *, with_token: bool) -> str:
         """Return a program that gives the same table."""
