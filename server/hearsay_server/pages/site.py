@@ -6,14 +6,14 @@ from http import HTTPStatus
 from typing import Any
 
 import grpc
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route, Router
 
 from hearsay_server.pages import analyst, operator, start
 from hearsay_server.pages.caller import Caller, find
 from hearsay_server.pages.calling import Asking
-from hearsay_server.pages.fragments import Fragments
+from hearsay_server.pages.fragments import Fragments, Lately
 from hearsay_server.pages.page import PUBLIC, Page
 from hearsay_server.pages.rendering import HEADERS, Statics, Templates
 from hearsay_server.pages.visit import Shared, Visit
@@ -55,7 +55,10 @@ class Site:
         self._statics = Statics()
         templates = Templates(self._statics)
         sessions = Sessions(inside.database, lambda: inside.clock().timestamp())
-        self._shared = Shared(inside, sessions, templates, Fragments(), Asking(inside))
+        lately = Lately()
+        self._shared = Shared(
+            inside, sessions, templates, Fragments(lately), lately, Asking(inside)
+        )
         self._open = {True: 0, False: 0}
         nowhere = [Page("/{rest:path}", PUBLIC, _nowhere, posts) for posts in (False, True)]
         routes = [
@@ -87,8 +90,6 @@ class Site:
             if started:
                 raise
             await self._failed(request, _NOBODY, error)(scope, receive, sending)
-        except ClientDisconnect:
-            pass
 
     def _answering(self, page: Page) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
@@ -104,8 +105,6 @@ class Site:
                     return await page.answer(Visit(bounded, caller, self._shared))
             except Ended as error:
                 return self._failed(bounded, caller, error)
-            except ClientDisconnect:
-                raise
             except Exception:
                 _log.exception("a page failed")
                 fault = Ended(grpc.StatusCode.INTERNAL, "the server failed to answer")

@@ -126,7 +126,7 @@ def shown_code(page: str, name: str) -> str:
 
 
 def check(site: Site, view: str) -> None:
-    """The code that a page shows gives the numbers of its CSV and of its table, to the last digit."""
+    """The code that a page shows gives the numbers of its CSV and table, to the last digit."""
     page = site.text(f"/analyst/lives/{view}")
     told = site.text(f"/analyst/lives/{view.replace('?', '.csv?')}")
     names: dict[str, Any] = {}
