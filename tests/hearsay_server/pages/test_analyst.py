@@ -158,7 +158,7 @@ def test_the_code_beside_views_of_rows_gives_their_numbers(lives: Site, view: st
 
 def test_a_chart_has_the_numbers_of_the_table(lives: Site) -> None:
     page = lives.text("/analyst/lives/estimate?attribute=smokes")
-    found = re.search('data-chart="([^"]*)"', page)
+    found = re.search('data-numbers="([^"]*)"', page)
     assert found
     chart = json.loads(html.unescape(found[1]))
     told = list(
