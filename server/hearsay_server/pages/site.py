@@ -12,7 +12,7 @@ from starlette.routing import Route, Router
 
 from hearsay_server.pages import operator, planner, start
 from hearsay_server.pages.caller import Caller, find
-from hearsay_server.pages.fragments import Fragments
+from hearsay_server.pages.fragments import Fragments, Lately
 from hearsay_server.pages.page import PUBLIC, Page
 from hearsay_server.pages.rendering import HEADERS, Statics, Templates
 from hearsay_server.pages.visit import Shared, Visit
@@ -54,7 +54,8 @@ class Site:
         self._statics = Statics()
         templates = Templates(self._statics)
         sessions = Sessions(inside.database, lambda: inside.clock().timestamp())
-        self._shared = Shared(inside, sessions, templates, Fragments())
+        lately = Lately()
+        self._shared = Shared(inside, sessions, templates, Fragments(lately), lately)
         self._open = {True: 0, False: 0}
         nowhere = [Page("/{rest:path}", PUBLIC, _nowhere, posts) for posts in (False, True)]
         routes = [

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from hearsay_server.pages.caller import Caller
-from hearsay_server.pages.fragments import Fragments
+from hearsay_server.pages.fragments import Fragments, Lately
 from hearsay_server.pages.rendering import Templates
 from hearsay_server.serving.auth import Proof
 from hearsay_server.serving.inside import Inside
@@ -32,6 +32,7 @@ class Shared:
     sessions: Sessions
     templates: Templates
     fragments: Fragments
+    lately: Lately
 
 
 @dataclass(frozen=True)
