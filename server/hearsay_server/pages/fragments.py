@@ -33,6 +33,7 @@ class Lately:
         found = self._made.get(key)
         if found is None or (found[1].done() and now - found[0] >= seconds):
             found = (now, asyncio.ensure_future(make()))
+            found[1].add_done_callback(_taken_note_of)
             self._made[key] = found
             self._made.move_to_end(key)
             while len(self._made) > _MOST:
@@ -44,6 +45,12 @@ class Lately:
             if self._made.get(key) is found:
                 del self._made[key]
             raise
+
+
+def _taken_note_of(made: asyncio.Future[Any]) -> None:
+    """Look at an error that all who waited for it have left; asyncio would log it."""
+    if not made.cancelled():
+        made.exception()
 
 
 @dataclass(frozen=True)

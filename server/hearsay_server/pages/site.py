@@ -6,7 +6,7 @@ from http import HTTPStatus
 from typing import Any
 
 import grpc
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route, Router
 
@@ -87,8 +87,6 @@ class Site:
             if started:
                 raise
             await self._failed(request, _NOBODY, error)(scope, receive, sending)
-        except ClientDisconnect:
-            pass
 
     def _answering(self, page: Page) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
@@ -104,8 +102,6 @@ class Site:
                     return await page.answer(Visit(bounded, caller, self._shared))
             except Ended as error:
                 return self._failed(bounded, caller, error)
-            except ClientDisconnect:
-                raise
             except Exception:
                 _log.exception("a page failed")
                 fault = Ended(grpc.StatusCode.INTERNAL, "the server failed to answer")

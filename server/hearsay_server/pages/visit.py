@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import grpc
+from python_multipart.exceptions import FormParserError
 from starlette.datastructures import FormData
-from starlette.exceptions import HTTPException
+from starlette.formparsers import MultiPartException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
@@ -72,7 +73,7 @@ class Visit:
         except TimeoutError:
             detail = "the form took too long to come"
             raise Ended(grpc.StatusCode.DEADLINE_EXCEEDED, detail) from None
-        except HTTPException:
+        except (MultiPartException, FormParserError):
             raise Ended(grpc.StatusCode.INVALID_ARGUMENT, "the form cannot be read") from None
 
     def page(self, template: str, status: int = 200, **values: object) -> Response:

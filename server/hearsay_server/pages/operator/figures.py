@@ -1,7 +1,7 @@
 """Figures of this server's process for its operator, from its metrics."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -133,14 +133,3 @@ def value(gauge: Any) -> float:
     """Return a gauge's value, or a counter's total, that has no labels."""
     samples = next(iter(gauge.collect())).samples
     return float(samples[0].value)
-
-
-def calls(histogram: Any, methods: Iterable[str]) -> Mapping[str, int]:
-    """Return how often methods were called, such as "Trainer/GetRound"."""
-    names = {f"hearsay.v1.{method}": method for method in methods}
-    found = dict.fromkeys(names.values(), 0)
-    for metric in histogram.collect():
-        for sample in metric.samples:
-            if sample.name.endswith("_count") and sample.labels["method"] in names:
-                found[names[sample.labels["method"]]] = int(sample.value)
-    return found

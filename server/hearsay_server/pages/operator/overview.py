@@ -70,11 +70,13 @@ async def _overview(visit: Visit) -> Response:
     surveys = await visit.call("Admin/ListSurveys", admin_pb2.ListSurveysRequest())
     trainings = await visit.call("Admin/ListTrainings", admin_pb2.ListTrainingsRequest())
     kept, now = await kept_lately(visit), visit.inside.clock()
+    hours = figures.rates(visit.inside.minutes).hours[::-1]
     listed = {status.survey for status in surveys.surveys}
     return visit.page(
         "operator/overview.html",
         fragment=fragment,
         live=LIVE,
+        hours=[{"at": words.moment(at), "rows": f"{rows:,}"} for at, rows in hours],
         rows=[_row(each, kept.glances.get(each.survey), now) for each in surveys.surveys],
         training_rows=[_training(each) for each in trainings.trainings],
         going=[name for name, each in kept.glances.items() if each.deleted and name not in listed],
@@ -135,12 +137,10 @@ async def _live_html(visit: Visit) -> str:
         )
         for name, count in figures.totals(counter).items()
     ]
-    rates = figures.rates(inside.minutes)
     return visit.html(
         "operator/live.html",
         trouble=inside.readiness.trouble,
-        rates=rates,
-        hours=[{"at": words.moment(at), "rows": f"{rows:,}"} for at, rows in rates.hours[::-1]],
+        rates=figures.rates(inside.minutes),
         latency=figures.latency(inside.minutes),
         failures=int(figures.value(metrics.commit_failures)),
         queue=int(figures.value(metrics.queue_batches)),
