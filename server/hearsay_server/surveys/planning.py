@@ -90,8 +90,8 @@ class Planned:
 
     `level` is the one whose curves are told: the default one, or else the strictest. `by_users` and
     `by_epsilon` have half a 95% interval of each question for each of `USERS` and `EPSILONS`, as
-    `Asked.half`. `guesses` (column, what for, notes) and `warnings` are of a survey that was guessed
-    from a table, `fit` of a survey and a table that were both given.
+    `Asked.half`. `guesses` (column, what for, notes) and `warnings` are of a survey that was
+    guessed from a table, `fit` of a survey and a table that were both given.
     """
 
     toml: str
