@@ -45,9 +45,12 @@ class Forecasts:
         `goal` reached: the period by whose end every row will have it. They are None where the
         survey has no periods, or no rate is known yet.
 
-        The error of an estimate of n reports is c / sqrt(n) as long as as large a share of the
-        people chooses each level: the forecast assumes that. Raises `InvalidInput` for a goal that
-        is not positive and where `options` select periods, of which there will not be more.
+        The error of an estimate of n people is c / sqrt(n) as long as as large a share of them
+        chooses each level: the forecast assumes that, and that further reports are of other people.
+        Further periods of the same people may not lower the error, which allows for them
+        (`frame.attrs["repeats"]`): the periods named are then too early. Raises `InvalidInput` for
+        a goal that is not positive, and where `options` select periods, of which no more reports
+        will come.
         """
         if goal is not None and not 0 < goal < math.inf:
             raise InvalidInput(f"goal must be a standard error > 0, got {goal!r}")

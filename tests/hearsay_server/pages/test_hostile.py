@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from over_http import rest
@@ -9,7 +10,7 @@ from serving import tokens_of
 from visiting import Site, showing
 
 from hearsay_server.pages.words import shown
-from hearsay_server.storage.database import open_folder
+from hearsay_server.storage.database import open_database
 from hearsay_server.storage.sessions import LASTS, Sessions
 
 FORM = "application/x-www-form-urlencoded"
@@ -102,14 +103,17 @@ def test_the_door_goes_on_answering_calls(hurried: Site) -> None:
     assert hurried.get("/healthz").body == b"ok\n"
 
 
-def test_sessions_end_with_their_time_and_are_few(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_sessions_end_with_their_time_and_are_few(
+    where: Path | str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     now = 1000.0
-    with contextlib.closing(open_folder(tmp_path_factory.mktemp("sessions"))) as database:
+    monkeypatch.setattr("hearsay_server.storage.sessions._MOST", 3)
+    with contextlib.closing(open_database(where)) as database:
         sessions = Sessions(database, lambda: now)
         first = sessions.begin(b"token")
         now += 1
-        others = [sessions.begin(b"token") for _ in range(64)]
-        assert sessions.find(first) is None  # the 65th takes its place
+        others = [sessions.begin(b"token") for _ in range(3)]
+        assert sessions.find(first) is None  # the fourth took its place
         assert all(sessions.find(each) == b"token" for each in others)
         sessions.end(others[0])
         assert sessions.find(others[0]) is None and sessions.find(others[1]) is not None

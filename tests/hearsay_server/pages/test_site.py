@@ -1,9 +1,14 @@
 """The frame of all pages: who is let in, sessions, headers and errors."""
 
 import re
+import sys
 
 import pytest
 from visiting import Browser, Site
+
+from hearsay_server.commands.serve import _site
+from hearsay_server.config import Config
+from ldp.errors import MissingExtra
 
 Guarded = tuple[Site, dict[str, str]]
 
@@ -87,6 +92,17 @@ def test_signing_in_leads_to_no_other_server(guarded: Guarded, to: str) -> None:
     site, tokens = guarded
     answer = site.post("/sign-in", {"token": tokens["analyst"], "to": to})
     assert (answer.status, answer.headers["location"]) == (303, "/analyst")
+
+
+def test_without_the_extra_there_are_no_pages_unless_they_are_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert _site(Config(http="127.0.0.1:0")) is not None
+    assert _site(Config()) is None and _site(Config(http="127.0.0.1:0", pages=False)) is None
+    monkeypatch.setitem(sys.modules, "hearsay_server.pages", None)
+    assert _site(Config(http="127.0.0.1:0")) is None
+    with pytest.raises(MissingExtra, match=r"pages = true needs .*hearsay-ldp\[web\]"):
+        _site(Config(http="127.0.0.1:0", pages=True))
 
 
 @pytest.mark.slow

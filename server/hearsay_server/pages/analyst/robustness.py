@@ -45,9 +45,15 @@ def _forecast(survey: str, given: Given) -> Question:
 def _rate(table: pd.DataFrame) -> list[str]:
     rate, twice = table.attrs["rate"], table.attrs["twice"]
     said = [
-        "The error of n reports falls as 1 / sqrt(n) while as large a share of the people chooses "
-        "each level: of twice as many reports it is 29% smaller."
+        "The error of n people falls as 1 / sqrt(n) while as large a share of them chooses each "
+        "level: of twice as many people it is 29% smaller."
     ]
+    if table.attrs["repeats"] > 1:
+        said.append(
+            "It falls by reports of other people. These errors allow for the same people in every "
+            "period, whose further reports may not lower it at all: then the times below are too "
+            "early."
+        )
     if rate is None:
         said.append(
             "When that will be is not known: there must be reports of two periods, or the survey "
@@ -57,7 +63,7 @@ def _rate(table: pd.DataFrame) -> list[str]:
     when = f"in {twice}" if twice else "in more than 100,000 periods"
     said.append(
         f"{rate:,.0f} reports came per period of late. At this rate there will be twice as many "
-        f"{when}."
+        f"reports {when}."
     )
     if "reached" in table.attrs:
         reached = table.attrs["reached"]

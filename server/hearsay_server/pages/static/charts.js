@@ -32,7 +32,7 @@ function drawAll(within) {
 }
 
 const px = (rows) => Math.max(...rows.map((row) => Math.min(row.label.length, 26)), 3) * 6.4 + 12;
-const cut = (text) => (text.length > 26 ? `${text.slice(0, 25)}…` : text);
+const cut = (text, most = 26) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 const known = (rows) => rows.filter((row) => row.low !== null && row.high !== null);
 
 /** Estimates below each other: a dot with its interval, and beside it what else there is. */
@@ -47,6 +47,7 @@ function intervals(chart, width) {
   if (plain.length) chart.note = " The diamond is the estimate without weights.";
   if (moved.length) chart.note = " The thin line is how far the forged reports could move it.";
   if (twice.length) chart.note = " The square has the interval with twice as many reports.";
+  if (rows.some((row) => row.clear)) chart.note = " Diamonds are clear differences, at 5%.";
   const place = names(rows);
   return [
     Plot.plot({
@@ -55,6 +56,8 @@ function intervals(chart, width) {
       marginLeft: px(rows),
       marginRight: 24,
       marginBottom: 40,
+      color: { type: "identity" },
+      symbol: { type: "identity" },
       x: { label: `${chart.x} →`, grid: true, zero: chart.zero, nice: true },
       y: {
         type: "point",
@@ -79,7 +82,15 @@ function intervals(chart, width) {
           strokeWidth: 3,
           dy: shift,
         }),
-        Plot.dot(rows, { y: at(rows), x: "estimate", fill: BLUE, r: 4.5, dy: shift, title: said }),
+        Plot.dot(rows, {
+          y: at(rows),
+          x: "estimate",
+          fill: (row) => (row.clear ? OTHER : BLUE),
+          symbol: (row) => (row.clear ? "diamond" : "circle"),
+          r: 4.5,
+          dy: shift,
+          title: said,
+        }),
         ...[
           [second, "alike"],
           [twice, "twice"],
@@ -127,7 +138,7 @@ function panels(chart, width, heads, head, inner) {
   const ends = chart.rows.flatMap((row) => [row.low ?? row.estimate, row.high ?? row.estimate]);
   const domain = [Math.min(0, ...ends), Math.max(...ends)];
   const kinds = [...new Set(chart.rows.map((row) => row[inner]))];
-  const left = Math.max(...kinds.map((kind) => Math.min(kind.length, 20))) * 6.4 + 16;
+  const left = Math.max(...kinds.map((kind) => Math.min(kind.length, 20))) * 7 + 16;
   return heads.map((name) => {
     const rows = chart.rows.filter((row) => row[head] === name);
     const look = (row) => kinds.indexOf(row[inner]) % SYMBOLS.length;
@@ -141,7 +152,7 @@ function panels(chart, width, heads, head, inner) {
       y: {
         label: null,
         domain: kinds.filter((kind) => rows.some((row) => row[inner] === kind)),
-        tickFormat: cut,
+        tickFormat: (kind) => cut(kind, 20),
         tickSize: 0,
       },
       symbol: { type: "identity" },
@@ -226,7 +237,7 @@ function histogram(chart, width) {
       height: 290,
       marginLeft: 52,
       marginBottom: 40,
-      x: { label: `${cut(chart.x)} →`, nice: false },
+      x: { label: `${cut(chart.x, 44)} →`, nice: false },
       y: { label: "↑ share", grid: true },
       marks: [
         Plot.rectY(rows, {
@@ -259,7 +270,7 @@ function cumulative(chart, width) {
       height: 290,
       marginLeft: 52,
       marginBottom: 40,
-      x: { label: `${cut(chart.x)} →` },
+      x: { label: `${cut(chart.x, 44)} →` },
       y: { label: "↑ share below", grid: true, domain: [0, 1] },
       marks: [
         Plot.areaY(known(rows), {
