@@ -51,7 +51,7 @@ FLOORS = {
         {"asking", "lifetimes", "person"},
         {"federated"},
         {"distributions", "sets", "words", "together"},
-        {"changes", "comparing"},
+        {"changes", "comparing", "forecasting"},
         {"client", "analyst", "testing"},
         {"aio"},
     ],

@@ -5,6 +5,7 @@ hands over what was made.
 """
 
 import asyncio
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -90,8 +91,12 @@ class _Asked:
         charts.append(self.view.chart(table))
         return self.visit.html(
             "analyst/answer.html",
-            id=f"{self.given.attribute}-{self.view.name}",
-            charts=[chart for chart in charts if chart is not None],
+            # In an attribute: htmx takes every script element out of what it renews.
+            charts=[
+                {"title": chart["title"], "data": json.dumps(chart, allow_nan=False)}
+                for chart in charts
+                if chart is not None
+            ],
             table=tables.shown(table),
             attrs=_UNKNOWN | table.attrs,
             counted=_counted(table.attrs.get("reports")),
@@ -216,8 +221,15 @@ async def _png(asked: _Asked) -> Response:
 
 
 async def _found(visit: Visit) -> Survey:
-    request = admin_pb2.ShowSurveyRequest(survey=visit.path["survey"])
-    return catalogue.survey_of(await visit.call("Admin/ShowSurvey", request))
+    """Return the survey that the address names, as it was some seconds ago at most."""
+    name = visit.path["survey"]
+
+    async def read() -> Survey:
+        shown = await visit.call("Admin/ShowSurvey", admin_pb2.ShowSurveyRequest(survey=name))
+        return await asyncio.to_thread(catalogue.survey_of, shown)
+
+    found: Survey = await visit.shared.lately.get(("analyst", "survey", name), _FRESH, read)
+    return found
 
 
 def _base(survey: Survey) -> str:

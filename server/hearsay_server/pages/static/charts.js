@@ -1,4 +1,4 @@
-// Draws the charts of a page: each figure names the JSON that it is drawn from. The same numbers
+// Draws the charts of a page: each figure has the JSON that it is drawn from. The same numbers
 // stand in a table beside it, so a chart is hidden from screen readers but for its label.
 import * as Plot from "./vendor/plot.js";
 import { choosing } from "./ranging.js";
@@ -12,7 +12,7 @@ const MOST_LINES = 30;
 const drawers = { intervals, groups, lines, histogram, cumulative };
 
 function draw(figure) {
-  const chart = JSON.parse(document.getElementById(figure.dataset.from).textContent);
+  const chart = JSON.parse(figure.dataset.numbers);
   const width = Math.max(280, figure.clientWidth);
   const plots = drawers[chart.kind](chart, width);
   for (const plot of plots) {
@@ -28,7 +28,7 @@ function draw(figure) {
 }
 
 function drawAll(within) {
-  for (const figure of within.querySelectorAll("figure.chart[data-from]")) draw(figure);
+  for (const figure of within.querySelectorAll("figure.chart[data-numbers]")) draw(figure);
 }
 
 const px = (rows) => Math.max(...rows.map((row) => Math.min(row.label.length, 26)), 3) * 6.4 + 12;
@@ -301,7 +301,7 @@ let waiting;
 addEventListener("resize", () => {
   clearTimeout(waiting);
   waiting = setTimeout(() => {
-    for (const figure of document.querySelectorAll("figure.chart[data-from]")) {
+    for (const figure of document.querySelectorAll("figure.chart[data-numbers]")) {
       if (Number(figure.dataset.width) !== Math.max(280, figure.clientWidth)) draw(figure);
     }
   }, 150);
