@@ -21,7 +21,7 @@ NODE_MODULES :=
 npm_run = @echo "skipped: $(1) of the TypeScript SDK, which needs Node 20 or newer" >&2
 endif
 
-.PHONY: demo test test-all lint web bench bench-models docs protos clean
+.PHONY: demo test test-all lint web pages bench bench-models docs protos clean
 .DEFAULT_GOAL := test
 
 demo: $(VENV)/.demo
@@ -45,6 +45,10 @@ lint: $(VENV)/.dev $(NODE_MODULES)
 
 web: $(NODE_MODULES)
 	$(call npm_run,build)
+
+# What the server's web pages run in browsers: users of the Python package need no Node.
+pages: $(NODE_MODULES)
+	$(call npm_run,pages)
 
 bench: $(VENV)/.dev $(NODE_MODULES)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/benchmarks --benchmark-only --benchmark-columns=median,iqr,rounds

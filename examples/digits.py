@@ -228,9 +228,9 @@ def run(
     results = []
     with tempfile.TemporaryDirectory(prefix="hearsay-") as name:
         folder = Path(name)
-        with server_process(folder) as address, Analyst(address) as analyst:
+        with server_process(folder) as server, Analyst(server.address) as analyst:
             for epsilon in epsilons:
-                survey_name = collect(address, shown, epsilon, people, coins)
+                survey_name = collect(server.address, shown, epsilon, people, coins)
                 export(analyst, survey_name, folder / survey_name)
                 rows = Rows.read(folder / survey_name)
                 results.append(learned(shown, tested, epsilon, rows, coins))

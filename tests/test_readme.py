@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import pages
-from hearsay_server.demo import play
+from hearsay_server.demo import sources
 from support import Server
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -37,9 +37,9 @@ def test_the_code_of_the_readme_runs(
     """With the first 800 respondents of the demo, whose 6,366 take half a minute."""
     for package in ("pandas", "sklearn", "statsmodels", "torch"):
         pytest.importorskip(package)
-    whole = play.redbook()
-    fewer = play.Source(whole.title, whole.survey, whole.respondents[:800])
-    monkeypatch.setattr(play, "redbook", lambda: fewer)
+    whole = sources.redbook()
+    fewer = sources.Source(whole.title, whole.survey, whole.respondents[:800])
+    monkeypatch.setattr(sources, "redbook", lambda: fewer)
     told = pages.run(ROOT / "README.md", stopped, capsys)
     assert "('affair', 'rating', 'age') {}" in told  # nothing that the app records is dropped
     assert "effective_sample_size" in told

@@ -68,6 +68,7 @@ SECTIONS = {
     "Sensitive regions": survey_pb2.Region.DESCRIPTOR,
     "Resolution": survey_pb2.Resolution.DESCRIPTOR,
     "Properties": survey_pb2.Property.DESCRIPTOR,
+    "Page": survey_pb2.Page.DESCRIPTOR,
 }
 """The sections of the page with a table of keys, and the message that each is about."""
 

@@ -67,6 +67,8 @@ class Config(BaseModel):
     """Host names by which HTTP is called, with commas; localhost and addresses always are."""
     http_origins: str = ""
     """Origins whose pages may call over HTTP, with commas, such as https://app.example."""
+    pages: bool = True
+    """Show pages over HTTP, too: they need hearsay-ldp[web], and are left out without it."""
     share_port: bool = False
     """Share the port with other servers of this machine."""
     insecure: bool = False

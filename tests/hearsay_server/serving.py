@@ -18,6 +18,7 @@ from hearsay.sending.over_grpc import open_channel
 from hearsay.sending.transport import Tls
 from hearsay.v1 import admin_pb2, admin_pb2_grpc, collector_pb2, collector_pb2_grpc
 from hearsay_server.config import Config
+from hearsay_server.serving.inside import MakeSite
 from hearsay_server.serving.serve import running
 from hearsay_server.storage.database import open_folder
 from hearsay_server.storage.tokens import Tokens
@@ -26,7 +27,7 @@ from support import SURVEY
 
 
 @contextlib.contextmanager
-def serving(data: Path, **keys: Any) -> Iterator[str]:
+def serving(data: Path, *, site: MakeSite | None = None, **keys: Any) -> Iterator[str]:
     """Serve with these keys of the configuration while the context lasts; yield the address."""
     preloaded.context()
     config = Config(data=data, **{"listen": "127.0.0.1:0", **keys})
@@ -34,7 +35,7 @@ def serving(data: Path, **keys: Any) -> Iterator[str]:
     found: list[str] = []
 
     async def serve() -> None:
-        async with running(config) as port:
+        async with running(config, site=site) as port:
             found.append(f"127.0.0.1:{port}")
             started.set()
             await asyncio.to_thread(ended.wait)

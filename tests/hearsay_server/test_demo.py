@@ -11,6 +11,7 @@ from rich.console import Console
 import hearsay.plans.plan
 from hearsay import InvalidInput
 from hearsay_server.demo import play as demo
+from hearsay_server.demo import sources
 from hearsay_server.storage.store import Store
 from hearsay_server.surveys import survey as surveys
 from ldp.mechanisms.policies.base import PolicyMechanism
@@ -39,7 +40,7 @@ values = ["Craft-repair", "Exec-managerial", "Prof-specialty", "Sales", "Other-s
 """
 
 
-def play(source: demo.Source, tmp_path: Path, seed: int) -> tuple[list[demo.Comparison], str]:
+def play(source: sources.Source, tmp_path: Path, seed: int) -> tuple[list[demo.Comparison], str]:
     said = io.StringIO()
     console = Console(file=said, width=120)
     results = demo.play(
@@ -49,13 +50,13 @@ def play(source: demo.Source, tmp_path: Path, seed: int) -> tuple[list[demo.Comp
 
 
 @pytest.fixture(scope="module")
-def redbook() -> demo.Source:
-    whole = demo.redbook()
-    return demo.Source(whole.title, whole.survey, whole.respondents[:800])
+def redbook() -> sources.Source:
+    whole = sources.redbook()
+    return sources.Source(whole.title, whole.survey, whole.respondents[:800])
 
 
 @pytest.mark.slow
-def test_the_whole_job_on_the_marriage_survey(redbook: demo.Source, tmp_path: Path) -> None:
+def test_the_whole_job_on_the_marriage_survey(redbook: sources.Source, tmp_path: Path) -> None:
     results, said = play(redbook, tmp_path, seed=1)
     assert len(results) == 2 + 5 + 4 + 6 + 1 + 1
     assert sum(result.covered for result in results) >= 15  # of 19; each misses once in twenty
@@ -84,8 +85,8 @@ def test_the_whole_job_on_the_marriage_survey(redbook: demo.Source, tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_a_seed_replays_a_simulation(redbook: demo.Source, tmp_path: Path) -> None:
-    few = demo.Source(redbook.title, redbook.survey, redbook.respondents[:50])
+def test_a_seed_replays_a_simulation(redbook: sources.Source, tmp_path: Path) -> None:
+    few = sources.Source(redbook.title, redbook.survey, redbook.respondents[:50])
     first, _ = play(few, tmp_path / "1", seed=7)
     again, _ = play(few, tmp_path / "2", seed=7)
     other, _ = play(few, tmp_path / "3", seed=8)
@@ -94,7 +95,7 @@ def test_a_seed_replays_a_simulation(redbook: demo.Source, tmp_path: Path) -> No
 
 
 def test_the_survey_holds_every_respondent() -> None:
-    source = demo.redbook()
+    source = sources.redbook()
     assert len(source.respondents) == 6366
     assert source.left_out == 0
     affairs = [answers["affair"] for answers in source.respondents]
@@ -111,7 +112,7 @@ def test_a_table_of_ones_own(tmp_path: Path) -> None:
         lines = [line for _, line in zip(range(600), raw, strict=False)]
     file = tmp_path / "adult.csv"
     file.write_text(names + "".join(lines))
-    source = demo.from_csv(file, surveys.from_toml(ADULT, "adult.toml"))
+    source = sources.from_csv(file, surveys.from_toml(ADULT, "adult.toml"))
     assert len(source.respondents) == 600
     assert source.left_out > 0  # occupations that the survey does not list
     results, said = play(source, tmp_path, seed=2)
@@ -126,12 +127,12 @@ def test_a_table_without_a_column_of_the_survey_is_refused(tmp_path: Path) -> No
     file = tmp_path / "people.csv"
     file.write_text("sex,age\nMale,30\n")
     with pytest.raises(InvalidInput, match="no column 'hours_per_week'; its columns are sex, age"):
-        demo.from_csv(file, surveys.from_toml(ADULT, "adult.toml"))
+        sources.from_csv(file, surveys.from_toml(ADULT, "adult.toml"))
 
 
 def test_a_table_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match=r"cannot read .*none\.csv"):
-        demo.from_csv(tmp_path / "none.csv", surveys.from_toml(ADULT, "adult.toml"))
+        sources.from_csv(tmp_path / "none.csv", surveys.from_toml(ADULT, "adult.toml"))
 
 
 def test_a_column_called_as_a_property_is_what_devices_tell(tmp_path: Path) -> None:
@@ -142,7 +143,7 @@ def test_a_column_called_as_a_property_is_what_devices_tell(tmp_path: Path) -> N
     toml = ADULT.split('[[attributes]]\nname = "hours')[0]
     toml += '[[properties]]\nname = "work_class"\nvalues = ["private", "public"]\n'
     toml += '[[properties]]\nname = "country"\nvalues = ["de"]\n'
-    source = demo.from_csv(table, surveys.from_toml(toml, "test.toml"))
+    source = sources.from_csv(table, surveys.from_toml(toml, "test.toml"))
     assert [answers["sex"] for answers in source.respondents] == ["Female", "Male", "Male"]
     assert source.properties == [{"work_class": "private"}, {}, {"work_class": "public"}]
 
@@ -153,7 +154,7 @@ def test_respondents_draw_their_maps(tmp_path: Path) -> None:
     table.write_text("sex\n" + "Female\nMale\n" * 60)
     maps = 'maps.hers.sensitive = ["Female"]\nmaps.his.sensitive = ["Male"]\n'
     toml = ADULT.split('[[attributes]]\nname = "hours')[0] + maps
-    play(demo.from_csv(table, surveys.from_toml(toml, "test.toml")), tmp_path, seed=5)
+    play(sources.from_csv(table, surveys.from_toml(toml, "test.toml")), tmp_path, seed=5)
     store = Store(tmp_path / "data")
     reports = {(c.level, c.map): t.n for c, t in store.tallies("adult", "sex").items()}
     store.close()
@@ -177,17 +178,17 @@ def test_a_column_says_when_people_answer(tmp_path: Path) -> None:
     table = tmp_path / "years.csv"
     table.write_text("Year,sex\n2001,Male\n1999,Female\n2000,neither\n2001,Female\n")
     now = datetime(2026, 11, 5, 8, tzinfo=UTC)
-    source = demo.from_csv(table, surveys.from_toml(YEARS, "t"), "year", now)
+    source = sources.from_csv(table, surveys.from_toml(YEARS, "t"), "year", now)
     assert [moment.isoformat()[:13] for moment in source.moments] == [
         "2026-11-04T12",
         "2026-11-02T12",
         "2026-11-04T12",  # nobody answers in 2000, which is the third of November
     ]
     with pytest.raises(InvalidInput, match="has no column 'month'; its columns are year, sex"):
-        demo.from_csv(table, surveys.from_toml(YEARS, "t"), "month", now)
+        sources.from_csv(table, surveys.from_toml(YEARS, "t"), "month", now)
     monthly = surveys.from_toml(YEARS.replace("P1D", "P1M"), "t")
     with pytest.raises(InvalidInput, match="3 periods, and reports are taken for 60 days"):
-        demo.from_csv(table, monthly, "year", now)
+        sources.from_csv(table, monthly, "year", now)
     once = surveys.from_toml(YEARS.replace('period = "P1D"', ""), "t")
     with pytest.raises(InvalidInput, match="the survey has no period"):
-        demo.from_csv(table, once, "year", now)
+        sources.from_csv(table, once, "year", now)

@@ -19,7 +19,7 @@ from hearsay.plans.plan import parse
 from hearsay.v1 import analyst_pb2
 from hearsay_server.answers import questions
 from hearsay_server.answers.repeats import of_groups, of_levels
-from hearsay_server.demo.play import from_csv
+from hearsay_server.demo.sources import from_csv
 from hearsay_server.ingest.intake import Cohort
 from hearsay_server.surveys.survey import from_toml, resolve
 from ldp import Tally

@@ -45,6 +45,8 @@ FROZEN = {
     "schema_8": "811b790c023d21f96374bebd6c99527fdd5da6f1ba4c7e35c528e568e030ef48",
     "schema_9": "0ca11a874fbe102aa0cfea1921e54a50c90ec5c39ca5f2bb81bff17b892233f6",
     "schema_10": "63a938938abd3a0ef5521c7c0dabc3ca013f2087b0623f49e1a8d3fbdc439b07",
+    "schema_11": "1e7af280ffe0d53f4c275fb7493ba9ca42e31b8ffa78e54c41e9315db0879aea",
+    "schema_12": "56ce99cf5eb7e7982a3d3fbcbd6a1fa049146782fdb9ecf489465a98d4de5d83",
 }
 """The SHA-256 of each step's file. A released step never changes: where its hash differs, undo the
 change and add a step. The hash of a step that no version was released with changes with it."""

@@ -16,7 +16,7 @@ from hearsay import Analyst, InvalidInput
 from hearsay.plans.domains import Ratings, SetOf
 from hearsay.plans.plan import Plan
 from hearsay_server.commands import codegen, codegen_typescript
-from hearsay_server.demo import play
+from hearsay_server.demo import play, sources
 from hearsay_server.surveys import survey as surveys
 from hearsay_server.surveys.describe import describe
 from hearsay_server.surveys.survey import planned
@@ -302,11 +302,11 @@ def test_modules_of_both_languages_have_types_for_several_items(collected: Colle
 
 def test_a_demo_reads_cells_of_several_items() -> None:
     apps, stars = SetOf(("mail", "maps", "chess"), 2, True), Ratings(("food", "staff"), 1, 5, 2)
-    assert play._answer(apps, "mail; maps") == ["mail", "maps"]
-    assert play._answer(apps, "") == []
-    assert play._answer(stars, "food=4; staff=2.5") == {"food": 4.0, "staff": 2.5}
+    assert sources._answer(apps, "mail; maps") == ["mail", "maps"]
+    assert sources._answer(apps, "") == []
+    assert sources._answer(stars, "food=4; staff=2.5") == {"food": 4.0, "staff": 2.5}
     with pytest.raises(ValueError, match="could not convert"):
-        play._answer(stars, "food")
+        sources._answer(stars, "food")
     given = [["mail"], ["mail", "maps", "chess"], []]
     assert play._truth(apps, given, "mail") == pytest.approx((1 + 2 / 3) / 3)
 

@@ -27,21 +27,34 @@ from stored import (
     tallied,
 )
 
-from hearsay.v1 import collector_pb2
+from hearsay.v1 import collector_pb2, survey_pb2
 from hearsay_server.ingest import merging
 from hearsay_server.ingest.intake import Cohort, Limits, Reason, Refused, Terms, decode
-from hearsay_server.storage import migrations, retention, schema, shards
+from hearsay_server.storage import audit, migrations, retention, schema, shards
 from hearsay_server.storage import store as stores
 from hearsay_server.storage.database import is_away
 from hearsay_server.storage.forgetting import forget
 from hearsay_server.storage.selection import Selected
-from hearsay_server.storage.store import Store
+from hearsay_server.storage.store import Store, StoredSurvey
 from hearsay_server.storage.verify import Verdict, verify
 from ldp import Tally
 from ldp.errors import InvalidInput, NotReady, StorageFailed
 from support import at_once
 
 PLAN = PLANS["health"]
+
+
+def test_what_a_page_shows_may_change_and_each_change_is_recorded(store: Store) -> None:
+    def registered(page: survey_pb2.Page) -> StoredSurvey:
+        return store.create_survey("health", PLAN.revision, ONCE, page=page)
+
+    open_, shut = survey_pb2.Page(public=True, results=True), survey_pb2.Page()
+    for page in (open_, open_, shut):
+        assert registered(page).page == page
+        found = store.survey("health")
+        assert found is not None and found.page == page
+    changes = [act.detail for act in audit.entries(store.database) if act.action == "change page"]
+    assert changes == [{"public": True, "results": True}, {}]
 
 
 def test_tallies_are_those_of_the_stored_batches(store: Store) -> None:

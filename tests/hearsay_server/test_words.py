@@ -18,7 +18,7 @@ from hearsay.plans.plan import parse
 from hearsay.v1 import analyst_pb2
 from hearsay_server.answers import words as answers
 from hearsay_server.commands import codegen, codegen_typescript, words
-from hearsay_server.demo import play
+from hearsay_server.demo import play, sources
 from hearsay_server.storage.selection import resolve
 from hearsay_server.surveys import explain_words
 from hearsay_server.surveys import survey as surveys
@@ -257,7 +257,7 @@ def test_a_report_of_a_word_is_described(collected: Collected) -> None:
 def test_a_demo_shows_the_words_that_are_found(collected: Collected) -> None:
     word = collected.plan.attributes["word"].domain
     assert isinstance(word, Strings)
-    assert play._answer(word, " You ") == "You"
+    assert sources._answer(word, " You ") == "You"
     assert list(play._words(collected.analyst, "terms", "word", word).index) == WORDS
     known = collected.plan.attributes["known"].domain
     assert isinstance(known, Strings)

@@ -35,7 +35,7 @@ def audit(file: Path, canaries: int, confidence: float, as_json: bool) -> bool:
     with contextlib.ExitStack() as stack:
         pool = stack.enter_context(start())
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hearsay-")))
-        address = stack.enter_context(server_process(folder))
+        address = stack.enter_context(server_process(folder)).address
         stack.callback(pool.terminate)
         with contextlib.closing(open_calls(address)) as calls:
             request = admin_pb2.CreateSurveyRequest(survey=survey)

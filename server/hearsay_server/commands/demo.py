@@ -11,6 +11,7 @@ from ldp.errors import InvalidInput, needs
 
 with needs("demo", "demo"):
     from hearsay_server.demo import play as playing
+    from hearsay_server.demo import sources
 
 
 def demo(
@@ -41,16 +42,19 @@ def demo(
     seed: Annotated[
         int | None, typer.Option(help="Replay the same levels and coins: a simulation.")
     ] = None,
+    stay: Annotated[
+        bool, typer.Option("--stay", help="Keep serving at the end, until Ctrl-C.")
+    ] = False,
 ) -> None:
     """Play a survey through: devices, server, analyst, and how close it came to the truth."""
     if (csv_file is None) != (survey is None):
         raise InvalidInput("--csv and --survey go together: give both or neither")
     if csv_file is not None and survey is not None:
-        source = playing.from_csv(csv_file, surveys.from_file(survey), periods)
+        source = sources.from_csv(csv_file, surveys.from_file(survey), periods)
     elif periods:
         raise InvalidInput("--periods names a column of --csv")
     else:
-        source = playing.redbook()
+        source = sources.redbook()
     if budget:
         source.survey.budget = budget
-    playing.play(source, plot=plot, data=data, seed=seed, console=Console())
+    playing.play(source, plot=plot, data=data, seed=seed, console=Console(), stay=stay)

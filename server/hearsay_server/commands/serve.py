@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import inspect
+import logging
 import sys
 from asyncio import new_event_loop
 from collections.abc import Callable
@@ -15,9 +16,13 @@ from hearsay_server import config
 from hearsay_server.commands.local import ConfigFile
 from hearsay_server.serving import logs
 from hearsay_server.serving import serve as serving
+from hearsay_server.serving.inside import MakeSite
+from ldp.errors import MissingExtra, needs
 
 with contextlib.suppress(ImportError):  # it is made for CPython on Unix
     from uvloop import new_event_loop
+
+_log = logging.getLogger("hearsay.server")
 
 
 def _with_an_option_for_every_key(command: Callable[..., None]) -> Callable[..., None]:
@@ -62,4 +67,22 @@ def serve(config_file: ConfigFile = None, **flags: object) -> None:
         sys.stdout.flush()
 
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        runner.run(serving.serve(setup, announce))
+        runner.run(serving.serve(setup, announce, site=_site(setup)))
+
+
+def _site(setup: config.Config) -> MakeSite | None:
+    """Return what makes the pages, None where there are to be none.
+
+    Raises `MissingExtra` where they were asked for and cannot be shown.
+    """
+    if not (setup.http and setup.pages):
+        return None
+    try:
+        with needs("pages = true", "web"):
+            from hearsay_server.pages import make_site
+    except MissingExtra as error:
+        if "pages" in setup.model_fields_set:
+            raise
+        _log.info("no pages: %s", error)
+        return None
+    return make_site

@@ -17,10 +17,12 @@ from rich.table import Table
 import hearsay.plans.plan
 from hearsay.plans.domains import Numeric, Ratings, Strings
 from hearsay.sending.transport import open_calls
-from hearsay.v1 import admin_pb2
-from hearsay_server.commands import connect, ranging, tables, upkeep, words
+from hearsay.v1 import admin_pb2, survey_pb2
+from hearsay_server.commands import connect, drafts, ranging, tables, upkeep, words
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Target, Token
+from hearsay_server.surveys import explain_budgets
 from hearsay_server.surveys import survey as surveys
+from hearsay_server.wrapping import print_wrapped
 from ldp import InvalidInput
 
 _TIMEOUT = 30.0
@@ -53,7 +55,11 @@ def create_survey(
             status = calls.call("Admin/CreateSurvey", request, admin_pb2.SurveyStatus, _TIMEOUT)
         except InvalidInput as error:
             raise InvalidInput(f"{file}: {error}") from None
-    Console().print(f"{status.survey} is registered, revision {status.revision.hex()[:12]}")
+    console = Console()
+    console.print(f"{status.survey} is registered, revision {status.revision.hex()[:12]}")
+    if not survey.budget:  # nobody has chosen one
+        for line in explain_budgets.advice(explain_budgets.of(survey)):
+            print_wrapped(f"The file names no budget, so records are split. {line}", console)
 
 
 @app.command("plan")
@@ -164,6 +170,7 @@ def show_survey(
     if as_json:
         document = MessageToDict(hearsay.plans.plan.message(answer.plan))
         document |= {"batches": answer.status.batches, "records": answer.status.records}
+        document["page"] = MessageToDict(answer.page)
         document["reports"] = [
             {
                 "attribute": each.attribute,
@@ -184,6 +191,7 @@ def show_survey(
     if answer.periods:
         ends = dict.fromkeys((answer.periods[0], answer.periods[-1]))
         Console().print(f"reports  of {len(answer.periods)} periods, {' to '.join(ends)}")
+    Console().print(f"page     {_page_in_words(answer.page)}")
     Console().print(f"levels   {surveys.levels_in_words(plan)}", soft_wrap=True)
     if plan.panels:
         Console().print(
@@ -215,6 +223,14 @@ def show_survey(
     tables.show(table)
 
 
+def _page_in_words(page: survey_pb2.Page) -> str:
+    """Say what everybody may see and do on a survey's page."""
+    if not page.public:
+        return "not public"
+    shows = ["what is asked", *["results"] * page.results, *["takes answers"] * page.answers]
+    return f"public: {', '.join(shows)}"
+
+
 def _questions(plan: hearsay.plans.plan.Plan, reports: Iterable[admin_pb2.Reports]) -> Table:
     """List what is asked, and how many reports came in at each level, by whatever map."""
     table = Table("attribute", "title", "answers")
@@ -234,6 +250,8 @@ def _questions(plan: hearsay.plans.plan.Plan, reports: Iterable[admin_pb2.Report
     return table
 
 
+app.command("init")(drafts.survey_init)
+app.command("check")(drafts.survey_check)
 app.command("words")(words.words_survey)
 app.command("range")(ranging.survey_range)
 app.command("close")(upkeep.close_survey)

@@ -1,7 +1,6 @@
 """A survey played through on real input: devices, a server process, an analyst."""
 
 import contextlib
-import importlib.util
 import math
 import random
 import re
@@ -9,238 +8,153 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from importlib import resources
 from multiprocessing.pool import Pool
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 import pandas as pd
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 import hearsay.plans.plan
 from hearsay import Analyst
-from hearsay.plans import period
 from hearsay.plans.domains import Binned, Domain, Grid, Numeric, Ratings, SetOf, Strings
 from hearsay.plans.views import combination
 from hearsay.sending.transport import open_calls
-from hearsay.v1 import admin_pb2, analyst_pb2, collector_pb2, survey_pb2
-from hearsay_server.clock import system
-from hearsay_server.demo.devices import Answer, Answers, Respondent, Sent, deliver, start
+from hearsay.v1 import admin_pb2, analyst_pb2, survey_pb2
+from hearsay_server.demo.devices import Respondent, Sent, deliver, start
+from hearsay_server.demo.exhibits import show_device, show_devices
 from hearsay_server.demo.results import Comparison, draw, show
-from hearsay_server.ingest.intake import GRACE
+from hearsay_server.demo.sources import Source
 from hearsay_server.surveys import survey as surveys
-from hearsay_server.surveys.describe import describe
-from ldp.errors import InvalidInput, MissingExtra, ServerFailed
+from ldp.errors import InvalidInput, ServerFailed
 
 _START_TIMEOUT = 30.0
 
 
-@dataclass(frozen=True)
-class Source:
-    """A survey, and every respondent's true answers, by attribute name."""
-
-    title: str
-    survey: survey_pb2.Survey
-    respondents: Sequence[Answers]
-    left_out: int = 0
-    """The number of answers outside the survey's domains; they are withheld."""
-    moments: Sequence[datetime] = ()
-    """When each respondent answers; empty: now."""
-    properties: Sequence[Mapping[str, str]] = ()
-    """The public properties of each respondent's device; empty: none are given."""
-
-
-def redbook() -> Source:
-    """Load Fair's marriage survey of 1974 from the statsmodels package."""
-    # The file alone: to import the package takes longer than a thousand devices.
-    found = importlib.util.find_spec("statsmodels")
-    if found is None or not found.submodule_search_locations:
-        raise MissingExtra(
-            "the survey is in the package statsmodels: pip install 'hearsay-ldp[demo]'"
-        )
-    table = pd.read_csv(Path(found.submodule_search_locations[0]) / "datasets/fair/fair.csv")
-    table["affair"] = np.where(table.pop("affairs") > 0, "yes", "no")
-    text = resources.files("hearsay_server.demo").joinpath("redbook.toml").read_text("utf-8")
-    survey = surveys.from_toml(text, "redbook.toml")
-    title = f"Fair's marriage survey of 1974: {len(table):,} respondents"
-    return _source(title, survey, table)
-
-
-def from_csv(
-    file: Path, survey: survey_pb2.Survey, periods: str = "", now: datetime | None = None
-) -> Source:
-    """Load a table of one's own: comma-separated, the first line naming the columns.
-
-    A column called "Hours per week" is the attribute hours_per_week, or the property of that name,
-    which need not be there. The column `periods` says when a respondent answers: its values, in
-    order, stand for the last periods of the survey that are over `now`, by default by the system's
-    clock. Raises `InvalidInput` where the file cannot be read, lacks a column of the survey, or
-    holds no answer to it, and where there are more periods than a server still takes reports of.
-    """
-    try:
-        # Everything as text: whether "1" is a category or a number is for the survey to say.
-        table = pd.read_csv(file, dtype=str, skipinitialspace=True, keep_default_na=False)
-    except (OSError, ValueError) as error:
-        raise InvalidInput(f"cannot read {file}: {error}") from None
-    table.columns = [re.sub("[^a-z0-9]+", "_", str(c).lower()).strip("_") for c in table.columns]
-    if missing := [a.name for a in survey.attributes if a.name not in table.columns]:
-        raise InvalidInput(
-            f"{file} has no column {missing[0]!r}; its columns are {', '.join(table.columns)}"
-        )
-    title = f"{file.name}: {len(table):,} respondents"
-    if not periods:
-        return _source(title, survey, table)
-    if periods not in table.columns:
-        raise InvalidInput(
-            f"{file} has no column {periods!r}; its columns are {', '.join(table.columns)}"
-        )
-    return _source(title, survey, table, _moments(table[periods], survey.period, now or system()))
-
-
-def _moments(names: "pd.Series[str]", unit: str, now: datetime) -> list[datetime]:
-    """Return when each row's respondent answers: in the middle of the period of its name."""
-    if not unit:
-        raise InvalidInput("the survey has no period: everybody answers it once, so leave it out")
-    order = sorted(set(names))
-    moments: list[datetime] = []
-    begin = period.start(unit, period.label(unit, now))
-    for _ in order:
-        end = begin
-        begin = period.start(unit, period.label(unit, end - timedelta(seconds=1)))
-        moments.append(begin + (end - begin) / 2)
-    if moments[-1] < now - GRACE:
-        raise InvalidInput(
-            f"there are {len(order)} periods, and reports are taken for {GRACE.days} days: give "
-            f"the survey a shorter period than {unit}"
-        )
-    of = dict(zip(order, reversed(moments), strict=True))
-    return [of[name] for name in names]
-
-
-def _source(
-    title: str,
-    survey: survey_pb2.Survey,
-    table: pd.DataFrame,
-    moments: Sequence[datetime] = (),
-) -> Source:
-    plan = hearsay.plans.plan.parse(surveys.resolve(survey))
-    respondents: list[dict[str, Answer]] = [{} for _ in range(len(table))]
-    left_out = 0
-    for name, attribute in plan.attributes.items():
-        for answers, cell in zip(respondents, table[name], strict=True):
-            try:
-                answer = _answer(attribute.domain, cell)
-                attribute.domain.encode(answer)
-            except ValueError:
-                left_out += 1
-            else:
-                answers[name] = answer
-    if not any(respondents):
-        raise InvalidInput("the table holds no answer that has a place in the survey")
-    kept = [number for number, answers in enumerate(respondents) if answers]
-    return Source(
-        title,
-        survey,
-        [respondents[number] for number in kept],
-        left_out,
-        [moments[number] for number in kept] if moments else [],
-        [_properties(plan, table, number) for number in kept] if plan.properties else [],
-    )
-
-
-def _properties(
-    plan: hearsay.plans.plan.Plan, table: pd.DataFrame, number: int
-) -> Mapping[str, str]:
-    """Return the declared values of public properties in a row of the table."""
-    found = {}
-    for each in plan.properties.declared:
-        if each.name in table.columns:
-            value = str(table[each.name].iloc[number]).strip()
-            if value in each.values:
-                found[each.name] = value
-    return found
-
-
-def _answer(domain: Domain, cell: object) -> Answer:
-    """Return a cell as an answer: of a set "mail;maps", of ratings "food=4;staff=2"."""
-    if isinstance(domain, Numeric | Binned):
-        return float(str(cell))
-    if isinstance(domain, SetOf | Ratings):
-        parts = [part.strip() for part in str(cell).split(";") if part.strip()]
-        if isinstance(domain, SetOf):
-            return parts
-        rated = [part.rpartition("=") for part in parts]
-        return {key.strip(): float(rating) for key, _, rating in rated}
-    whole = isinstance(cell, float) and cell.is_integer()
-    return str(int(cell)) if whole and isinstance(cell, float) else str(cell).strip()
-
-
 def play(
-    source: Source, *, plot: Path, data: Path | None, seed: int | None, console: Console
+    source: Source,
+    *,
+    plot: Path,
+    data: Path | None,
+    seed: int | None,
+    console: Console,
+    stay: bool = False,
 ) -> list[Comparison]:
-    """Run the whole demo, print to `console`, and return the estimates beside the truth."""
+    """Run the whole demo, print to `console`, and return the estimates beside the truth.
+
+    With `stay` the server goes on until Ctrl-C or SIGTERM.
+    """
     begin = time.monotonic()
     console.print(f"[bold]{source.title}[/bold]")
     if source.left_out:
-        console.print(f"{source.left_out:,} answers fit no place in the survey and are withheld")
+        console.print(
+            f"{source.left_out:,} answers fit no place in the survey and are withheld: "
+            "`hearsay survey check` names them"
+        )
     with contextlib.ExitStack() as stack:
         pool = stack.enter_context(start())  # while the server starts
         folder = data or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hearsay-")))
-        address = stack.enter_context(server_process(folder))
+        server = stack.enter_context(server_process(folder))
         stack.callback(pool.terminate)  # before the server ends, whatever happens
-        console.print(f"a server runs at {address}, its data in {folder}")
-        with contextlib.closing(open_calls(address)) as calls:
+        console.print(f"a server runs at {server.address}, its data in {folder}")
+        with contextlib.closing(open_calls(server.address)) as calls:
             request = admin_pb2.CreateSurveyRequest(survey=source.survey)
             calls.call("Admin/CreateSurvey", request, admin_pb2.SurveyStatus, 30.0)
+        page = f"{server.pages}/analyst/{source.survey.name}"
+        console.print(f"watch the answers come in: [bold]{page}[/bold]", soft_wrap=True)
         plan = surveys.resolve(source.survey)
-        exhibit = _collect(pool, source, address, plan, seed, console)
+        sent = _collect(pool, source, server.address, plan, seed, console)
+        pool.terminate()
         parsed = hearsay.plans.plan.parse(plan)
-        results = _ask(source, parsed, address)
-    _show_exhibit(exhibit, parsed, console)
-    show(results, console)
-    draw(results, source.title, plot)
-    covered = sum(result.covered for result in results)
-    console.print(
-        f"{covered} of {len(results)} 95% intervals cover the truth. "
-        f"{time.monotonic() - begin:.0f} s in all. The plot is in [bold]{plot}[/bold]."
-    )
-    _show_next(source.survey, data, console)
+        results = _ask(source, parsed, server.address)
+        show_device(sent[0], parsed, console)
+        show_devices(sent, parsed, console)
+        show(results, console)
+        draw(results, source.title, plot)
+        covered = sum(result.covered for result in results)
+        console.print(
+            f"{covered} of {len(results)} intervals cover the truth; at 95%, "
+            f"{len(results) / 20:.1f} are expected to miss it.\n"
+            f"{time.monotonic() - begin:.0f} s in all. The plot is in [bold]{plot}[/bold].\n",
+            soft_wrap=True,
+        )
+        if stay:
+            _show_what_stays(source.survey, server.address, page, console)
+            _wait_for_the_end()
+    if not stay:
+        _show_next(source.survey, data, console)
     return results
 
 
 def _show_next(survey: survey_pb2.Survey, data: Path | None, console: Console) -> None:
-    command = Path(sys.executable).with_name("hearsay")
-    if command.is_relative_to(Path.cwd()):
-        command = command.relative_to(Path.cwd())
+    command = _command()
     kept = data or Path("demo-data")
-    lines = ["", "Next, try:"]
+    lines = ["Next, try:"]
     if data is None:
-        lines.append(f"  {command} demo --data {kept}   # again, keeping what the server stored")
+        lines.append(f"  {command} demo --stay  # again, and look at its pages")
+        lines.append(f"  {command} demo --data {kept}  # again, keeping what is stored")
     lines.append(f"  {command} serve --data {kept}  # then, in another terminal:")
-    first = survey.attributes[0]
-    of_words = " --discover" if first.HasField("strings") and not first.strings.candidates else ""
-    lines.append(f"  {command} query {survey.name} {first.name}{of_words}")
+    lines.append(f"  {command} query {_first_question(survey)}")
     if data is not None:
         lines.append(f"  {command} survey show {survey.name}")
     console.print("\n".join(lines), soft_wrap=True, highlight=False)
 
 
+def _show_what_stays(survey: survey_pb2.Survey, address: str, page: str, console: Console) -> None:
+    lines = (
+        "The server stays until Ctrl-C. Look at",
+        f"  {page}",
+        "or ask it in another terminal:",
+        f"  {_command()} query {_first_question(survey)} --target {address}",
+    )
+    console.print("\n".join(lines), soft_wrap=True, highlight=False)
+
+
+def _first_question(survey: survey_pb2.Survey) -> str:
+    """Return what `hearsay query` is told to ask for the survey's first attribute."""
+    first = survey.attributes[0]
+    of_words = " --discover" if first.HasField("strings") and not first.strings.candidates else ""
+    return f"{survey.name} {first.name}{of_words}"
+
+
+def _command() -> Path:
+    command = Path(sys.executable).with_name("hearsay")
+    return command.relative_to(Path.cwd()) if command.is_relative_to(Path.cwd()) else command
+
+
+def _wait_for_the_end() -> None:
+    """Return at Ctrl-C or SIGTERM."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with contextlib.suppress(KeyboardInterrupt):
+            threading.Event().wait()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@dataclass(frozen=True)
+class Addresses:
+    """Where a server is reached."""
+
+    address: str
+    """HOST:PORT of its calls over gRPC."""
+    pages: str
+    """The URL of its pages and of its calls over HTTP, without a slash at the end."""
+
+
 @contextlib.contextmanager
-def server_process(folder: Path) -> Iterator[str]:
-    """Run `hearsay serve` on a free port while the context lasts; yield its address."""
-    command = [sys.executable, "-m", "hearsay_server", "serve", "--listen", "127.0.0.1:0"]
+def server_process(folder: Path) -> Iterator[Addresses]:
+    """Run `hearsay serve` on free ports of loopback while the context lasts."""
+    command = [sys.executable, "-m", "hearsay_server", "serve", "--data", str(folder)]
+    command += ["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--log-level", "info"]
     with tempfile.TemporaryFile("w+") as log:
-        process = subprocess.Popen(
-            [*command, "--data", str(folder)], stdout=subprocess.PIPE, stderr=log, text=True
-        )
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         try:
             assert process.stdout is not None
             line = process.stdout.readline()  # ends at once where the process does
@@ -248,7 +162,7 @@ def server_process(folder: Path) -> Iterator[str]:
                 process.wait(_START_TIMEOUT)
                 log.seek(0)
                 raise ServerFailed(f"the server did not start: {log.read().strip()}")
-            yield line.removeprefix("listening on ").strip()
+            yield Addresses(line.removeprefix("listening on ").strip(), _pages(log))
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait(_START_TIMEOUT)
@@ -256,10 +170,18 @@ def server_process(folder: Path) -> Iterator[str]:
                 process.stdout.close()
 
 
+def _pages(log: TextIO) -> str:
+    """Return the URL of the HTTP door, whose port the log of a server that listens names."""
+    log.seek(0)
+    port = re.search(r"HTTP on port (\d+)", log.read())
+    assert port is not None, "a server with --http logs its port before it listens"
+    return f"http://127.0.0.1:{port[1]}"
+
+
 def _collect(
     pool: Pool, source: Source, address: str, plan: bytes, seed: int | None, console: Console
-) -> Sent:
-    """Let every respondent's device send; return one device's batch."""
+) -> list[Sent]:
+    """Let every respondent's device send; return what left the devices, at least one batch."""
     chooser = random.Random(seed)
     levels = sorted(source.survey.levels)
     parsed = hearsay.plans.plan.parse(plan)
@@ -276,15 +198,15 @@ def _collect(
         for number, answers in enumerate(source.respondents)
     ]
     columns = (TextColumn("devices"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    first = None
+    sent: list[Sent] = []
     with Progress(*columns, console=console) as progress:
         task = progress.add_task("devices", total=len(respondents))
         for every in deliver(pool, address, plan, respondents, seed):
-            first = first or next(filter(None, every), None)
+            sent += filter(None, every)
             progress.advance(task, len(every))
-    if first is None:
+    if not sent:
         raise InvalidInput("nobody had an answer to an attribute that was drawn for them")
-    return first
+    return sent
 
 
 def _ask(source: Source, plan: hearsay.plans.plan.Plan, address: str) -> list[Comparison]:
@@ -415,34 +337,3 @@ def _rated(
                 high=row["high"],
                 truth=sum(share * table[key] for share, table in counted) / max(weight, 1e-9),
             )
-
-
-def _in_words(answer: Answer) -> str:
-    if isinstance(answer, float):
-        return f"{answer:g}"
-    if isinstance(answer, Mapping):
-        return escape(", ".join(f"{key} {rating:g}" for key, rating in answer.items()) or "none")
-    return escape(answer if isinstance(answer, str) else ", ".join(answer) or "none")
-
-
-def _show_exhibit(exhibit: Sent, plan: hearsay.plans.plan.Plan, console: Console) -> None:
-    batch = collector_pb2.Batch.FromString(exhibit.batch)
-    level = plan.level(exhibit.respondent.level)
-    table = Table("attribute", "the truth, kept", "what left the device", "epsilon")
-    columns = {column.attribute: column for column in batch.columns}
-    for name, by_map in level.by_map.items():
-        if name in columns:
-            column = columns[name]
-            mechanism = by_map[column.map]
-            kept = [exhibit.respondent.answers[part] for part in plan.parts(name)]
-            table.add_row(
-                f"{name}, map {column.map}" if column.map else name,
-                ", ".join(map(_in_words, kept)),
-                escape(describe(plan.questions[name].domain, mechanism, column.codes)),
-                f"{mechanism.realised_epsilon:.3f}",
-            )
-    console.print(
-        f"\nWhat one device really sent: {batch.ByteSize()} bytes, at level "
-        f"{level.name!r} (epsilon {level.epsilon:g} for the whole record)"
-    )
-    console.print(table)

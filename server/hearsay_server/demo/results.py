@@ -36,33 +36,28 @@ class Comparison:
         return self.low <= self.truth <= self.high
 
 
-_NAME = 20
-"""Characters of an attribute's name in a line of the table."""
-
 _LABELS = 40
 """Characters that fit beside each other below a panel."""
 
 
 def show(results: Sequence[Comparison], console: Console) -> None:
-    """Print one row per estimate."""
+    """Print one row per estimate, below the name of its attribute."""
     table = Table(title="What the analyst learns, with 95% intervals", box=SIMPLE_HEAD)
-    table.add_column("attribute", overflow="fold", max_width=_NAME)
-    table.add_column("value")
+    table.add_column("", no_wrap=True, ratio=1)  # a label is cut before a number is
     for heading in ("estimate", "error", "low", "high", "truth", "covers"):
         table.add_column(heading, justify="right", no_wrap=True)
     previous = ""
     for result in results:
-        if previous and result.attribute != previous:
-            table.add_section()
+        if result.attribute != previous:
+            table.add_row(f"[bold]{escape(result.attribute)}[/bold]")
         table.add_row(
-            "" if result.attribute == previous else result.attribute,
-            escape(result.label),
+            f"  {escape(result.label)}",
             f"{result.estimate:.3f}",
             f"{result.standard_error:.3f}",
             f"{result.low:.3f}",
             f"{result.high:.3f}",
             f"{result.truth:.3f}",
-            "[green]yes[/green]" if result.covered else "[red]no[/red]",
+            "[green]yes[/green]" if result.covered else "[bold red]NO[/bold red]",
         )
         previous = result.attribute
     console.print(table)

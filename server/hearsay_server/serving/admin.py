@@ -8,12 +8,13 @@ from functools import partial
 import grpc
 
 import hearsay.plans.plan
-from hearsay.v1 import admin_pb2
+from hearsay.v1 import admin_pb2, survey_pb2
 from hearsay_server.clock import Clock, system
 from hearsay_server.ingest.intake import Cohort
 from hearsay_server.serving import auth
 from hearsay_server.serving.admin_trainings import TrainingsAdmin
 from hearsay_server.serving.status import Ended, no_survey
+from hearsay_server.serving.visits import Visits
 from hearsay_server.storage import retention
 from hearsay_server.storage.store import BeingDeleted, Store, StoredSurvey
 from hearsay_server.storage.writer import Writer
@@ -33,9 +34,12 @@ class Admin(TrainingsAdmin):
         changed: Callable[[], None] = lambda: None,
         ended: Callable[[], None] = lambda: None,
         draw: Callable[[int], bytes] = os.urandom,
+        visits: Visits | None = None,
     ) -> None:
-        """Serve; `changed`, `ended` and `draw` are those of `TrainingsAdmin`."""
-        super().__init__(store.database, writer, clock, changed=changed, ended=ended, draw=draw)
+        """Serve; `changed`, `ended`, `draw` and `visits` are those of `TrainingsAdmin`."""
+        super().__init__(
+            store.database, writer, clock, changed=changed, ended=ended, draw=draw, visits=visits
+        )
         self._store = store
 
     async def CreateSurvey(  # noqa: N802
@@ -46,15 +50,16 @@ class Admin(TrainingsAdmin):
         except InvalidInput as error:
             raise Ended(grpc.StatusCode.INVALID_ARGUMENT, str(error)) from None
         try:
-            return _status(await self._writer.run(partial(self._create, plan, auth.caller())))
+            create = partial(self._create, plan, request.survey.page, auth.caller())
+            return _status(await self._writer.run(create))
         except BeingDeleted as error:
             raise Ended(grpc.StatusCode.FAILED_PRECONDITION, str(error)) from None
         except InvalidInput as error:
             raise Ended(grpc.StatusCode.ALREADY_EXISTS, str(error)) from None
 
-    def _create(self, plan: bytes, caller: str) -> StoredSurvey:
+    def _create(self, plan: bytes, page: survey_pb2.Page, caller: str) -> StoredSurvey:
         parsed = hearsay.plans.plan.parse(plan)
-        return self._store.create_survey(parsed.survey, parsed.revision, plan, caller)
+        return self._store.create_survey(parsed.survey, parsed.revision, plan, caller, page)
 
     async def ListSurveys(  # noqa: N802
         self, request: admin_pb2.ListSurveysRequest, context: object
@@ -119,6 +124,7 @@ def _shown(stored: StoredSurvey, reports: Mapping[Cohort, int]) -> admin_pb2.Sho
         status=_status(stored),
         plan=stored.plan,
         periods=periods,
+        page=stored.page if stored.page.public else None,
         reports=[
             admin_pb2.Reports(
                 attribute=attribute,

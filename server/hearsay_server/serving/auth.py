@@ -28,11 +28,20 @@ ALSO = {
     "hearsay.v1.Admin/ShowSurvey": "analyst",
     "hearsay.v1.Admin/Metrics": "analyst",
     "hearsay.v1.Trainer/GetModel": "admin",
+    "hearsay.v1.Admin/Planner": "analyst",
 }
 """Another role that may call a method, besides the role of its service."""
 
 EVERYBODY = {health.SERVICE_NAME, reflection.SERVICE_NAME}
 """Services open to all. Services in neither map need an admin token."""
+
+OPERATORS = "hearsay.v1.Admin/Pages"
+ANALYSTS = "hearsay.v1.Analyst/Pages"
+PLANNERS = "hearsay.v1.Admin/Planner"
+"""Admit to pages, as a method would."""
+
+Proof = str | bytes | None
+"""What a call comes with: a token; the hash of one, which a session is for; or nothing."""
 
 _FRESH = 1.0
 """Seconds for which a token that was looked up is trusted: a revocation takes as long."""
@@ -87,34 +96,39 @@ class Policy:
         self._recording: dict[bytes, asyncio.Task[None]] = {}
         self._checked = -_FRESH
 
-    async def admit(self, method: str, text: str | None) -> str:
+    async def admit(self, method: str, proof: Proof) -> str:
         """Return the id of the caller's token, "" for none; raise `Denied`.
 
-        `method` is "service/name", `text` the token that the call came with.
+        `method` is "service/name", `proof` what the call came with.
         """
         service = method.partition("/")[0]
         if service in EVERYBODY:
             return ""
         role = ROLES.get(service, "admin")
-        asked = await self._asks()
+        asked = await self.asks()
         needed = self._require_device_token if role == "device" else asked
-        if not needed and (text is None or not asked):
+        if not needed and (proof is None or not asked):
             return ""
-        if text is None:
+        if proof is None:
             detail = f"{service} needs `authorization: Bearer TOKEN` with a token of role {role}"
             raise Denied(grpc.StatusCode.UNAUTHENTICATED, detail, "missing")
-        token = await self._find(text)
-        if token is None:
-            raise Denied(grpc.StatusCode.UNAUTHENTICATED, "the token is not known", "unknown")
-        if (state := token.state(self._tokens.clock())) != "works":
-            detail = f"the token {token.id} {_ENDED[state]}: ask the operator for another one"
-            raise Denied(grpc.StatusCode.UNAUTHENTICATED, detail, state)
+        token = await self.working(proof)
         if token.role not in (role, ALSO.get(method)):
             detail = f"{service} needs a token of role {role}, this one is of role {token.role}"
             raise Denied(grpc.StatusCode.PERMISSION_DENIED, detail, "wrong_role")
         return token.id
 
-    async def _asks(self) -> bool:
+    async def working(self, proof: str | bytes) -> Token:
+        """Return the record of a token that works; raise `Denied` for another one."""
+        token = await self._find(proof if isinstance(proof, bytes) else hashed(proof))
+        if token is None:
+            raise Denied(grpc.StatusCode.UNAUTHENTICATED, "the token is not known", "unknown")
+        if (state := token.state(self._tokens.clock())) != "works":
+            detail = f"the token {token.id} {_ENDED[state]}: ask the operator for another one"
+            raise Denied(grpc.StatusCode.UNAUTHENTICATED, detail, state)
+        return token
+
+    async def asks(self) -> bool:
         """Tell whether tokens are required at all."""
         now = time.monotonic()
         if not self._required and now - self._checked >= _FRESH:
@@ -122,9 +136,8 @@ class Policy:
             self._required = await asyncio.to_thread(self._tokens.any)
         return self._required
 
-    async def _find(self, text: str) -> Token | None:
+    async def _find(self, hash_: bytes) -> Token | None:
         now = time.monotonic()
-        hash_ = hashed(text)
         look = self._looks.get(hash_)
         if look is None or look.until <= now:
             if len(self._looks) >= _REMEMBERED:

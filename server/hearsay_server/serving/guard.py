@@ -8,18 +8,21 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from typing import Any, NoReturn
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from typing import Any, NoReturn, TypeVar
 
 import grpc
 
 from hearsay_server.limits import TooMany
 from hearsay_server.serving import auth
-from hearsay_server.serving.auth import EVERYBODY, Denied, Policy
+from hearsay_server.serving.auth import EVERYBODY, Denied, Policy, Proof
 from hearsay_server.serving.metrics import Metrics
 from hearsay_server.serving.status import MENDED, Ended
 from hearsay_server.serving.tracing import Spans
 from hearsay_server.storage.database import is_away
+from hearsay_server.storage.tokens import Token
+
+_T = TypeVar("_T")
 
 _log = logging.getLogger("hearsay.server")
 
@@ -54,7 +57,7 @@ class Guard:
         metrics.open_calls.set_function(lambda: self._open)
 
     @contextlib.asynccontextmanager
-    async def call(self, method: str, token: str | None) -> AsyncIterator["Call"]:
+    async def call(self, method: str, token: Proof) -> AsyncIterator["Call"]:
         """Let a call of a method ("service/name") in, or raise `Ended`, and count and time it.
 
         Every error inside leaves as `Ended`: the caller's own in detail, internal ones without.
@@ -72,10 +75,17 @@ class Guard:
             finally:
                 self._metrics.call_seconds.labels(method).observe(time.perf_counter() - begin)
 
-    async def admit(self, method: str, token: str | None) -> None:
+    async def admit(self, method: str, token: Proof) -> None:
         """Let a caller of a method in, or raise `Ended`."""
+        auth.called_by(await self._looked_up(self._policy.admit(method, token)))
+
+    async def working(self, proof: str | bytes) -> Token:
+        """Return the record of a token that works, or raise `Ended`."""
+        return await self._looked_up(self._policy.working(proof))
+
+    async def _looked_up(self, look: Coroutine[Any, Any, _T]) -> _T:
         try:
-            auth.called_by(await self._policy.admit(method, token))
+            return await look
         except Denied as error:
             raise self._ended(error) from None
         except Exception as error:
@@ -125,9 +135,7 @@ class Guard:
 class Call:
     """A call that was let in."""
 
-    def __init__(
-        self, policy: Policy, method: str, token: str | None, limit: asyncio.Timeout
-    ) -> None:
+    def __init__(self, policy: Policy, method: str, token: Proof, limit: asyncio.Timeout) -> None:
         self._policy = policy
         self._method = method
         self._token = token

@@ -43,8 +43,11 @@ from hearsay_server.serving.guard import FOR_EVERYBODY, Guard
 from hearsay_server.serving.health import Health, Readiness, prober
 from hearsay_server.serving.http.app import App
 from hearsay_server.serving.http.app import Bounds as HttpBounds
+from hearsay_server.serving.inside import Inside, MakeSite
 from hearsay_server.serving.metrics import Metrics, exposed
+from hearsay_server.serving.minutes import Minutes
 from hearsay_server.serving.trainer import Trainer
+from hearsay_server.serving.visits import Visits
 from hearsay_server.storage import tokens
 from hearsay_server.storage.retention import swept
 from hearsay_server.storage.store import Store
@@ -67,11 +70,15 @@ _EXPORTS = 4
 
 @contextlib.asynccontextmanager
 async def running(
-    config: Config, clock: Clock = system, draw: Callable[[int], bytes] = os.urandom
+    config: Config,
+    clock: Clock = system,
+    draw: Callable[[int], bytes] = os.urandom,
+    site: MakeSite | None = None,
 ) -> AsyncIterator[int]:
     """Serve as `config` says while the context lasts; yield the port.
 
-    `draw` returns the random bytes that the noise of trainings is drawn from.
+    `draw` returns the random bytes that the noise of trainings is drawn from; `site` makes the
+    pages that are shown at the HTTP door, if there are to be any.
 
     On leaving, health says NOT_SERVING, no new call is taken, calls under way end, waiting batches
     are written, and the store is closed. Raises `InvalidInput` for an address that is not loopback
@@ -131,10 +138,14 @@ async def running(
         analyst = Analyst(store, analyses, exports, watched, clock)
         analyst_pb2_grpc.add_AnalystServicer_to_server(analyst, server)
         rounds = Rounds(store.database, writer, metrics, clock)
-        changed = rounds.changed
-        trainer = Trainer(store.database, writer, metrics, rates, clock, counted=changed)
+        changed, visits = rounds.changed, Visits()
+        trainer = Trainer(
+            store.database, writer, metrics, rates, clock, counted=changed, visits=visits
+        )
         trainer_pb2_grpc.add_TrainerServicer_to_server(trainer, server)
-        admin = Admin(store, writer, clock, changed=changed, ended=rounds.ended, draw=draw)
+        admin = Admin(
+            store, writer, clock, changed=changed, ended=rounds.ended, draw=draw, visits=visits
+        )
         admin_pb2_grpc.add_AdminServicer_to_server(admin, server)
         health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
         names = (*ROLES, health.SERVICE_NAME, reflection.SERVICE_NAME)
@@ -158,7 +169,30 @@ async def running(
         if config.http:
             from hearsay_server.serving.http.listening import Door
 
-            app = App(services, guard, _http_bounds(config), healthy.is_ready, metrics.registry)
+            minutes = Minutes(metrics)
+            await stack.enter_async_context(minutes.counted())
+            inside = Inside(
+                config=config,
+                clock=clock,
+                services=services,
+                guard=guard,
+                policy=policy,
+                metrics=metrics,
+                minutes=minutes,
+                readiness=readiness,
+                database=store.database,
+                certificates=certificates,
+                analyses=analyses,
+                loop=asyncio.get_running_loop(),
+            )
+            app = App(
+                services,
+                guard,
+                _http_bounds(config),
+                healthy.is_ready,
+                metrics.registry,
+                site(inside) if site else None,
+            )
             door = Door(app, config)
             doors.append(door.close)
             context = certificates.context() if certificates else None
@@ -241,8 +275,16 @@ def _bind(server: grpc.aio.Server, listen: str, certificates: tls.Certificates |
         raise ServerFailed(f"cannot listen on {listen}: is the port in use?") from None
 
 
-async def serve(config: Config, on_start: Callable[[str], None], clock: Clock = system) -> None:
-    """Serve until SIGTERM or SIGINT; call `on_start` with the address once it answers."""
+async def serve(
+    config: Config,
+    on_start: Callable[[str], None],
+    clock: Clock = system,
+    site: MakeSite | None = None,
+) -> None:
+    """Serve until SIGTERM or SIGINT; call `on_start` with the address once it answers.
+
+    `site` is that of `running`.
+    """
     # Every connection is a file: the soft limit of many systems is 1024.
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -250,7 +292,7 @@ async def serve(config: Config, on_start: Callable[[str], None], clock: Clock = 
     loop = asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, stop.set)
-    async with running(config, clock) as port:
+    async with running(config, clock, site=site) as port:
         _collect_rarely()
         _log.info("hearsay %s, revision %s, has started", version(), revision())
         on_start(f"{config.listen.rpartition(':')[0]}:{port}")

@@ -30,6 +30,7 @@ surveys = sa.Table(
     # Periods that end by this moment, in seconds since 1970, are closed. It never goes back.
     sa.Column("closed_before", sa.BigInteger, nullable=False),
     sa.Column("deleted", sa.Boolean, nullable=False),  # its data is on its way out
+    sa.Column("page", sa.LargeBinary),  # a serialised Page; null where nothing is public
 )
 
 # A row remembers the id of a batch, which tells it from others of its survey and period. A row
@@ -121,6 +122,15 @@ tokens = sa.Table(
     sa.Column("revoked", sa.Float, nullable=True),
     # The day of its last use, since 1970; no finer on purpose, and never of a device's token.
     sa.Column("used", sa.BigInteger, nullable=True),
+)
+
+# Sessions of the pages: each lets in whoever has its secret, as the token it was begun with does.
+sessions = sa.Table(
+    "sessions",
+    metadata,
+    sa.Column("hash", sa.LargeBinary, primary_key=True),  # of the secret
+    sa.Column("token", sa.LargeBinary, nullable=False, index=True),  # its hash
+    sa.Column("expires", sa.Float, nullable=False),  # seconds since 1970
 )
 
 # Who did what; triggers refuse to change or delete a row.
@@ -260,7 +270,7 @@ probes = sa.Table(
     sa.Column("filler", sa.LargeBinary, nullable=False),
 )
 
-PASSING = (sweeps, probes, seeds, round_keys, update_parts)
+PASSING = (sweeps, probes, seeds, round_keys, update_parts, sessions)
 """Tables that backups leave out: of passing state, and what must not outlive a round or training.
 
 A copy of a seed takes the noise out of every model that was published.

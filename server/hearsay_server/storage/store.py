@@ -7,7 +7,7 @@ number of processes, may share a database: a batch is counted by the one that in
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from hearsay.plans.plan import Plan
-from hearsay.v1 import collector_pb2, plan_pb2
+from hearsay.v1 import collector_pb2, plan_pb2, survey_pb2
 from hearsay_server.ingest.intake import GRACE, NEVER, Cohort, Limits, Refused, Terms
 from hearsay_server.ingest.judge import (
     Judged,
@@ -82,6 +82,11 @@ class StoredSurvey:
     batches: int
     records: int
     closed: bool
+    page: survey_pb2.Page
+    """What everybody may see and do on the survey's page."""
+
+
+_NO_PAGE = survey_pb2.Page()
 
 
 class BeingDeleted(NotReady):
@@ -112,12 +117,18 @@ class Store:
         self.database.close()
 
     def create_survey(
-        self, survey: str, revision: bytes, plan: bytes, caller: str = ""
+        self,
+        survey: str,
+        revision: bytes,
+        plan: bytes,
+        caller: str = "",
+        page: survey_pb2.Page = _NO_PAGE,
     ) -> StoredSurvey:
         """Freeze a survey's plan; raise `InvalidInput` where the name has another one.
 
-        Raises `BeingDeleted` where a survey of that name is being deleted. `caller` is the id of a
-        token, or "" for none.
+        `page` is not frozen: it takes the place of the one that the survey had. `caller` is the id
+        of a token, or "" for none. Raises `BeingDeleted` where a survey of that name is being
+        deleted.
         """
 
         def create() -> StoredSurvey:
@@ -147,7 +158,8 @@ class Store:
                         f"a survey {survey!r} exists, with another plan (revision "
                         f"{stored.revision.hex()[:12]}): choose another name"
                     )
-                return _survey(connection, stored)
+                found = _survey(connection, stored)
+                return _with_page(connection, found, page, caller)
 
         created = self.database.retrying(create)
         self.plans.keep(plan)
@@ -451,9 +463,23 @@ def _counted(fresh: Iterable[New]) -> dict[shards.Period, Counted]:
 def _survey(connection: sa.Connection, row: Any) -> StoredSurvey:
     counted = sum(shards.counted(connection, row.survey).values(), Counted())
     closed_ = row.closed_before >= NEVER
+    page = survey_pb2.Page.FromString(row.page or b"")
     return StoredSurvey(
-        row.survey, row.revision, row.plan, counted.batches, counted.records, closed_
+        row.survey, row.revision, row.plan, counted.batches, counted.records, closed_, page
     )
+
+
+def _with_page(
+    connection: sa.Connection, stored: StoredSurvey, page: survey_pb2.Page, caller: str
+) -> StoredSurvey:
+    """Have a survey show `page` to everybody; return the survey."""
+    if stored.page == page:
+        return stored
+    query = sa.update(_surveys).where(_surveys.c.survey == stored.survey)
+    connection.execute(query.values(page=page.SerializeToString(deterministic=True)))
+    shown = {field.name: value for field, value in page.ListFields()}
+    audit.record(connection, "change page", token=caller, survey=stored.survey, detail=shown)
+    return replace(stored, page=page)
 
 
 def _unit(plan: bytes) -> str:

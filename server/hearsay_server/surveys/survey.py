@@ -107,11 +107,13 @@ def resolve(survey: survey_pb2.Survey) -> bytes:
         raise InvalidInput("attributes: at least one is needed, as [[attributes]]")
     asked = questions(survey)
     properties_of(survey)  # before budgets are allocated, which may take long
+    _check_page(survey.page)
     levels = sorted(survey.levels.items(), key=lambda item: (item[1], item[0]))
     for name, epsilon in levels:
         check_name("levels", name)
         check_epsilon(epsilon, f"levels.{name}: epsilon")
     plan = plan_pb2.Plan(survey=survey)
+    plan.survey.ClearField("page")  # the operator's declaration, which may change
     allocated = _allocate(survey.budget, [epsilon for _, epsilon in levels], asked)
     for (name, epsilon), budget in zip(levels, allocated, strict=True):
         level = plan.levels.add(name=name, epsilon=epsilon)
@@ -140,6 +142,16 @@ def resolve(survey: survey_pb2.Survey) -> bytes:
             "fewer panels or values, or mechanisms of smaller tallies"
         )
     return data
+
+
+def _check_page(page: survey_pb2.Page) -> None:
+    """Raise `InvalidInput` where a page that is not public is to show or to ask something."""
+    for field in ("results", "answers"):
+        if getattr(page, field) and not page.public:
+            raise InvalidInput(
+                f"page: {field} = true needs public = true: a survey that is not public has no "
+                "page for everybody"
+            )
 
 
 @dataclass(frozen=True)

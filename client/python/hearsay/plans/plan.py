@@ -208,7 +208,8 @@ def parse(data: bytes) -> Plan:
       by the revision of its plan.
     - where there are more levels or larger sets than `limits` allows;
     - where a view is not valid (`views.view`), two have the same attributes, or there are too many;
-    - where panels or properties are not valid (`properties.properties_of`);
+    - where panels or properties are not valid (`properties.properties_of`), and where there is a
+      page, which is no part of a plan;
     - where a mechanism is unknown, does not fit its attribute or view, or exceeds its epsilon or
       the cap of an attribute, which holds for all views together that a record reports;
     - where a level's mechanisms together exceed the level's epsilon, the levels are not those of
@@ -219,6 +220,8 @@ def parse(data: bytes) -> Plan:
     plan = message(data)
     check_canonical(plan, data, "plan")
     survey = plan.survey
+    if survey.HasField("page"):
+        raise InvalidInput("a plan has no page: what a page shows is the operator's declaration")
     check_texts(survey)
     if len(survey.attributes) > _MOST_ATTRIBUTES:
         raise InvalidInput(

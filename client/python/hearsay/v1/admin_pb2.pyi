@@ -31,16 +31,18 @@ class ShowSurveyRequest(_message.Message):
     def __init__(self, survey: _Optional[str] = ...) -> None: ...
 
 class ShowSurveyResponse(_message.Message):
-    __slots__ = ("status", "plan", "periods", "reports")
+    __slots__ = ("status", "plan", "periods", "reports", "page")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     PLAN_FIELD_NUMBER: _ClassVar[int]
     PERIODS_FIELD_NUMBER: _ClassVar[int]
     REPORTS_FIELD_NUMBER: _ClassVar[int]
+    PAGE_FIELD_NUMBER: _ClassVar[int]
     status: SurveyStatus
     plan: bytes
     periods: _containers.RepeatedScalarFieldContainer[str]
     reports: _containers.RepeatedCompositeFieldContainer[Reports]
-    def __init__(self, status: _Optional[_Union[SurveyStatus, _Mapping]] = ..., plan: _Optional[bytes] = ..., periods: _Optional[_Iterable[str]] = ..., reports: _Optional[_Iterable[_Union[Reports, _Mapping]]] = ...) -> None: ...
+    page: _survey_pb2.Page
+    def __init__(self, status: _Optional[_Union[SurveyStatus, _Mapping]] = ..., plan: _Optional[bytes] = ..., periods: _Optional[_Iterable[str]] = ..., reports: _Optional[_Iterable[_Union[Reports, _Mapping]]] = ..., page: _Optional[_Union[_survey_pb2.Page, _Mapping]] = ...) -> None: ...
 
 class Reports(_message.Message):
     __slots__ = ("attribute", "level", "reports", "map")
@@ -135,14 +137,33 @@ class ShowTrainingRequest(_message.Message):
     def __init__(self, training: _Optional[str] = ..., after: _Optional[int] = ...) -> None: ...
 
 class ShowTrainingResponse(_message.Message):
-    __slots__ = ("status", "training", "rounds")
+    __slots__ = ("status", "training", "rounds", "visits")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     TRAINING_FIELD_NUMBER: _ClassVar[int]
     ROUNDS_FIELD_NUMBER: _ClassVar[int]
+    VISITS_FIELD_NUMBER: _ClassVar[int]
     status: TrainingStatus
     training: bytes
     rounds: _containers.RepeatedCompositeFieldContainer[TrainingRound]
-    def __init__(self, status: _Optional[_Union[TrainingStatus, _Mapping]] = ..., training: _Optional[bytes] = ..., rounds: _Optional[_Iterable[_Union[TrainingRound, _Mapping]]] = ...) -> None: ...
+    visits: TrainingVisits
+    def __init__(self, status: _Optional[_Union[TrainingStatus, _Mapping]] = ..., training: _Optional[bytes] = ..., rounds: _Optional[_Iterable[_Union[TrainingRound, _Mapping]]] = ..., visits: _Optional[_Union[TrainingVisits, _Mapping]] = ...) -> None: ...
+
+class TrainingVisits(_message.Message):
+    __slots__ = ("asked", "last_asked", "refused")
+    class RefusedEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    ASKED_FIELD_NUMBER: _ClassVar[int]
+    LAST_ASKED_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    asked: int
+    last_asked: int
+    refused: _containers.ScalarMap[str, int]
+    def __init__(self, asked: _Optional[int] = ..., last_asked: _Optional[int] = ..., refused: _Optional[_Mapping[str, int]] = ...) -> None: ...
 
 class CloseTrainingRequest(_message.Message):
     __slots__ = ("training",)

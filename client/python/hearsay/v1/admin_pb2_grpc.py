@@ -99,7 +99,7 @@ class AdminServicer(object):
     def CreateSurvey(self, request, context):
         """Resolves a survey into its plan and freezes it. INVALID_ARGUMENT, with the place and the
         reason, for a survey that cannot be; ALREADY_EXISTS where the name is taken by another
-        survey. Registering the same survey again answers as the first time.
+        survey. Registering the same survey again answers as the first time, and sets its `page`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17hearsay/v1/survey.proto\x12\nhearsay.v1\"\xff\x02\n\x06Survey\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05title\x18\x02 \x01(\t\x12\x0e\n\x06period\x18\x03 \x01(\t\x12.\n\x06levels\x18\x04 \x03(\x0b\x32\x1e.hearsay.v1.Survey.LevelsEntry\x12)\n\nattributes\x18\x05 \x03(\x0b\x32\x15.hearsay.v1.Attribute\x12\x0e\n\x06\x62udget\x18\x06 \x01(\t\x12\x15\n\rdefault_level\x18\x07 \x01(\t\x12\"\n\x15levels_differ_at_most\x18\x08 \x01(\x01H\x00\x88\x01\x01\x12\x1f\n\x05views\x18\t \x03(\x0b\x32\x10.hearsay.v1.View\x12\x0e\n\x06panels\x18\n \x01(\r\x12(\n\nproperties\x18\x0b \x03(\x0b\x32\x14.hearsay.v1.Property\x1a-\n\x0bLevelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x42\x18\n\x16_levels_differ_at_most\"7\n\x08Property\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05title\x18\x02 \x01(\t\x12\x0e\n\x06values\x18\x03 \x03(\t\"\x1a\n\x04View\x12\x12\n\nattributes\x18\x01 \x03(\t\"\xd5\x02\n\tAttribute\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05title\x18\x02 \x01(\t\x12\x13\n\x06weight\x18\x03 \x01(\x01H\x01\x88\x01\x01\x12\x10\n\x03\x63\x61p\x18\x07 \x01(\x01H\x02\x88\x01\x01\x12.\n\x0b\x63\x61tegorical\x18\x04 \x01(\x0b\x32\x17.hearsay.v1.CategoricalH\x00\x12&\n\x07numeric\x18\x05 \x01(\x0b\x32\x13.hearsay.v1.NumericH\x00\x12\x1e\n\x03set\x18\t \x01(\x0b\x32\x0f.hearsay.v1.SetH\x00\x12&\n\x07ratings\x18\n \x01(\x0b\x32\x13.hearsay.v1.RatingsH\x00\x12&\n\x07strings\x18\x0b \x01(\x0b\x32\x13.hearsay.v1.StringsH\x00\x12\x11\n\tmechanism\x18\x06 \x01(\t\x12\x0c\n\x04memo\x18\x08 \x01(\x01\x42\x08\n\x06\x64omainB\t\n\x07_weightB\x06\n\x04_cap\"\x99\x02\n\x0b\x43\x61tegorical\x12\x0e\n\x06values\x18\x01 \x03(\t\x12\x11\n\tsensitive\x18\x02 \x03(\t\x12\x35\n\x07\x63lasses\x18\x03 \x03(\x0b\x32$.hearsay.v1.Categorical.ClassesEntry\x12/\n\x04maps\x18\x04 \x03(\x0b\x32!.hearsay.v1.Categorical.MapsEntry\x1a\x41\n\x0c\x43lassesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12 \n\x05value\x18\x02 \x01(\x0b\x32\x11.hearsay.v1.Class:\x02\x38\x01\x1a<\n\tMapsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x1e\n\x05value\x18\x02 \x01(\x0b\x32\x0f.hearsay.v1.Map:\x02\x38\x01\"\x18\n\x03Map\x12\x11\n\tsensitive\x18\x01 \x03(\t\"&\n\x05\x43lass\x12\x0e\n\x06values\x18\x01 \x03(\t\x12\r\n\x05scale\x18\x02 \x01(\x01\"\xbe\x01\n\x07Numeric\x12\x0b\n\x03low\x18\x01 \x01(\x01\x12\x0c\n\x04high\x18\x02 \x01(\x01\x12\r\n\x05\x63lamp\x18\x03 \x01(\x08\x12\x0c\n\x04step\x18\x04 \x01(\x01\x12\x0c\n\x04\x62ins\x18\x05 \x01(\r\x12%\n\tsensitive\x18\x06 \x03(\x0b\x32\x12.hearsay.v1.Region\x12*\n\nresolution\x18\x07 \x03(\x0b\x32\x16.hearsay.v1.Resolution\x12\x0b\n\x03\x63\x61p\x18\x08 \x01(\x01\x12\r\n\x05\x65\x64ges\x18\t \x03(\x01\"#\n\x06Region\x12\x0b\n\x03low\x18\x01 \x01(\x01\x12\x0c\n\x04high\x18\x02 \x01(\x01\"*\n\nResolution\x12\x0c\n\x04upto\x18\x01 \x01(\x01\x12\x0e\n\x06within\x18\x02 \x01(\x01\"5\n\x03Set\x12\x0e\n\x06values\x18\x01 \x03(\t\x12\x0f\n\x07\x61t_most\x18\x02 \x01(\r\x12\r\n\x05\x63lamp\x18\x03 \x01(\x08\"R\n\x07Ratings\x12\x0c\n\x04keys\x18\x01 \x03(\t\x12\x0b\n\x03low\x18\x02 \x01(\x01\x12\x0c\n\x04high\x18\x03 \x01(\x01\x12\x0f\n\x07\x61t_most\x18\x04 \x01(\r\x12\r\n\x05\x63lamp\x18\x05 \x01(\x08\"@\n\x07Strings\x12\x10\n\x08\x61lphabet\x18\x01 \x01(\t\x12\x0f\n\x07longest\x18\x02 \x01(\r\x12\x12\n\ncandidates\x18\x03 \x03(\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17hearsay/v1/survey.proto\x12\nhearsay.v1\"\x9f\x03\n\x06Survey\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05title\x18\x02 \x01(\t\x12\x0e\n\x06period\x18\x03 \x01(\t\x12.\n\x06levels\x18\x04 \x03(\x0b\x32\x1e.hearsay.v1.Survey.LevelsEntry\x12)\n\nattributes\x18\x05 \x03(\x0b\x32\x15.hearsay.v1.Attribute\x12\x0e\n\x06\x62udget\x18\x06 \x01(\t\x12\x15\n\rdefault_level\x18\x07 \x01(\t\x12\"\n\x15levels_differ_at_most\x18\x08 \x01(\x01H\x00\x88\x01\x01\x12\x1f\n\x05views\x18\t \x03(\x0b\x32\x10.hearsay.v1.View\x12\x0e\n\x06panels\x18\n \x01(\r\x12(\n\nproperties\x18\x0b \x03(\x0b\x32\x14.hearsay.v1.Property\x12\x1e\n\x04page\x18\x0c \x01(\x0b\x32\x10.hearsay.v1.Page\x1a-\n\x0bLevelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x42\x18\n\x16_levels_differ_at_most\"8\n\x04Page\x12\x0e\n\x06public\x18\x01 \x01(\x08\x12\x0f\n\x07results\x18\x02 \x01(\x08\x12\x0f\n\x07\x61nswers\x18\x03 \x01(\x08\"7\n\x08Property\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05title\x18\x02 \x01(\t\x12\x0e\n\x06values\x18\x03 \x03(\t\"\x1a\n\x04View\x12\x12\n\nattributes\x18\x01 \x03(\t\"\xd5\x02\n\tAttribute\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05title\x18\x02 \x01(\t\x12\x13\n\x06weight\x18\x03 \x01(\x01H\x01\x88\x01\x01\x12\x10\n\x03\x63\x61p\x18\x07 \x01(\x01H\x02\x88\x01\x01\x12.\n\x0b\x63\x61tegorical\x18\x04 \x01(\x0b\x32\x17.hearsay.v1.CategoricalH\x00\x12&\n\x07numeric\x18\x05 \x01(\x0b\x32\x13.hearsay.v1.NumericH\x00\x12\x1e\n\x03set\x18\t \x01(\x0b\x32\x0f.hearsay.v1.SetH\x00\x12&\n\x07ratings\x18\n \x01(\x0b\x32\x13.hearsay.v1.RatingsH\x00\x12&\n\x07strings\x18\x0b \x01(\x0b\x32\x13.hearsay.v1.StringsH\x00\x12\x11\n\tmechanism\x18\x06 \x01(\t\x12\x0c\n\x04memo\x18\x08 \x01(\x01\x42\x08\n\x06\x64omainB\t\n\x07_weightB\x06\n\x04_cap\"\x99\x02\n\x0b\x43\x61tegorical\x12\x0e\n\x06values\x18\x01 \x03(\t\x12\x11\n\tsensitive\x18\x02 \x03(\t\x12\x35\n\x07\x63lasses\x18\x03 \x03(\x0b\x32$.hearsay.v1.Categorical.ClassesEntry\x12/\n\x04maps\x18\x04 \x03(\x0b\x32!.hearsay.v1.Categorical.MapsEntry\x1a\x41\n\x0c\x43lassesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12 \n\x05value\x18\x02 \x01(\x0b\x32\x11.hearsay.v1.Class:\x02\x38\x01\x1a<\n\tMapsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x1e\n\x05value\x18\x02 \x01(\x0b\x32\x0f.hearsay.v1.Map:\x02\x38\x01\"\x18\n\x03Map\x12\x11\n\tsensitive\x18\x01 \x03(\t\"&\n\x05\x43lass\x12\x0e\n\x06values\x18\x01 \x03(\t\x12\r\n\x05scale\x18\x02 \x01(\x01\"\xbe\x01\n\x07Numeric\x12\x0b\n\x03low\x18\x01 \x01(\x01\x12\x0c\n\x04high\x18\x02 \x01(\x01\x12\r\n\x05\x63lamp\x18\x03 \x01(\x08\x12\x0c\n\x04step\x18\x04 \x01(\x01\x12\x0c\n\x04\x62ins\x18\x05 \x01(\r\x12%\n\tsensitive\x18\x06 \x03(\x0b\x32\x12.hearsay.v1.Region\x12*\n\nresolution\x18\x07 \x03(\x0b\x32\x16.hearsay.v1.Resolution\x12\x0b\n\x03\x63\x61p\x18\x08 \x01(\x01\x12\r\n\x05\x65\x64ges\x18\t \x03(\x01\"#\n\x06Region\x12\x0b\n\x03low\x18\x01 \x01(\x01\x12\x0c\n\x04high\x18\x02 \x01(\x01\"*\n\nResolution\x12\x0c\n\x04upto\x18\x01 \x01(\x01\x12\x0e\n\x06within\x18\x02 \x01(\x01\"5\n\x03Set\x12\x0e\n\x06values\x18\x01 \x03(\t\x12\x0f\n\x07\x61t_most\x18\x02 \x01(\r\x12\r\n\x05\x63lamp\x18\x03 \x01(\x08\"R\n\x07Ratings\x12\x0c\n\x04keys\x18\x01 \x03(\t\x12\x0b\n\x03low\x18\x02 \x01(\x01\x12\x0c\n\x04high\x18\x03 \x01(\x01\x12\x0f\n\x07\x61t_most\x18\x04 \x01(\r\x12\r\n\x05\x63lamp\x18\x05 \x01(\x08\"@\n\x07Strings\x12\x10\n\x08\x61lphabet\x18\x01 \x01(\t\x12\x0f\n\x07longest\x18\x02 \x01(\r\x12\x12\n\ncandidates\x18\x03 \x03(\tb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,35 +38,37 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CATEGORICAL_MAPSENTRY']._loaded_options = None
   _globals['_CATEGORICAL_MAPSENTRY']._serialized_options = b'8\001'
   _globals['_SURVEY']._serialized_start=40
-  _globals['_SURVEY']._serialized_end=423
-  _globals['_SURVEY_LEVELSENTRY']._serialized_start=352
-  _globals['_SURVEY_LEVELSENTRY']._serialized_end=397
-  _globals['_PROPERTY']._serialized_start=425
-  _globals['_PROPERTY']._serialized_end=480
-  _globals['_VIEW']._serialized_start=482
-  _globals['_VIEW']._serialized_end=508
-  _globals['_ATTRIBUTE']._serialized_start=511
-  _globals['_ATTRIBUTE']._serialized_end=852
-  _globals['_CATEGORICAL']._serialized_start=855
-  _globals['_CATEGORICAL']._serialized_end=1136
-  _globals['_CATEGORICAL_CLASSESENTRY']._serialized_start=1009
-  _globals['_CATEGORICAL_CLASSESENTRY']._serialized_end=1074
-  _globals['_CATEGORICAL_MAPSENTRY']._serialized_start=1076
-  _globals['_CATEGORICAL_MAPSENTRY']._serialized_end=1136
-  _globals['_MAP']._serialized_start=1138
-  _globals['_MAP']._serialized_end=1162
-  _globals['_CLASS']._serialized_start=1164
-  _globals['_CLASS']._serialized_end=1202
-  _globals['_NUMERIC']._serialized_start=1205
-  _globals['_NUMERIC']._serialized_end=1395
-  _globals['_REGION']._serialized_start=1397
-  _globals['_REGION']._serialized_end=1432
-  _globals['_RESOLUTION']._serialized_start=1434
-  _globals['_RESOLUTION']._serialized_end=1476
-  _globals['_SET']._serialized_start=1478
-  _globals['_SET']._serialized_end=1531
-  _globals['_RATINGS']._serialized_start=1533
-  _globals['_RATINGS']._serialized_end=1615
-  _globals['_STRINGS']._serialized_start=1617
-  _globals['_STRINGS']._serialized_end=1681
+  _globals['_SURVEY']._serialized_end=455
+  _globals['_SURVEY_LEVELSENTRY']._serialized_start=384
+  _globals['_SURVEY_LEVELSENTRY']._serialized_end=429
+  _globals['_PAGE']._serialized_start=457
+  _globals['_PAGE']._serialized_end=513
+  _globals['_PROPERTY']._serialized_start=515
+  _globals['_PROPERTY']._serialized_end=570
+  _globals['_VIEW']._serialized_start=572
+  _globals['_VIEW']._serialized_end=598
+  _globals['_ATTRIBUTE']._serialized_start=601
+  _globals['_ATTRIBUTE']._serialized_end=942
+  _globals['_CATEGORICAL']._serialized_start=945
+  _globals['_CATEGORICAL']._serialized_end=1226
+  _globals['_CATEGORICAL_CLASSESENTRY']._serialized_start=1099
+  _globals['_CATEGORICAL_CLASSESENTRY']._serialized_end=1164
+  _globals['_CATEGORICAL_MAPSENTRY']._serialized_start=1166
+  _globals['_CATEGORICAL_MAPSENTRY']._serialized_end=1226
+  _globals['_MAP']._serialized_start=1228
+  _globals['_MAP']._serialized_end=1252
+  _globals['_CLASS']._serialized_start=1254
+  _globals['_CLASS']._serialized_end=1292
+  _globals['_NUMERIC']._serialized_start=1295
+  _globals['_NUMERIC']._serialized_end=1485
+  _globals['_REGION']._serialized_start=1487
+  _globals['_REGION']._serialized_end=1522
+  _globals['_RESOLUTION']._serialized_start=1524
+  _globals['_RESOLUTION']._serialized_end=1566
+  _globals['_SET']._serialized_start=1568
+  _globals['_SET']._serialized_end=1621
+  _globals['_RATINGS']._serialized_start=1623
+  _globals['_RATINGS']._serialized_end=1705
+  _globals['_STRINGS']._serialized_start=1707
+  _globals['_STRINGS']._serialized_end=1771
 # @@protoc_insertion_point(module_scope)

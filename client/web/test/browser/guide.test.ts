@@ -20,7 +20,8 @@ function blocks(path: string, language: string): string[] {
   );
 }
 
-const [PAGE, MAPS, VOUCHED, LATER, NODE] = blocks("docs/web.md", "ts") as string[] as [
+const [PAGE, MAPS, PREVIEW, VOUCHED, LATER, NODE] = blocks("docs/web.md", "ts") as string[] as [
+  string,
   string,
   string,
   string,
@@ -106,9 +107,14 @@ describe.skipIf(MISSING)("the guide's code", () => {
     expect(await inPage(developing, before + 1)).toEqual([asked, {}]);
   });
 
+  test("in a page: an answer is tried, and nothing is sent", async () => {
+    const said = await inPage(PREVIEW, await server.records("daily"));
+    expect(said[0]).toBe("mood");
+  });
+
   test("all of it is typed", () => {
     const account = "const account = { answeredNever: true };\n";
-    for (const [name, code] of Object.entries({ PAGE, LATER, NODE, README })) {
+    for (const [name, code] of Object.entries({ PAGE, PREVIEW, LATER, NODE, README })) {
       writeFileSync(join(folder, `src/${name}.ts`), code);
     }
     const imports = PAGE.split("\n").slice(0, 2).join("\n").replace(", recordDaily", "");
@@ -118,7 +124,7 @@ describe.skipIf(MISSING)("the guide's code", () => {
     ]) {
       writeFileSync(join(folder, `src/${name}.ts`), `${imports}\n${code}export { client };\n`);
     }
-    const files = ["PAGE", "MAPS", "LATER", "NODE", "README", "VOUCHED"].map(
+    const files = ["PAGE", "MAPS", "PREVIEW", "LATER", "NODE", "README", "VOUCHED"].map(
       (name) => `src/${name}.ts`,
     );
     const options = "--noEmit --strict --target es2022 --module nodenext --types node".split(" ");

@@ -1,4 +1,4 @@
-"""What the HTTP door answers: calls of the services, probes and metrics."""
+"""What the HTTP door answers: calls of the services, probes, metrics, and pages if it has them."""
 
 import asyncio
 import contextlib
@@ -18,6 +18,7 @@ from hearsay_server.serving.auth import bearer
 from hearsay_server.serving.guard import Guard
 from hearsay_server.serving.http.exchange import Exchange
 from hearsay_server.serving.http.forms import FORMS, Form
+from hearsay_server.serving.inside import Site
 from hearsay_server.serving.status import Ended
 
 _log = logging.getLogger("hearsay.server")
@@ -70,7 +71,10 @@ class App:
         bounds: Bounds,
         is_ready: Callable[[], bool],
         metrics: prometheus.CollectorRegistry,
+        site: Site | None = None,
     ) -> None:
+        """Answer `services`; `site` has the pages, and None where there are none."""
+        self._site = site
         self._guard = guard
         self._bounds = bounds
         self._is_ready = is_ready
@@ -125,6 +129,8 @@ class App:
             await self._guard.admit(_SCRAPE, _token(exchange))
             body = await asyncio.to_thread(prometheus.generate_latest, self._metrics)
             await exchange.respond(200, prometheus.CONTENT_TYPE_LATEST, body)
+        elif self._site is not None and _is_page(exchange):
+            await exchange.pass_on(self._site)
         else:
             method, form = self._called(exchange)
             await self._call(exchange, method, form)
@@ -227,6 +233,12 @@ _PROBES = ("/healthz", "/readyz")
 def _token(exchange: Exchange) -> str | None:
     header = exchange.header("authorization")
     return None if header is None else bearer(header)
+
+
+def _is_page(exchange: Exchange) -> bool:
+    """Tell whether a request is for a page: the first part of a call's path has dots."""
+    first = exchange.path[1:].partition("/")[0]
+    return exchange.method in ("GET", "HEAD", "POST") and "." not in first
 
 
 def _other_charset(parameters: str) -> bool:

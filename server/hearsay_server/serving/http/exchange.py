@@ -56,6 +56,7 @@ class Exchange:
         receive: Callable[[], Awaitable[Mapping[str, Any]]],
         send: Callable[[Mapping[str, Any]], Awaitable[None]],
     ) -> None:
+        self._scope = scope
         self.method: str = scope["method"]
         self.path: str = scope["raw_path"].decode("latin-1")  # a proxy's rules see no other
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
@@ -179,6 +180,29 @@ class Exchange:
             await self._throw_away()
             part = b""
         await self._send({"type": "http.response.body", "body": part})
+
+    async def pass_on(self, site: Callable[..., Awaitable[None]]) -> None:
+        """Let another ASGI application answer. It reads the body, and bounds it."""
+
+        async def receive() -> Mapping[str, Any]:
+            event = await self._event()
+            self._unread = self._unread and event["more_body"]
+            return event
+
+        async def send(event: Mapping[str, Any]) -> None:
+            if event["type"] == "http.response.start":
+                headers = [(b"date", _date(int(time.time()))), *event["headers"]]
+                if self._unread:
+                    headers.append((b"connection", b"close"))
+                await self._send({**event, "headers": headers})
+            elif event.get("more_body"):
+                await self.send_part(event["body"])
+            else:
+                await self.end(event["body"])
+
+        # The path as it came: decoded, a proxy's rules would not have seen it.
+        with self.attended():
+            await site({**self._scope, "path": self.path}, receive, send)
 
     async def _start(self, status: int, content_type: str, *more: tuple[bytes, bytes]) -> None:
         headers = [

@@ -1,0 +1,101 @@
+"""The frame of all pages: who is let in, sessions, headers and errors."""
+
+import re
+
+import pytest
+from visiting import Browser, Site
+
+Guarded = tuple[Site, dict[str, str]]
+
+
+def test_everything_is_open_on_loopback_while_there_is_no_token(site: Site) -> None:
+    assert "No token was ever made" in site.text("/")
+    assert "Operator" in site.text("/operator")
+
+
+def test_pages_carry_the_headers_that_keep_other_sites_out(site: Site) -> None:
+    answers = [site.get(path) for path in ("/", "/nowhere", "/sign-in")]
+    style = re.search(r"/static/[^\"]*site.css", answers[0].body.decode())
+    assert style
+    kept = site.get(style[0])
+    assert "immutable" in kept.headers["cache-control"]
+    for answer in [*answers, kept]:
+        policy = answer.headers["content-security-policy"]
+        assert "default-src 'self'" in policy and "unsafe" not in policy
+        assert "frame-ancestors 'none'" in policy
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["cross-origin-resource-policy"] == "same-origin"
+    assert {a.headers["cache-control"] for a in answers} == {"no-store"}
+    assert site.get(style[0].replace("site.css", "../site.py")).status == 404
+
+
+def test_a_session_is_let_in_as_its_token(guarded: Guarded) -> None:
+    site, tokens = guarded
+    answer = site.get("/operator?x=1")
+    assert (answer.status, answer.headers["location"]) == (303, "/sign-in?to=%2Foperator%3Fx%3D1")
+    admin, analyst = site.signed_in(tokens["admin"]), site.signed_in(tokens["analyst"])
+    assert admin.get("/operator").status == 200
+    assert analyst.get("/operator").status == 403
+    assert tokens["admin"] not in admin.cookie
+    assert admin.post("/sign-out").status == 303
+    assert admin.get("/operator").status == 303  # the session is over, whoever keeps the cookie
+
+
+def test_a_token_in_a_header_is_taken_as_calls_take_it(guarded: Guarded) -> None:
+    site, tokens = guarded
+    for role, status in {"admin": 200, "analyst": 403, "device": 403}.items():
+        assert site.get("/operator", authorization=f"Bearer {tokens[role]}").status == status
+    assert site.get("/operator", authorization="Bearer no").status == 401
+
+
+def test_a_devices_token_opens_no_session(guarded: Guarded) -> None:
+    site, tokens = guarded
+    answer = site.post("/sign-in", {"token": tokens["device"]})
+    assert answer.status == 403 and "set-cookie" not in answer.headers
+    assert site.post("/sign-in", {"token": "guess"}).status == 401
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"origin": "http://127.0.0.1:1"},
+        {"origin": "null"},
+        {"origin": "", "sec_fetch_site": "same-origin"},
+        {"sec_fetch_site": "same-site", "origin": "https://127.0.0.1:1"},
+    ],
+)
+def test_a_post_from_elsewhere_changes_nothing(guarded: Guarded, headers: dict[str, str]) -> None:
+    site, tokens = guarded
+    admin = site.signed_in(tokens["admin"])
+    assert admin.post("/sign-out", **headers).status == 403
+    assert admin.get("/operator").status == 200
+
+
+def test_a_page_of_another_port_reads_nothing(guarded: Guarded) -> None:
+    site, tokens = guarded
+    admin = site.signed_in(tokens["admin"])
+    assert admin.get("/operator", sec_fetch_site="same-site").status == 403
+    linked = admin.get("/operator", sec_fetch_site="same-site", sec_fetch_mode="navigate")
+    assert linked.status == 200
+
+
+@pytest.mark.parametrize(
+    "to",
+    ["//evil.example", "/\\evil.example", "https://evil.example", "/a\r\nb: c", "javascript:1"],
+)
+def test_signing_in_leads_to_no_other_server(guarded: Guarded, to: str) -> None:
+    site, tokens = guarded
+    answer = site.post("/sign-in", {"token": tokens["analyst"], "to": to})
+    assert (answer.status, answer.headers["location"]) == (303, "/analyst")
+
+
+@pytest.mark.slow
+def test_signing_in_works_in_a_browser(guarded: Guarded, browser: Browser) -> None:
+    site, tokens = guarded
+    page = browser.open(site, "/operator")
+    page.fill("#token", tokens["admin"])
+    page.press("#token", "Enter")
+    page.wait_for_url("**/operator")
+    assert page.locator("h1").inner_text() == "Operator"
+    page.click("text=Sign out")
+    page.wait_for_url(f"{site.origin}/")
