@@ -12,7 +12,7 @@ adds a guarantee against an observer of the model only.
 """
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,7 +41,7 @@ from dpsgd import (
     backward_cross_entropy,
     forward_cross_entropy,
 )
-from hearsay import Analyst
+from hearsay import Analyst, palette
 from hearsay.sending.over_grpc import open_channel
 from hearsay.v1 import (
     admin_pb2,
@@ -261,26 +261,42 @@ def accuracy(results: Sequence[Result], way: str) -> tuple[float, float]:
 
 def draw(repeats: Sequence[Sequence[Result]], file: Path) -> None:
     """Draw the accuracies over epsilon, with two standard errors each way."""
-    figure, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
-    epsilons = [result.epsilon for result in repeats[0]]
-    for way in repeats[0][0].accuracies:
-        found = [accuracy(results, way) for results in zip(*repeats, strict=True)]
-        plain = way == "the truth"
+    found = {
+        way: [accuracy(results, way) for results in zip(*repeats, strict=True)]
+        for way in repeats[0][0].accuracies
+    }
+    plot([result.epsilon for result in repeats[0]], found, file)
+
+
+def plot(
+    epsilons: Sequence[float], found: Mapping[str, Sequence[tuple[float, float]]], file: Path
+) -> None:
+    """Draw means with two standard errors each way, by epsilon, of each way to train."""
+    figure, axes = plt.subplots(figsize=(8, 4.6), layout="constrained")
+    places = np.arange(len(epsilons))
+    ends = []
+    for number, (way, points) in enumerate(found.items()):
+        means = [mean for mean, _ in points]
+        beside = places + 0.09 * (number - (len(found) - 1) / 2)  # so that none hides another
         axes.errorbar(
-            epsilons,
-            [mean for mean, _ in found],
-            None if plain else [2 * error for _, error in found],
-            marker=None if plain else "o",
-            markersize=4,
-            capsize=3,
-            linestyle=":" if plain else "-",
-            color="#666666" if plain else None,
-            label=way,
+            beside,
+            means,
+            [2 * error for _, error in points],
+            color=palette.colour(number),
+            marker=palette.marker(number),
+            markersize=5,
+            linewidth=1,
+            elinewidth=2,
         )
-    axes.set(xlabel="epsilon of a report", ylabel="accuracy on new images, %", ylim=(0, 100))
+        ends.append(palette.End(beside[0], means[0], way, palette.colour(number)))
+    axes.set(xlabel="epsilon of a report", ylabel="accuracy on new images, %", ylim=(30, 100))
+    axes.set_xticks(places, [f"{epsilon:g}" for epsilon in epsilons])
+    axes.yaxis.set_label_position("right")
+    axes.yaxis.tick_right()
+    axes.spines[["top", "left"]].set_visible(False)
     axes.set_title(f"Digits learned from {PEOPLE:,} people's randomised answers")
-    axes.grid(alpha=0.3)
-    axes.legend(loc="lower right")
+    axes.grid(axis="y", alpha=0.3)
+    palette.label(axes, ends, left=True)
     figure.savefig(file, dpi=120)
     plt.close(figure)
 

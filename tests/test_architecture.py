@@ -41,7 +41,7 @@ FLOORS = {
     ],
     "hearsay": [
         {"environment", "interrupts", "trouble", "v1"},
-        {"columns"},
+        {"columns", "palette"},
         {"plans", "storage"},
         {"agreement", "federated.declaration", "formulas", "frames", "plots", "rows"},
         {"choices", "federated.parsing"},

@@ -106,7 +106,7 @@ def test_the_command_prints_every_error_of_ours_in_one_line(
 ) -> None:
     kind = getattr(errors, name)
 
-    def fail() -> None:
+    def fail(prog_name: str) -> None:
         raise kind("the log says:\n  the disk is full\n")
 
     monkeypatch.setattr(cli, "app", fail)
@@ -116,7 +116,7 @@ def test_the_command_prints_every_error_of_ours_in_one_line(
 
 
 def test_the_command_does_not_hide_a_fault_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail() -> None:
+    def fail(prog_name: str) -> None:
         raise RuntimeError("a fault")
 
     monkeypatch.setattr(cli, "app", fail)

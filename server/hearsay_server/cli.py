@@ -122,7 +122,7 @@ class _Group(TyperGroup):
         self._list(ctx, formatter, "Commands", self.list_commands(ctx))
 
     def _list(self, ctx: Any, formatter: Any, heading: str, names: Iterable[str]) -> None:
-        found = [(name, self.get_command(ctx, name)) for name in names]
+        found = [(name, each) for name in names if (each := self.get_command(ctx, name))]
         with formatter.section(heading):
             formatter.write_dl([(name, each.get_short_help_str(_WHOLE)) for name, each in found])
 

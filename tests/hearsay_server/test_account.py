@@ -43,7 +43,9 @@ def test_the_plot_is_a_picture(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     file = tmp_path / "epsilon.png"
     done = hearsay("account", *FIXED, "--plot", file)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (0, f"drawn into {file}\n")
+    again = hearsay("account", *FIXED, "--plot", file)
+    assert again.stderr == f"drawn into {file}, in the place of an earlier file\n"
     assert file.read_bytes().startswith(b"\x89PNG")
 
 
@@ -73,7 +75,7 @@ def test_extreme_runs_are_answered_by_nothing_negative(run: tuple[object, ...]) 
         (("--q", 1, "--sigma", "nan", *RUN[4:]), "noise_multiplier must be finite and > 0"),
         ((*RUN[:4], "--steps", -5, *RUN[6:]), "steps must be an integer >= 0"),
         ((*RUN[:6], "--delta", 2), "delta must lie strictly between 0 and 1"),
-        ((*RUN, "--plot", "/nowhere/epsilon.png"), "cannot save the plot"),
+        ((*RUN, "--plot", "/nowhere/epsilon.png"), "there is no folder /nowhere"),
     ],
     ids=["both", "neither", "rate", "noise", "steps", "delta", "plot"],
 )

@@ -220,10 +220,13 @@ def test_a_group_of_few_reports_is_not_answered_about(address: str) -> None:
 def test_groups_are_drawn_beside_each_other(moods: tuple[str, Analyst]) -> None:
     _, analyst = moods
     (axis,) = figure(analyst.by_property("moods", "mood", "platform")).axes
-    assert len(axis.patches) == 3 * 3
-    legend = axis.get_legend()
-    assert legend is not None
-    assert legend.get_title().get_text() == "platform"
+    dots = [line for line in axis.lines if line.get_marker() not in ("None", "")]
+    assert [len(line.get_xdata()) for line in dots] == [3] * 3
+    looks = {(line.get_color(), line.get_marker()) for line in dots}
+    assert len({colour for colour, _ in looks}) == len({marker for _, marker in looks}) == 3
+    beside = [text.get_text() for text in axis.texts]
+    assert beside[0].startswith("platform ")
+    assert len(beside) == 3
 
 
 def test_the_command_answers_by_property_and_where(moods: tuple[str, Analyst]) -> None:

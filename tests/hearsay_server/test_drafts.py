@@ -13,7 +13,7 @@ import hearsay.plans.plan
 from hearsay.plans.domains import Categorical, Numeric, Ratings, SetOf
 from hearsay.plans.plan import Plan
 from hearsay.testing import RecordingTransport
-from hearsay_server.demo import play as demo
+from hearsay_server.demo import sources as demo
 from hearsay_server.surveys import drafting, fitting, guessing, people
 from hearsay_server.surveys import survey as surveys
 from hearsay_server.surveys.guessing import Draft, Guess

@@ -9,6 +9,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from hearsay import palette
+from hearsay.palette import BLUE, SKY, VERMILLION
 from ldp.errors import InvalidInput
 
 _WIDTH = 7.0
@@ -26,10 +28,11 @@ _LABEL, _LINES = 36, 2
 _TITLE = 70
 """Characters of a title in a line, where labels are short."""
 
+_MOST_LINES = 10
+"""Values over time that are labelled; of more the labels could not be read."""
+
 _MOST_GROUPS = 6
 """Groups beside each other; of more, such as the periods of a month, each value is a line."""
-
-_BAR, _ERROR, _OTHER = "#9ecae1", "#08519c", "#d94801"
 
 
 def figure(*tables: pd.DataFrame) -> Figure:
@@ -37,9 +40,9 @@ def figure(*tables: pd.DataFrame) -> Figure:
 
     Tables are those of `estimate`, `sums`, `by_level`, `by_period`, `by_map`, `compare`, `change`,
     `trend`, `breaks`, `crosstab`, `within`, `set_sizes`, `pairs`, `ratings`, `cdf`, and the
-    histogram of `distribution`. Bars are estimates, or shares; lines are their intervals; the
-    shares below are a line in the band of theirs. Raises `InvalidInput` for another table and one
-    without rows.
+    histogram of `distribution`. Dots are estimates, or shares; lines are their intervals; a
+    histogram has bars, and the shares below are a line in the band of theirs. Raises `InvalidInput`
+    for another table and one without rows.
     """
     if not tables:
         raise InvalidInput("give one table at least, got none")
@@ -100,9 +103,9 @@ class _Panel:
     @property
     def _labels(self) -> list[str]:
         if self._pairs:
-            return [_wrapped(f"{a} and {b}", _LABEL, _LINES) for a, b in self._table.index]
+            return [_shortened(f"{a} and {b}", _LABEL) for a, b in self._table.index]
         last = self._table.index.get_level_values(-1)
-        return [_wrapped(str(value), _LABEL, _LINES) for value in dict.fromkeys(last)]
+        return [_shortened(str(value), _LABEL) for value in dict.fromkeys(last)]
 
     def draw(self, axis: Axes) -> None:
         """Draw the table."""
@@ -123,73 +126,75 @@ class _Panel:
         elif self._lines:
             self._draw_lines(axis, interval)
         else:
-            self._draw_bars(axis, interval)
+            self._draw_dots(axis, interval)
 
-    def _draw_bars(self, axis: Axes, interval: str) -> None:
+    def _draw_dots(self, axis: Axes, interval: str) -> None:
         labels = self._labels
         column = self._difference or "estimate"
         groups: Sequence[Any] = [None]
         if self._grouped:
             groups = list(dict.fromkeys(self._table.index.get_level_values(0)))
         thick = 0.7 / len(groups)
-        rated = self._table.attrs["statistic"] == "rating"  # its scale need not begin at 0
         for number, group in enumerate(groups):
             table = self._table if group is None else self._table.loc[group]
             places = np.arange(len(table)) + (number - (len(groups) - 1) / 2) * thick
-            color = _BAR if group is None else f"C{number}"
-            name = "" if group is None else _plain(str(group))
-            if self._difference or rated:
-                axis.plot(table[column], places, "o", color=_ERROR, markersize=4)
-            else:
-                axis.barh(places, table[column], 0.9 * thick, color=color, alpha=0.8, label=name)
+            colour, marker = palette.colour(number), palette.marker(number)
             middle, reach = _ends(table)
-            line = _ERROR if group is None else "black"
-            axis.errorbar(middle, places, xerr=reach, fmt="none", ecolor=line, capsize=2.5)
+            axis.errorbar(middle, places, xerr=reach, fmt="none", ecolor=colour, linewidth=2)
+            axis.plot(table[column], places, marker, color=colour, markersize=6)
+            if group is not None:  # beside the first interval
+                kind = f"{self._table.index.names[0]} " if number == 0 else ""
+                name = _shortened(f"{kind}{group}", _LABEL // 2)
+                _beside(axis, table["high"].iloc[0], places[0], name)
             if "unweighted" in table.columns:
-                label = "without weights" if number == 0 else ""
-                axis.plot(table["unweighted"], places, "D", color=_OTHER, markersize=4, label=label)
+                axis.plot(table["unweighted"], places, "D", color=VERMILLION, markersize=4)
+                if number == 0:
+                    low = table["unweighted"].iloc[0]
+                    _beside(axis, low, places[0] + 0.25, "without weights")
         axis.set_yticks(np.arange(len(labels)), labels)
         axis.set_ylim(len(labels) - 0.4, -0.6)
-        if not rated:
-            axis.axvline(0, color="black", linewidth=0.8)
+        axis.grid(axis="x", alpha=0.3)
+        axis.tick_params(axis="y", length=0)
         statistic = self._table.attrs["statistic"]
+        if self._difference or statistic not in ("rating", "mean"):
+            axis.axvline(0, color="black", linewidth=0.8)
         kind = statistic
         if self._difference:
             slope = self._difference == "slope"
             kind = f"{statistic} per period" if slope else f"difference in {statistic}"
         axis.set_xlabel(f"{kind}, with {interval}")
-        if self._grouped:
-            axis.legend(frameon=False, fontsize="small", title=self._table.index.names[0])
-        elif "unweighted" in self._table.columns:
-            axis.legend(frameon=False, fontsize="small")
 
     def _draw_lines(self, axis: Axes, interval: str) -> None:
         names = list(dict.fromkeys(self._table.index.get_level_values(0)))
+        named: list[palette.End] = []
         by_value = self._table.swaplevel().sort_index(level=0, sort_remaining=False)
         for number, value in enumerate(dict.fromkeys(self._table.index.get_level_values(1))):
             table = by_value.loc[value].reindex(names)
             middle, reach = _ends(table)
             places = np.arange(len(names))
-            axis.plot(places, table["estimate"], color=f"C{number % 10}", label=_plain(str(value)))
-            axis.fill_between(
-                places, middle - reach, middle + reach, color=f"C{number % 10}", alpha=0.2
-            )
+            colour, marker = palette.colour(number), palette.marker(number)
+            axis.plot(places, table["estimate"], color=colour, marker=marker, markersize=4)
+            axis.fill_between(places, middle - reach, middle + reach, color=colour, alpha=0.2)
+            last = int(np.flatnonzero(table["estimate"].notna().to_numpy())[-1])
+            at = float(table["estimate"].iloc[last])
+            short = _shortened(str(value), _LABEL // 2)
+            named.append(palette.End(last, at, short, colour))
             if value in (drawn := self._table.attrs.get("drawn", {})):
                 first, second, at = drawn[value]
                 if at:
                     begin = names.index(at)
                     steps = [[0, begin - 0.5], [begin - 0.5, len(names) - 1]]
                     for ends, height in zip(steps, (first, second), strict=True):
-                        axis.plot(ends, [height] * 2, "--", color=f"C{number % 10}")
+                        axis.plot(ends, [height] * 2, "--", color=colour)
                 else:
-                    axis.plot(places[[0, -1]], [first, second], "--", color=f"C{number % 10}")
-        shown = np.unique(np.linspace(0, len(names) - 1, 8).round().astype(int))
-        axis.set_xticks(shown, [_plain(str(names[place])) for place in shown], rotation=30)
+                    axis.plot(places[[0, -1]], [first, second], "--", color=colour)
+        shown = np.unique(np.linspace(0, len(names) - 1, 6).round().astype(int))
+        axis.set_xticks(
+            shown, [_plain(str(names[place])) for place in shown], rotation=30, ha="right"
+        )
         axis.set_ylabel(f"{self._table.attrs['statistic']}, with {interval}")
-        if len(by_value) // len(names) <= 10:
-            axis.legend(
-                frameon=False, fontsize="small", loc="upper left", bbox_to_anchor=(1.0, 1.0)
-            )
+        if len(named) <= _MOST_LINES:
+            palette.label(axis, named, gap=0.1)
 
     def _draw_histogram(self, axis: Axes, interval: str) -> None:
         left, right = (
@@ -200,7 +205,7 @@ class _Panel:
             left[1:], right[-1] + (left[1:] - right[:-1]).mean() if left.size > 1 else right[-1]
         )
         estimate = self._table["estimate"].to_numpy()
-        axis.bar(left, estimate, ends - left, align="edge", color=_BAR, edgecolor="white")
+        axis.bar(left, estimate, ends - left, align="edge", color=SKY, edgecolor="white")
         middle, reach = _ends(self._table)
         known = ~np.isnan(reach)
         if known.any():
@@ -209,7 +214,7 @@ class _Panel:
                 middle[known],
                 yerr=reach[known],
                 fmt="none",
-                ecolor=_ERROR,
+                ecolor=BLUE,
                 capsize=2.5,
             )
         axis.set_xlabel(_plain(self._table.attrs["attribute"]))
@@ -217,8 +222,8 @@ class _Panel:
 
     def _draw_cumulative(self, axis: Axes, interval: str) -> None:
         places, table = self._table.index.to_numpy(), self._table
-        axis.plot(places, table["estimate"], color=_ERROR)
-        axis.fill_between(places, table["low"], table["high"], color=_BAR, alpha=0.6, linewidth=0)
+        axis.plot(places, table["estimate"], color=BLUE)
+        axis.fill_between(places, table["low"], table["high"], color=SKY, alpha=0.5, linewidth=0)
         axis.set_ylim(0, 1)
         axis.set_xlabel(_plain(table.attrs["attribute"]))
         axis.set_ylabel(f"share below, with {interval}")
@@ -244,6 +249,25 @@ def _ends(table: pd.DataFrame) -> tuple[Any, Any]:
     """Return the middles of the intervals and how far they reach."""
     low, high = table["low"].to_numpy(), table["high"].to_numpy()
     return (low + high) / 2, (high - low) / 2
+
+
+def _beside(axis: Axes, x: float, y: float, text: str) -> None:
+    """Write right of a point what it is."""
+    axis.annotate(
+        text, (x, y), xytext=(5, 0), textcoords="offset points", fontsize="small", va="center"
+    )
+
+
+def _shortened(text: str, width: int) -> str:
+    """Return a label of `_LINES` lines at most; what is left out is its middle, as labels of one
+    question often begin alike."""
+    kept = min(len(text), width * _LINES)
+    lines = textwrap.wrap(text, width)
+    while len(lines) > _LINES:
+        kept -= 1
+        short = f"{text[: kept - kept // 2]}…{text[len(text) - kept // 2 :]}"
+        lines = textwrap.wrap(short, width)
+    return _plain("\n".join(lines))
 
 
 def _wrapped(text: str, width: int, lines: int) -> str:

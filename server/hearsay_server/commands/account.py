@@ -9,9 +9,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from hearsay_server.commands import tables
+from hearsay_server.commands import plotting, tables
 from hearsay_server.commands.connect import AsJson
-from ldp.errors import InvalidInput, StorageFailed, needs
+from hearsay_server.commands.plotting import Plot
+from ldp.errors import InvalidInput, needs
 
 if TYPE_CHECKING:
     from dpsgd.accounting import Event, Relation
@@ -35,9 +36,7 @@ def account(
         int | None, typer.Option(help="Instead of --q: a fixed batch, drawn afresh each step...")
     ] = None,
     dataset: Annotated[int | None, typer.Option(help="...from so many records.")] = None,
-    plot: Annotated[
-        Path | None, typer.Option(help="Draw epsilon over the steps into this file.")
-    ] = None,
+    plot: Plot = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare every accountant's epsilon for a training run with clipped gradients and noise.
@@ -78,8 +77,6 @@ def account(
         epsilon = "-" if figure.epsilon is None else f"{figure.epsilon:.5g}"
         table.add_row(figure.name, epsilon, _standing(figure))
     tables.show(table, lines=_NOTE)
-    if plot is not None:
-        Console().print(f"epsilon over the steps: {plot}")
 
 
 def draw(event: "Event", relation: "Relation", delta: float, file: Path) -> None:
@@ -88,16 +85,15 @@ def draw(event: "Event", relation: "Relation", delta: float, file: Path) -> None
     Raises `MissingExtra` without matplotlib, `InvalidInput` where nothing is released or the
     file's format is unknown, and `StorageFailed` where it cannot be written.
     """
-    with needs("--plot", "analyst"):
-        import matplotlib
+    plotting.check(file)
+    from matplotlib.figure import Figure
+
     from dpsgd.accounting import Event
     from dpsgd.accounting.overview import compare
+    from hearsay import palette
 
     if event.silent:
         raise InvalidInput("there is nothing to plot: the run releases nothing")
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
     grid = {round(event.steps ** (i / (_POINTS - 1))) for i in range(_POINTS)}
     curves: dict[str, list[tuple[int, float]]] = {}
     standing = {}
@@ -109,10 +105,16 @@ def draw(event: "Event", relation: "Relation", delta: float, file: Path) -> None
             if epsilon:
                 curves.setdefault(figure.name, []).append((steps, epsilon))
                 standing[figure.name] = figure.is_guarantee
-    figure_, axis = plt.subplots(figsize=(8, 5))
-    for name, points in curves.items():
-        style, label = ("-", name) if standing[name] else ("--", f"{name} (no guarantee)")
-        axis.plot(*zip(*points, strict=True), style, label=label, lw=1.6)
+    drawn = Figure(figsize=(9, 5), dpi=110, layout="constrained")
+    axis = drawn.subplots()
+    ends = []
+    for number, (name, points) in enumerate(curves.items()):
+        colour = palette.colour(number)
+        style = "-" if standing[name] else "--"
+        mark = palette.marker(number)
+        axis.plot(*zip(*points, strict=True), style, color=colour, marker=mark, markevery=4)
+        label = name if standing[name] else f"{name}\n(no guarantee)"
+        ends.append(palette.End(*points[-1], label, colour))
     axis.set_xscale("log")
     axis.set_yscale("log")
     axis.set_xlabel("steps")
@@ -120,14 +122,9 @@ def draw(event: "Event", relation: "Relation", delta: float, file: Path) -> None
     run = f"rate {event.sampling.rate:g}, noise multiplier {event.noise_multiplier:g}"
     axis.set_title(f"{run}, {_words(relation)}", fontsize=11)
     axis.grid(alpha=0.3)
-    axis.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1.01, 0.5))
-    try:
-        figure_.savefig(file, dpi=110, bbox_inches="tight", metadata={"Software": None})
-    except (OSError, ValueError) as error:
-        kind = StorageFailed if isinstance(error, OSError) else InvalidInput
-        raise kind(f"cannot save the plot as {file}: {error}") from None
-    finally:
-        plt.close(figure_)
+    axis.spines[["top", "right"]].set_visible(False)
+    palette.label(axis, ends, gap=0.085)
+    plotting.save(drawn, file)
 
 
 def _event(

@@ -3,19 +3,27 @@
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
+import typer
 from numpy.typing import NDArray
 
 from hearsay.v1 import analyst_pb2
-from ldp.errors import InvalidInput, needs
+from ldp.errors import InvalidInput, StorageFailed, needs
 from ldp.estimating.ranges import Range
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from hearsay_server.trainings.simulating import TriedRound
 
 _ENDINGS = (".png", ".svg", ".pdf")
+
+Plot = Annotated[
+    Path | None,
+    typer.Option("--plot", help="Draw the answer, too: FILE.png, FILE.svg or FILE.pdf."),
+]
 
 
 def check(file: Path) -> None:
@@ -28,6 +36,19 @@ def check(file: Path) -> None:
         raise InvalidInput(f"--plot: there is no folder {file.parent}")
     with needs("a plot", "analyst"):
         import hearsay.plots  # noqa: F401
+
+
+def save(figure: "Figure", file: Path) -> None:
+    """Write a figure and say so on stderr; a file that is there is replaced, which is said too.
+
+    Raises `StorageFailed` where it cannot be written.
+    """
+    replaced = ", in the place of an earlier file" if file.exists() else ""
+    try:
+        figure.savefig(file, metadata={"Software": None} if file.suffix == ".png" else None)
+    except OSError as error:
+        raise StorageFailed(f"cannot save the plot as {file}: {error}") from None
+    typer.echo(f"drawn into {file}{replaced}", err=True)
 
 
 def estimates(answers: Sequence[analyst_pb2.EstimateResponse], by: str, file: Path) -> None:
@@ -44,21 +65,21 @@ def estimates(answers: Sequence[analyst_pb2.EstimateResponse], by: str, file: Pa
             tables.append(frames.sums(mine[0]))
         if mine[0].rows and mine[0].rows[0].HasField("share") and not by:
             tables.append(frames.rated_shares(mine[0]))
-    plots.figure(*tables).savefig(file)
+    save(plots.figure(*tables), file)
 
 
 def pairs(answer: analyst_pb2.PairsResponse, file: Path) -> None:
     """Draw the shares of people who have both of two items."""
     from hearsay import frames, plots
 
-    plots.figure(frames.pairs(answer)).savefig(file)
+    save(plots.figure(frames.pairs(answer)), file)
 
 
 def comparisons(answers: Sequence[analyst_pb2.CompareResponse], file: Path) -> None:
     """Draw differences with their intervals."""
     from hearsay import frames, plots
 
-    plots.figure(*(frames.comparison(answer) for answer in answers)).savefig(file)
+    save(plots.figure(*(frames.comparison(answer) for answer in answers)), file)
 
 
 def changes(
@@ -75,7 +96,7 @@ def changes(
         if seen:
             tables.append(frames.over_time(seen, table))
         tables.append(table)
-    plots.figure(*tables).savefig(file)
+    save(plots.figure(*tables), file)
 
 
 def distribution(answer: analyst_pb2.DistributionResponse, file: Path) -> None:
@@ -84,45 +105,48 @@ def distribution(answer: analyst_pb2.DistributionResponse, file: Path) -> None:
 
     below = [frames.cumulative(answer)] if answer.cumulative else []
     drawn = [frames.histogram(answer)] if answer.bins or not below else []
-    plots.figure(*drawn, *below).savefig(file)
+    save(plots.figure(*drawn, *below), file)
 
 
 def crosstab(answer: analyst_pb2.CrosstabResponse, file: Path) -> None:
     """Draw a joint table: for each value of the first attribute the shares of the other's."""
     from hearsay import frames, plots
 
-    plots.figure(frames.crosstab(answer)).savefig(file)
+    save(plots.figure(frames.crosstab(answer)), file)
 
 
 def groups(answer: analyst_pb2.CompareGroupsResponse, file: Path) -> None:
     """Draw an attribute within each group, and below the differences between groups."""
     from hearsay import frames, plots
 
-    plots.figure(frames.within(answer), frames.group_differences(answer)).savefig(file)
+    save(plots.figure(frames.within(answer), frames.group_differences(answer)), file)
 
 
 def rounds(title: str, told: Sequence["TriedRound"], delta: float, file: Path) -> None:
     """Draw the accuracy of a simulated training over its rounds, and what a person has spent."""
     from matplotlib.figure import Figure
 
+    from hearsay.palette import BLUE, VERMILLION
+
     drawn = Figure(figsize=(7.0, 3.6), dpi=110, layout="constrained")
     axis = drawn.subplots()
     numbers = [each.number for each in told]
-    axis.plot(numbers, [each.accuracy for each in told], color="#08519c", label="accuracy")
+    axis.plot(numbers, [each.accuracy for each in told], color=BLUE, marker="o", markersize=3)
     axis.set_xlabel("round")
-    axis.set_ylabel("accuracy on examples held back")
+    axis.set_ylabel("accuracy on examples held back (dots)", color=BLUE)
     axis.set_ylim(0, 1)
     axis.set_title(title.replace("$", r"\$"), fontsize="medium")
     axis.spines["top"].set_visible(False)
     if any(each.epsilon is not None for each in told):
         spent = axis.twinx()
         epsilons = [math.nan if each.epsilon is None else each.epsilon for each in told]
-        spent.plot(numbers, epsilons, color="#d94801", linestyle="--", label="epsilon")
-        spent.set_ylabel(f"epsilon of a person so far, at delta {delta:g}")
+        spent.plot(numbers, epsilons, color=VERMILLION, linestyle="--")
+        spent.set_ylabel(
+            f"epsilon of a person so far, at delta {delta:g} (dashes)", color=VERMILLION
+        )
         spent.set_ylim(0)
         spent.spines["top"].set_visible(False)
-        drawn.legend(loc="outside lower center", ncols=2, frameon=False, fontsize="small")
-    drawn.savefig(file)
+    save(drawn, file)
 
 
 def pilot(
@@ -141,6 +165,8 @@ def pilot(
     """
     from matplotlib.figure import Figure
 
+    from hearsay.palette import BLUE, SKY, VERMILLION
+
     drawn = Figure(figsize=(7.0, 3.6), dpi=110, layout="constrained")
     axis = drawn.subplots()
     places = np.arange(len(edges))
@@ -151,18 +177,28 @@ def pilot(
         yerr=1.96 * errors,
         fmt="o",
         markersize=4,
-        color="#08519c",
+        color=BLUE,
         capsize=2.5,
         label="reports, with 95% intervals",
     )
-    axis.stairs(fitted, places, fill=True, color="#9ecae1", label="fitted", zorder=0)
+    axis.stairs(fitted, places, fill=True, color=SKY, label="fitted", zorder=0)
     for end, at in (("low", found.low), ("high", found.high)):
         (place,) = np.interp([at], edges, places)
-        axis.axvline(place, color="#d94801", linestyle="--", label=f"{end} {at:.10g}")
+        axis.axvline(place, color=VERMILLION, linestyle="--")
+        axis.annotate(
+            f"{end} {at:.10g}",
+            (place, 1.0),
+            xycoords=("data", "axes fraction"),
+            xytext=(3, -3),
+            textcoords="offset points",
+            va="top",
+            color=VERMILLION,
+            fontsize="small",
+        )
     shown = places[:: -(-len(edges) // 12)]
     axis.set_xticks(shown, [f"{edges[place]:g}" for place in shown], rotation=30)
     axis.set_xlabel(attribute.replace("$", r"\$"))
     axis.set_ylabel("share of a bin")
     axis.spines[["top", "right"]].set_visible(False)
     axis.legend(frameon=False, fontsize="small")
-    drawn.savefig(file)
+    save(drawn, file)

@@ -100,9 +100,7 @@ def query(
     breaks: Annotated[
         bool, typer.Option("--breaks", help="The period in which each value changed most clearly.")
     ] = False,
-    plot: Annotated[
-        Path | None, typer.Option(help="Draw the answer, too: FILE.png, FILE.svg or FILE.pdf.")
-    ] = None,
+    plot: plotting.Plot = None,
     sizes: Annotated[
         bool, typer.Option("--sizes", help="How many items people's sets have, instead of which.")
     ] = False,

@@ -97,16 +97,16 @@ def _widths(table: Table, console: Console) -> list[int]:
         else 0
         for column in table.columns
     ]
-    labels = [place for place, column in enumerate(table.columns) if column.justify != "right"]
+    places = range(len(whole))
+    labels = [place for place in places if table.columns[place].justify != "right"]
     left = max(room - sum(least), _LEAST * len(labels))
-    # The narrowest first: what it does not take is left for the others.
-    for number, place in enumerate(sorted(labels, key=lambda place: whole[place])):
-        least[place] = min(whole[place], left // (len(labels) - number))
-        left -= least[place]
-    for place, column in enumerate(table.columns):  # what no label takes, headings have
-        if column.justify == "right":
-            more = min(left, whole[place] - least[place])
-            least[place], left = least[place] + more, left - more
+    for some in (labels, [place for place in places if place not in labels]):
+        # The ones that need least first: what they do not take is left for the others.
+        needs = sorted(some, key=lambda place: whole[place] - least[place])
+        for number, place in enumerate(needs):
+            more = min(whole[place] - least[place], left // (len(needs) - number))
+            least[place] += more
+            left -= more
     return least
 
 

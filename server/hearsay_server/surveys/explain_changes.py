@@ -58,9 +58,10 @@ def _of_level(plan: Plan, level: Level, users: int) -> list[Smallest]:
         question = plan.questions[name]
         domain = question.domain
         reports = round(users * chance / ONE)
-        if isinstance(domain, Ratings) or len(domain.labels) > _MOST_VALUES or not reports:
+        values = len(domain.labels)  # none of words that are found
+        if isinstance(domain, Ratings) or not 0 < values <= _MOST_VALUES or not reports:
             continue
-        truth = 1 / len(domain.labels)
+        truth = 1 / values
         if isinstance(domain, SetOf):
             truth = domain.most / (2 * len(domain.labels))
         elif isinstance(domain, Numeric):
