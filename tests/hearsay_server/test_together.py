@@ -3,6 +3,7 @@
 import csv
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
 
@@ -349,6 +350,13 @@ def test_the_command_fits_as_statsmodels_prints(asked: tuple[str, Analyst, Plan]
         "sleep[T.so so]",
         "sleep[T.badly]",
     ]
+
+
+def test_coefficients_are_drawn(asked: tuple[str, Analyst, Plan], tmp_path: Path) -> None:
+    done = command(asked, "fit", "sleepers", "hours ~ C(smokes)", "--plot", tmp_path / "fit.png")
+    assert done.stderr.splitlines()[-1] == f"drawn into {tmp_path / 'fit.png'}"
+    (axis,) = plots.figure(asked[1].ols("sleepers", "hours ~ C(smokes)")).axes
+    assert axis.get_xlabel() == "coefficient, with 95% intervals"
 
 
 def test_plots_name_groups_and_differences(asked: tuple[str, Analyst, Plan]) -> None:

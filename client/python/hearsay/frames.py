@@ -264,6 +264,7 @@ def fitted(
         **{name: getattr(answer, name) for name in ("survey", "confidence", "simultaneous")},
         **{name: getattr(answer, name) for name in ("reports", "repeats", "method", "warning")},
         "attribute": explained,
+        "statistic": "coefficient",
         "title": formula,
         "formula": formula,
         "n": answer.reports,

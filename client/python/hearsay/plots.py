@@ -39,8 +39,8 @@ def figure(*tables: pd.DataFrame) -> Figure:
     """Draw the tables of `Analyst`, one panel each, into a figure of matplotlib.
 
     Tables are those of `estimate`, `sums`, `by_level`, `by_period`, `by_map`, `compare`, `change`,
-    `trend`, `breaks`, `crosstab`, `within`, `set_sizes`, `pairs`, `ratings`, `cdf`, and the
-    histogram of `distribution`. Dots are estimates, or shares; lines are their intervals; a
+    `trend`, `breaks`, `crosstab`, `within`, `set_sizes`, `pairs`, `ratings`, `cdf`, `ols`, `logit`,
+    and the histogram of `distribution`. Dots are estimates, or shares; lines are their intervals; a
     histogram has bars, and the shares below are a line in the band of theirs. Raises `InvalidInput`
     for another table and one without rows.
     """

@@ -115,6 +115,19 @@ def crosstab(answer: analyst_pb2.CrosstabResponse, file: Path) -> None:
     save(plots.figure(frames.crosstab(answer)), file)
 
 
+def fit(
+    answer: analyst_pb2.FitResponse,
+    labels: Sequence[str],
+    explained: str,
+    formula: str,
+    file: Path,
+) -> None:
+    """Draw the coefficients of a regression."""
+    from hearsay import frames, plots
+
+    save(plots.figure(frames.fitted(answer, labels, explained, formula)), file)
+
+
 def groups(answer: analyst_pb2.CompareGroupsResponse, file: Path) -> None:
     """Draw an attribute within each group, and below the differences between groups."""
     from hearsay import frames, plots

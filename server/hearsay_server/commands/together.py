@@ -300,6 +300,7 @@ def fit(
     simultaneous: Annotated[
         bool, typer.Option("--simultaneous", help="Intervals that cover all coefficients at once.")
     ] = False,
+    plot: plotting.Plot = None,
     target: Target = DEFAULT_ADDRESS,
     insecure: Insecure = False,
     token: Token = None,
@@ -311,6 +312,8 @@ def fit(
         raise InvalidInput("choose one of --json and --csv")
     if method and not logit:
         raise InvalidInput("--method is of --logit")
+    if plot is not None:
+        plotting.check(plot)
     selection = selected(level, period, first, last, where=where)
     with Analyst(target, tls=connect.tls(context), token=token, insecure=insecure) as analyst:
         model = analyst.model(survey, formula, logistic=logit, success=success)
@@ -339,6 +342,8 @@ def fit(
         Shown(False, True, False).write_csv(["term", *FIT_COLUMNS, "naive", "reports"], lines)
     else:
         typer.echo(summary(answer, model.labels, model.explained, logit))
+    if plot is not None:
+        plotting.fit(answer, model.labels, model.explained, formula, plot)
 
 
 def summary(

@@ -18,6 +18,7 @@ from hearsay.sending.transport import Calls, open_calls
 from hearsay.v1 import admin_pb2, trainer_pb2
 from hearsay.v1.admin_pb2 import TrainingRound, TrainingStatus
 from hearsay_server.commands import connect, training_plan, training_run, training_shown
+from hearsay_server.commands.confirming import Yes, confirm
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Delta, Insecure, Target, Token
 from hearsay_server.commands.writing import check_new, opened_new
 from hearsay_server.trainings import explain, figures
@@ -170,16 +171,13 @@ def export_training(
 def close_training(
     context: typer.Context,
     training: Name,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Yes = False,
     target: Target = DEFAULT_ADDRESS,
     insecure: Insecure = False,
     token: Token = None,
 ) -> None:
     """End a training for good: its open round is dropped; its models stay."""
-    if not yes:
-        typer.confirm(
-            f"Close {training} for good, and delete the updates of its open round?", abort=True
-        )
+    confirm(yes, f"Close {training} for good, and delete the updates of its open round?")
     with _connected(context, target, insecure, token) as calls:
         request = admin_pb2.CloseTrainingRequest(training=training)
         status = calls.call("Admin/CloseTraining", request, TrainingStatus, _TIMEOUT)
@@ -190,7 +188,7 @@ def close_training(
 def delete_training(
     context: typer.Context,
     training: Name,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Yes = False,
     target: Target = DEFAULT_ADDRESS,
     insecure: Insecure = False,
     token: Token = None,
@@ -199,12 +197,11 @@ def delete_training(
 
     Devices that took part never join another training of its name: give a new one another.
     """
-    if not yes:
-        typer.confirm(
-            f"Delete {training} and all its models, for good? Devices that took part never join "
-            "another training of this name.",
-            abort=True,
-        )
+    confirm(
+        yes,
+        f"Delete {training} and all its models, for good? Devices that took part never join "
+        "another training of this name.",
+    )
     with _connected(context, target, insecure, token) as calls:
         request = admin_pb2.DeleteTrainingRequest(training=training)
         kind = admin_pb2.DeleteTrainingResponse
