@@ -82,7 +82,8 @@ def play(
         show(results, console)
         for each in told:
             console.print(f"[yellow]warning: {escape(str(each.message))}[/yellow]")
-        draw(results, source.title, plot)
+        titles = {name: each.title for name, each in parsed.attributes.items()}
+        draw(results, source.title, plot, titles)
         covered = sum(result.covered for result in results)
         console.print(
             f"{covered} of {len(results)} intervals cover the truth; at 95%, "
