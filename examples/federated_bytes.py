@@ -19,8 +19,9 @@ from torch import Tensor, nn
 from dpsgd.federated import Accuracy, FedAvg, Federation, LocalSGD, iid
 from dpsgd.federated.architectures import build
 from dpsgd.federated.local import Device, LocalTrainer
-from hearsay.federated.declaration import Training, parse
+from hearsay.federated.declaration import Training
 from hearsay.federated.encoding import decode, encode, size
+from hearsay.federated.parsing import parse
 from hearsay.v1 import training_pb2
 from ldp import Coins
 

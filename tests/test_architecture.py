@@ -44,7 +44,7 @@ FLOORS = {
         {"columns"},
         {"plans", "storage"},
         {"agreement", "federated.declaration", "formulas", "frames", "plots", "rows"},
-        {"choices"},
+        {"choices", "federated.parsing"},
         {"recording"},
         {"sending"},
         {"margins"},

@@ -1,7 +1,7 @@
 """What a client does with its records in a round: some epochs of SGD from the round's model."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Protocol
@@ -12,11 +12,9 @@ from torch.nn.functional import cross_entropy
 
 from dpsgd.accounting.events import check_integer, check_positive
 from dpsgd.federated import flat
+from dpsgd.federated.records import Loss, check_records
 from dpsgd.federated.server_optimizers import check_momentum
 from ldp import InvalidInput
-
-Loss = Callable[[Tensor, Tensor], Tensor]
-"""Of a batch's outputs and labels, the mean loss."""
 
 
 class Device(Protocol):
@@ -39,7 +37,10 @@ class LocalTrainer(Protocol):
     """A frozen value that says how clients train."""
 
     def start(self, model: nn.Module, features: Tensor, labels: Tensor) -> Device:
-        """Return the devices of a training; all records are on the model's device."""
+        """Return the devices of a training; all records are on the model's device.
+
+        Raises `InvalidInput` where the model does not fit the records.
+        """
         ...
 
 
@@ -72,7 +73,8 @@ class LocalSGD:
             raise InvalidInput(f"proximal must be finite and >= 0, got {self.proximal}")
 
     def start(self, model: nn.Module, features: Tensor, labels: Tensor) -> Device:
-        """Return devices that train a copy of the model."""
+        """Return devices that train a copy of the model; raise as `check_records`."""
+        check_records(model, features, labels, self.loss)
         return _Devices(self, model, features, labels)
 
 

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from dpsgd.accounting import Accountant, RDPAccountant, Relation
 from dpsgd.accounting.events import check_integer, check_positive
 from dpsgd.federated.flat import read, write
-from dpsgd.federated.local import Loss
+from dpsgd.federated.records import Loss, check_records
 from dpsgd.federated.server_optimizers import check_momentum
 from dpsgd.training.engine import PrivacyEngine
 from ldp import Coins
@@ -56,7 +56,8 @@ class RecordLevel:
         check_momentum(self.momentum)
 
     def start(self, model: nn.Module, features: Tensor, labels: Tensor) -> "_PrivateDevices":
-        """Return devices that train copies of the model."""
+        """Return devices that train copies of the model; raise as `check_records`."""
+        check_records(model, features, labels, self.loss)
         return _PrivateDevices(self, model, features, labels)
 
 

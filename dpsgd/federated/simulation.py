@@ -15,6 +15,7 @@ from dpsgd.federated.drawing import Uniform
 from dpsgd.federated.history import History, Round
 from dpsgd.federated.local import LocalTrainer, batches
 from dpsgd.federated.protection import Protected, Protection, Setting
+from dpsgd.federated.records import outputs_of_one
 from dpsgd.federated.rules import RULES, mean
 from dpsgd.federated.strategies import FedAvg, Strategy
 from ldp import InvalidInput
@@ -26,17 +27,19 @@ Rows = ArrayLike | Tensor
 class Federation:
     """Simulate the federated training of a model, on the device that the model is on.
 
-    `features` has shape (n, ...) and `labels` (n,): the records of all clients. `clients` has for
-    each the places of its records, as `iid`, `shards` and `dirichlet` return them. `train` says
-    what a client does in a round, `strategy` how many take part and how their updates are
-    aggregated, `privacy` how people are protected, and `attack` which clients are hostile, if any.
+    `features` has shape (n, ...), in float32 unless the model takes integers, and `labels` (n,), in
+    int64 for cross-entropy: the records of all clients. `clients` has for each the places of its
+    records, as `iid`, `shards` and `dirichlet` return them. `train` says what a client does in a
+    round, `strategy` how many take part and how their updates are aggregated, `privacy` how people
+    are protected, and `attack` which clients are hostile, if any.
     The same `seed` gives the same training on the same machine, but for layers such as Dropout,
     which take torch's own coins.
 
     A simulation knows all data, and protects nobody by itself: what it says of privacy holds for a
     training that is run in this way by parties as honest as `privacy` needs them.
 
-    Raises `InvalidInput` where lengths differ, for a client without records or with places beyond n
+    Raises `InvalidInput` where lengths differ, where the model does not take the features or has
+    fewer classes than there are labels, for a client without records or with places beyond n
     or that occur twice, in one client or in two, for a model that `dpsgd.federated.flat.trained`
     refuses, where a round has too few clients for the strategy's rule, and for any rule but "mean",
     or weights by records, with `privacy`: no other rule has a bounded sensitivity.
@@ -195,9 +198,10 @@ class Accuracy:
             )
 
     def __call__(self, model: nn.Module) -> float:
-        """Return the accuracy of a model, in [0, 1]."""
+        """Return the accuracy of a model, in [0, 1]; raise `InvalidInput` where they do not fit."""
         device = next(model.parameters()).device
         self._features, self._labels = self._features.to(device), self._labels.to(device)
+        outputs_of_one(model, self._features)
         right = 0
         for features, labels in batches(self._batch_size, self._features, self._labels):
             right += int((model(features).argmax(1) == labels).sum())

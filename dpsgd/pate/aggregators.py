@@ -150,7 +150,8 @@ class ConfidentGNMax(_Aggregator):
     at most, a / (2 sigma1**2), and the answer's a / sigma2**2. The first is charged for every
     question, answered or not. How many are answered depends on the votes, so the second is charged
     for `most` answers, which is fixed before: for all questions unless fewer are asked for.
-    Raises `InvalidInput` as `GNMax`, and unless -2**60 <= threshold < 2**60.
+    Raises `InvalidInput` as `GNMax`, and unless -2**60 <= threshold <= teachers: above that, even
+    teachers who all agree get no answer but by the luck of noise.
     Source: Papernot et al., ICLR 2018, algorithm 1, which charges for the answers that there were:
     that is the same sum where `most` was reached, and else no figure that was fixed in advance.
     """
@@ -167,6 +168,11 @@ class ConfidentGNMax(_Aggregator):
     ) -> None:
         super().__init__(teachers, accountant, coins)
         self.threshold = _check_number("threshold", threshold, -(2.0**60))
+        if self.threshold > self.teachers:
+            raise InvalidInput(
+                f"threshold must be at most the number of teachers, {self.teachers:,}, got "
+                f"{self.threshold:,g}: even if all agree, their votes do not reach it"
+            )
         self.sigma1 = _check_sigma("sigma1", sigma1)
         self.sigma2 = _check_sigma("sigma2", sigma2)
 

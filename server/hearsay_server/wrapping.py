@@ -6,8 +6,15 @@ from rich.console import Console
 from rich.markup import escape
 
 
+def wrapped(line: str, width: int, indent: int = 2) -> str:
+    """Return a line of plain text in lines of a width, escaped for rich.
+
+    Continuation lines are indented by so many columns more than the line itself.
+    """
+    inside = " " * (len(line) - len(line.lstrip()) + indent)
+    return escape(textwrap.fill(line, width, subsequent_indent=inside))
+
+
 def print_wrapped(line: str, console: Console) -> None:
     """Print a line of plain text, wrapped; continuation lines are indented further."""
-    indent = " " * (len(line) - len(line.lstrip()) + 2)
-    wrapped = textwrap.fill(line, console.width, subsequent_indent=indent)
-    console.print(escape(wrapped), soft_wrap=True)
+    console.print(wrapped(line, console.width), soft_wrap=True)

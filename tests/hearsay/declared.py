@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from hearsay.federated.declaration import Training, parse
+from hearsay.federated.declaration import Training
+from hearsay.federated.parsing import parse
 from hearsay.v1 import training_pb2
 
 

@@ -11,8 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hearsay import InvalidInput
-from hearsay.federated.declaration import BILLION, CentralNoise, LocalNoise, RecordLevel, parse
+from hearsay.federated.declaration import CentralNoise, LocalNoise, RecordLevel
+from hearsay.federated.parsing import parse
 from hearsay.plans.plan import mechanism_message
+from hearsay.plans.units import BILLION
 from ldp import SphereCodebook
 from ldp.planning import prefix_sums
 

@@ -16,8 +16,9 @@ from declared import frozen, parsed
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from hearsay.federated.declaration import Encoding, Training, parse
+from hearsay.federated.declaration import Encoding, Training
 from hearsay.federated.encoding import UpdateRefused, decode, encode, size
+from hearsay.federated.parsing import parse
 from hearsay.plans.plan import mechanism_message
 from hearsay.v1 import trainer_pb2
 from ldp import InvalidInput, SphereCodebook

@@ -4,6 +4,7 @@ import hashlib
 import sys
 import threading
 import time
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,8 @@ from trainers import (
 
 from hearsay import MEMORY, Caps, Delivery, InvalidInput, Reason, Unreachable
 from hearsay.federated import Participant, Skip, encoding, models
+from hearsay.federated.parsing import parse
+from hearsay.plans.units import BILLION
 from hearsay.recording.account import Account
 
 
@@ -518,6 +521,31 @@ def test_all_updates_together_are_within_the_epsilon_agreed_to(step: Steps) -> N
         progress = _local(client, step, 2.9).run_once()
     assert progress.reason is Reason.TRAINING_REFUSED
     assert "all updates of 'digits' may spend epsilon 3" in progress.detail
+
+
+@pytest.mark.parametrize("most", [0.3, 3 * 0.1])
+def test_the_epsilon_agreed_to_may_be_all_that_the_training_spends(
+    step: Steps, most: float
+) -> None:
+    trainer = Trainer(declared(**local_noise(0.1)))
+    with client_of(trainer, MEMORY) as client:  # of 3 participations
+        assert _local(client, step, most).run_once().reason is Reason.READY
+
+
+def test_the_rho_agreed_to_and_the_cap_may_be_what_the_training_spends(step: Steps) -> None:
+    noise = {"mechanism": "tree", "noise_multiplier_millionths": 1_003_990}
+    declaration = declared(central=noise)
+    rho = parse(declaration).rho
+    assert rho is not None and rho > Fraction(float(rho))  # its float is below it
+    trainer = Trainer(declaration)
+    with client_of(trainer, MEMORY, caps=Caps(rho=float(rho))) as client:
+        assert participant_of(client, step, rho=float(rho)).run_once().reason is Reason.READY
+    with client_of(trainer, MEMORY) as client:
+        less = float(rho - Fraction(1, BILLION))
+        assert participant_of(client, step, rho=less).run_once().reason is Reason.TRAINING_REFUSED
+        client.set_caps(Caps(rho=less))
+        progress = participant_of(client, step, rho=float(rho)).run_once()
+        assert progress.reason is Reason.SPENT
 
 
 def test_under_local_noise_the_same_messages_leave_whatever_the_step_does() -> None:

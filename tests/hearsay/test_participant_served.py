@@ -14,7 +14,7 @@ from trainers import QUICK, Steps
 from hearsay import MEMORY, Client, Reason, create_ledger
 from hearsay.federated import Participant, models
 from hearsay.federated.calls import PART, TrainerCalls
-from hearsay.federated.declaration import parse
+from hearsay.federated.parsing import parse
 from hearsay.plans.plan import mechanism_message
 from hearsay.sending.transport import connect, open_calls
 from hearsay.v1 import admin_pb2, trainer_pb2, training_pb2

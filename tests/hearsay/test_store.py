@@ -18,6 +18,7 @@ from typing import TypeVar
 import pytest
 from disks import SmallDisk
 
+from hearsay.storage import store as store_module
 from hearsay.storage.new_ledger import create_ledger
 from hearsay.storage.schema import VERSION
 from hearsay.storage.store import Store
@@ -528,3 +529,39 @@ def test_processes_that_open_a_missing_file_at_once_share_one(file: Path) -> Non
     store = a_store(file)
     assert counted(store) == 4
     assert store.lost == ""
+
+
+@pytest.mark.parametrize(
+    ("state", "looks_by"),
+    [("missing", "size_of"), ("lost", "mismatch_of"), ("damaged", "mismatch_of")],
+)
+def test_a_ledger_mended_after_a_look_at_it_is_not_set_aside(
+    state: str, looks_by: str, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if state != "missing":
+        create_ledger(file)
+    if state == "lost":
+        used = a_store(file)
+        used.write(count)
+        used.secure()
+        older = file.read_bytes()  # needs its log
+        used.release()
+        file.write_bytes(older)
+    if state == "damaged":
+        file.write_bytes(b"SQLite format 3\0" + bytes(5_000))
+    first = a_store(file)
+    look = getattr(store_module, looks_by)
+
+    def overtaken(path: Path) -> object:
+        monkeypatch.setattr(store_module, looks_by, look)
+        try:
+            return look(path)
+        finally:
+            first.write(count)  # between the second one's look and what it does about it
+
+    monkeypatch.setattr(store_module, looks_by, overtaken)
+    second = a_store(file)
+    second.write(count)
+    first.secure()
+    second.secure()
+    assert counted(first) == counted(second) >= 2

@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 
 from hearsay import create_ledger
 from hearsay.federated import encoding, models
-from hearsay.federated.declaration import Training, parse
+from hearsay.federated.declaration import Training
+from hearsay.federated.parsing import parse
 from hearsay.v1 import training_pb2
 from hearsay_server.storage import models as stored_models
 from hearsay_server.storage import rounds, schema, trainings

@@ -11,7 +11,7 @@ import pytest
 import seeded
 from trained import aggregate, declared, first_model, register, send, vector
 
-from hearsay.federated.declaration import parse
+from hearsay.federated.parsing import parse
 from hearsay.v1 import admin_pb2, admin_pb2_grpc, collector_pb2, trainer_pb2, trainer_pb2_grpc
 from hearsay_server.storage.database import open_database
 from hearsay_server.storage.trainings import rounds

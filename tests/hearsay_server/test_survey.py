@@ -33,12 +33,63 @@ REFUSED = {
     "wrong type": (
         "low = 20",
         'low = "young"',
-        "test.toml: attributes[1]: Failed to parse low field: Couldn't parse float: young",
+        'test.toml: attributes[1]: numeric.low must be a number, got "young"',
+    ),
+    "a number in quotes": (
+        "low = 20",
+        'low = "20"',
+        'test.toml: attributes[1]: numeric.low must be a number, got "20"',
+    ),
+    "an epsilon in quotes": (
+        "strict = 1.0",
+        'strict = "1.0"',
+        'test.toml: levels.strict must be a number, got "1.0"',
+    ),
+    "a text for true or false": (
+        "high = 60",
+        'high = 60\nclamp = "yes"',
+        'test.toml: attributes[1]: numeric.clamp must be true or false, got "yes"',
+    ),
+    "true for a number": (
+        "high = 60",
+        "high = true",
+        "test.toml: attributes[1]: numeric.high must be a number, got true",
+    ),
+    "a number beyond all floats": (
+        "high = 60",
+        f"high = {10**400}",
+        "attributes[1]: numeric.high must be a number that a float can hold, got a number of 1,329",
+    ),
+    "a number of too many digits": ("high = 60", f"high = {'6' * 5000}", "test.toml: Exceeds"),
+    "a broken whole number": (
+        "high = 60",
+        "high = 60\nbins = 4.0",
+        "test.toml: attributes[1]: numeric.bins must be a whole number, got 4.0",
+    ),
+    "a negative whole number": (
+        "high = 60",
+        "high = 60\nbins = -4",
+        "attributes[1]: numeric.bins must be a whole number from 0 to 4,294,967,295, got -4",
+    ),
+    "unknown key of a domain": (
+        "high = 60",
+        "high = 60\nlowest = 3",
+        "test.toml: attributes[1]: unknown key 'lowest' in numeric",
+    ),
+    "a key in another spelling": (
+        'title = "A',
+        'defaultLevel = "strict"\ntitle = "A',
+        "test.toml: unknown key 'defaultLevel'",
+    ),
+    "a number for a table": (
+        VALUES,
+        'values = ["no", "yes"]\nclasses = 1',
+        "attributes[0]: categorical.classes must be a table, got 1",
     ),
     "numbers for values": (
         VALUES,
         "values = [1, 2]",
-        "test.toml: attributes[0]: Failed to parse values field: expected string",
+        "test.toml: attributes[0]: categorical.values[0] must be a text in quotes, got 1",
     ),
     "one table for attributes": (
         SURVEY[SURVEY.index("[[attributes]]") :],
@@ -48,7 +99,7 @@ REFUSED = {
     "a number where a list belongs": (
         VALUES,
         "values = 3",
-        "test.toml: attributes[0]: Failed to parse values field: repeated field values must be",
+        "test.toml: attributes[0]: categorical.values must be a list, got 3",
     ),
     "no TOML": ("[levels]", "[levels", "line 4"),
     "twice the same key": ("strict = 1.0", "strict = 1.0\nstrict = 2.0", "line 6"),
@@ -92,8 +143,8 @@ REFUSED = {
     "two domains": (
         "[attributes.numeric]",
         '[attributes.categorical]\nvalues = ["a", "b"]\n[attributes.numeric]',
-        'test.toml: attributes[1]: Message type "hearsay.v1.Attribute" should not have multiple '
-        '"domain" oneof fields',
+        "test.toml: attributes[1]: expected one of categorical, numeric, set, ratings, strings, "
+        "got categorical and numeric",
     ),
     "zero epsilon": (
         "strict = 1.0",
@@ -249,7 +300,7 @@ REFUSED = {
     "default level that is no text": (
         'title = "A',
         'default_level = 1\ntitle = "A',
-        "test.toml: Failed to parse default_level field: expected string",
+        "test.toml: default_level must be a text in quotes, got 1",
     ),
     "title with a character that cannot be seen": (
         'title = "A survey',

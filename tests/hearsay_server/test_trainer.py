@@ -16,7 +16,7 @@ from trained import declared, first_model, vector
 
 from hearsay.federated import models
 from hearsay.federated.calls import PART
-from hearsay.federated.declaration import parse
+from hearsay.federated.parsing import parse
 from hearsay.v1 import admin_pb2, admin_pb2_grpc, collector_pb2, trainer_pb2, trainer_pb2_grpc
 from support import SURVEY, wait_until
 

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 import tomllib
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from trained import vector
 from training_files import MODEL, TRAINING, declared, written
 
 from hearsay.federated import models
-from hearsay.federated.declaration import parse
+from hearsay.federated.parsing import parse
 from hearsay.sending.transport import open_calls
 from hearsay.v1 import trainer_pb2
 from hearsay_server.trainings.explain import people_for_full_rounds
@@ -46,6 +47,23 @@ def test_a_plan_keeps_its_budget_and_can_be_copied_into_a_file(tmp_path: Path) -
     assert float(training.rho) == pytest.approx(mechanism["rho"], rel=1e-6)
     assert copied["training"]["central"]["noise_multiplier"] == mechanism["noise_multiplier"]
     assert people_for_full_rounds(training) == 200  # half of 400 are there
+    needed = f"takes {mechanism['updates_needed'][0]:,} updates in a round."
+    assert needed in " ".join(printed.split())
+    noise = mechanism["noise_round_1"] * 20  # of a sum of updates
+    assert mechanism["updates_needed"][0] == math.ceil(noise / 0.1)  # a third of 0.3
+
+
+@pytest.mark.parametrize("protection", ["local_noise", "record_level"])
+def test_a_plan_has_lines_to_copy_for_each_protection(protection: str, tmp_path: Path) -> None:
+    printed = hearsay(*PLAN, "--epsilon", 3).stdout
+    lines = printed[: printed.index("\n\n", printed.index(f"[training.{protection}]"))]
+    table = HEAD.replace("participations = 4\nseparation = 25\n", "")
+    pace, _, noise = lines[lines.rindex("participations") :].partition("[")
+    training = declared(
+        tmp_path, table.replace("[training.local]", f"{pace}[training.local]") + f"[{noise}"
+    ).training
+    assert training.protection.kind == protection
+    assert training.participations == 10
 
 
 def test_a_plan_by_rho_says_what_it_costs_to_need_nobody(tmp_path: Path) -> None:
@@ -113,6 +131,7 @@ def test_a_training_is_registered_followed_exported_closed_and_deleted(
     file = written(tmp_path, toml.replace('"digits"', f'"{name}"'))
     created = hearsay("training", "create", file, *target)
     assert created.stdout.startswith(f"{name} is registered, revision "), created.stderr
+    assert "All 100 rounds are over after 4 days and 4 hours at most" in created.stdout
     assert hearsay("training", "create", file, *target).stdout == created.stdout
     _send_a_round(address, name)
     shown = hearsay("training", "show", name, *target)
@@ -120,8 +139,11 @@ def test_a_training_is_registered_followed_exported_closed_and_deleted(
     assert max(map(len, shown.stdout.splitlines())) <= 80
     assert "aggregated" in shown.stdout
     assert "running, round 2 of 100: 1 made a model, 0 dropped" in shown.stdout
+    assert "Devices have asked this server " in shown.stdout
+    assert "Updates that it refused meanwhile: 1 other model." in shown.stdout
     document = json.loads(hearsay("training", "show", name, "--json", *target).stdout)
-    assert document["rounds_so_far"][0]["updates"] == 3
+    assert document["visits"]["refused"] == {"OTHER_MODEL": 1}
+    assert document["history"][0]["updates"] == 3
     assert document["declaration"]["protection"] == "record_level"
     listed = json.loads(hearsay("training", "list", "--json", *target).stdout)
     assert name in [each["training"] for each in listed]
@@ -153,7 +175,7 @@ def test_a_training_is_registered_followed_exported_closed_and_deleted(
 
 
 def _send_a_round(address: str, name: str) -> None:
-    """Send the updates of three devices to the open round, and wait for the next one."""
+    """Send the updates of three devices, wait for the next round, and send it one of no use."""
     calls = open_calls(address)
     asked = trainer_pb2.GetTrainingRequest(training=name)
     frozen = calls.call("Trainer/GetTraining", asked, trainer_pb2.GetTrainingResponse, 20)
@@ -177,4 +199,6 @@ def _send_a_round(address: str, name: str) -> None:
         )
         calls.call("Trainer/SubmitUpdate", update, trainer_pb2.SubmitUpdateResponse, 20)
     wait_until(lambda: now().round == first.round + 1)
+    update.round, update.id = first.round + 1, bytes(range(16))  # of a model that is old by now
+    calls.call("Trainer/SubmitUpdate", update, trainer_pb2.SubmitUpdateResponse, 20)
     calls.close()

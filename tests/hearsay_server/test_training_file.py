@@ -66,10 +66,25 @@ REFUSED = {
     ),
     "unknown table": ("[training.central]", "[training.secure]", ": unknown key 'secure'"),
     "two servers": ("[training.central]", "[training.two_servers]", "unknown key 'two_servers'"),
-    "another type": (
+    "a number in quotes": (
         "rounds = 100",
-        'rounds = "many"',
-        ": Failed to parse rounds field: ",
+        'rounds = "100"',
+        ': rounds must be a whole number, got "100"',
+    ),
+    "a broken number of rounds": (
+        "rounds = 100",
+        "rounds = 100.5",
+        ": rounds must be a whole number, got 100.5",
+    ),
+    "a text in a table": (
+        "learning_rate = 0.1",
+        'learning_rate = "0.1"',
+        '.local: learning_rate must be a number, got "0.1"',
+    ),
+    "a number for a text": (
+        '"softmax"',
+        "7",
+        ": architecture must be a text in quotes, got 7",
     ),
     "missing key": ("rounds = 100\n", "", ": rounds is missing"),
     "no separation": ("separation = 25\n", "", ": separation is missing"),
@@ -92,7 +107,7 @@ REFUSED = {
     "noise that is none": (
         "noise_multiplier = 2.0000001",
         "noise_multiplier = nan",
-        ".central: noise_multiplier must be a number > 0, got 'NaN'",
+        ".central: noise_multiplier must be a number > 0, got nan",
     ),
     "a value outside its limits": (
         "min_updates = 10",

@@ -78,7 +78,7 @@ def test_examples_of_a_csv_file_belong_to_the_people_it_names(folder: Path) -> N
     assert code == 0, told
     document = json.loads(printed)
     assert document["people"] == 12
-    assert [each["bytes_up"] for each in document["rounds"]] == [6 * 36] * 2
+    assert [each["bytes"] for each in document["history"]] == [6 * 36] * 2
     found = examples.load(folder / "groups.csv", "group")
     assert found.person is not None
     assert np.bincount(found.person).tolist() == [10] * 12
@@ -90,8 +90,8 @@ def test_each_protection_can_be_tried(folder: Path) -> None:
     written(folder, head + "[training.local_noise]\nepsilon = 8\ncodes = 64")
     _, printed, told = run(folder, "--rounds", 2, "--json")
     assert told == ""
-    first, last = json.loads(printed)["rounds"]
-    assert (first["bytes_up"], last["rho"]) == (6 * 9, None)
+    first, last = json.loads(printed)["history"]
+    assert (first["bytes"], last["rho"]) == (6 * 9, None)
     assert first["epsilon"] == pytest.approx(8, rel=1e-6)  # each takes part in one of two rounds
     assert last["epsilon"] == first["epsilon"]
     robust = '[training.aggregation]\nrule = "multi_krum"\nhostile = 1\n'
@@ -101,7 +101,7 @@ def test_each_protection_can_be_tried(folder: Path) -> None:
     assert told == ""
     document = json.loads(printed)
     assert 1 < document["record_epsilon"] < 20
-    assert document["rounds"][0]["epsilon"] is None
+    assert document["history"][0]["epsilon"] is None
 
 
 def test_rounds_that_too_few_people_may_join_are_dropped_and_told(folder: Path) -> None:
@@ -119,6 +119,10 @@ def test_rounds_that_too_few_people_may_join_are_dropped_and_told(folder: Path) 
         (("--label", "group"), "has no array 'group'; it has features, labels"),
         (("--split", "even"), "--split must be iid, shards, shards:COUNT, dirichlet or"),
         (("--split", "dirichlet:few"), "--split must be iid, shards, shards:COUNT, dirichlet or"),
+        (("--split", "shards:0"), "with a COUNT of at least 1 and an ALPHA > 0, got 'shards:0'"),
+        (("--people", "0"), "--people must be at least 1, got 0"),
+        (("--people", "9000"), "of 9,000 people takes 9,000 examples at least, and there are "),
+        (("--split", "dirichlet:1e-6"), "left some of 12 people without examples, however"),
         (("--plot", "plot.txt"), "--plot must name a file that ends in .png, .svg, .pdf"),
         (("--delta", 2), "--delta must be > 0 and < 1, got 2.0"),
     ],

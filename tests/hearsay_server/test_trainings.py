@@ -22,7 +22,7 @@ from trained import (
     vector,
 )
 
-from hearsay.federated.declaration import parse
+from hearsay.federated.parsing import parse
 from hearsay.v1 import admin_pb2, trainer_pb2, training_pb2
 from hearsay_server.ingest.intake import Limits
 from hearsay_server.serving.admin_trainings import TrainingsAdmin

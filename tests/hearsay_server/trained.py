@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from hearsay.federated import models
 from hearsay.federated.calls import PART
-from hearsay.federated.declaration import Training, parse
+from hearsay.federated.declaration import Training
+from hearsay.federated.parsing import parse
 from hearsay.v1 import training_pb2
 from hearsay_server.storage import models as stored_models
 from hearsay_server.storage import rounds, trainings, updates

@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from hearsay.federated.declaration import Training, parse
+from hearsay.federated.declaration import Training
 from hearsay.federated.encoding import UpdateRefused, decode, encode
+from hearsay.federated.parsing import parse
 from hearsay.plans.plan import mechanism_message
 from hearsay.v1 import trainer_pb2, training_pb2
 from ldp import SphereCodebook

@@ -5,6 +5,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
+from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,6 +24,8 @@ from hearsay.recording.trainings import Participation
 from hearsay.v1 import collector_pb2
 from hearsay_server.commands.connect import AsJson
 from hearsay_server.surveys.describe import describe
+from hearsay_server.trainings import figures
+from hearsay_server.wrapping import print_wrapped
 from ldp.planning.composition import DELTA
 
 app = typer.Typer(
@@ -243,40 +246,69 @@ def _show(survey: dict[str, Any], console: Console) -> None:
 
 
 _PROTECTS = {
-    "central": "rho {rho:.6g}, if the server is honest",
-    "local_noise": "epsilon {epsilon:.6g}, whoever reads the updates",
-    "record_level": "protects single records, and not the person",
+    "central": (
+        "rho: spent at the first update, for all of them. It protects from all but the server, and "
+        f"only if the server is honest. Its epsilon is at delta {DELTA:g}; hearsay training show "
+        f"has it at {figures.DELTA:g} unless told --delta {DELTA:g}."
+    ),
+    "local_noise": "epsilon: spent with each update. It holds whoever reads them.",
+    "record_level": "records only: single records are protected, and not the person.",
 }
-"""What a training costs, and who must be honest for it, by its protection."""
+"""What a training spends, and who must be honest for it, by its protection."""
 
 
 def _show_trainings(found: dict[str, Any], console: Console) -> None:
-    table = Table("training", "consent", "rounds taken part in", "last", "waiting", "spent")
-    for each in found["trainings"]:
-        used, spent = "none", "nothing"
-        if "used" in each:
-            used = f"{each['used']} of {each['participations']} at most"
-            spent = _PROTECTS[each["protection"]].format(**each)
-        table.add_row(
-            escape(each["training"]),
-            "granted" if each["consent"] else "not granted, or revoked",
-            used,
-            str(each.get("last_round", "")),
-            str(each.get("waiting", "")),
-            spent,
-        )
     console.print("\ntrainings")
+    table = Table()
+    table.add_column("training", overflow="fold")
+    table.add_column("consent")
+    for heading in ("rounds", "last", "waits"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("spent", no_wrap=True)
+    joined = [each for each in found["trainings"] if "used" in each]
+    for each in found["trainings"]:
+        consent = "yes" if each["consent"] else "no"
+        took_part = ["0", "", "", "nothing"]
+        if "used" in each:
+            took_part = [
+                f"{each['used']:,}/{each['participations']:,}",
+                f"{each['last_round']:,}",
+                str(each["waiting"]),
+                _spent(each),
+            ]
+        table.add_row(escape(each["training"]), consent, *took_part)
     console.print(table)
+    if joined:
+        print_wrapped(
+            "rounds: taken part in, of the most that the training allows; last: the newest of "
+            "them; waits: updates that the server has not stored.",
+            console,
+        )
+    for protection in sorted({each["protection"] for each in joined}):
+        print_wrapped(_PROTECTS[protection], console)
     if found["combined"] is not None:
         by_maps = any(
             any(used["chosen"]) for each in found["surveys"] for used in each["maps"].values()
         )
         of_maps = "; of answers by maps, of the values that the maps protect" * by_maps
-        console.print(
-            "all reports, and all trainings whose server is trusted, together: epsilon "
+        print_wrapped(
+            "All reports, and all trainings whose server is trusted, together: epsilon "
             f"{found['combined']:.6g} but for a probability of {DELTA:g}, for anything else in "
-            f"the place of all that the person gave, if those servers are honest{of_maps}"
+            f"the place of all that the person gave, if those servers are honest{of_maps}.",
+            console,
         )
+
+
+def _spent(training: dict[str, Any]) -> str:
+    """Return what a person has spent on a training, of the ledger's figures."""
+    match training["protection"]:
+        case "central":
+            epsilon = figures.epsilon_of(Fraction(training["rho"]), DELTA)
+            return f"rho {training['rho']:.6g} \nepsilon {epsilon:.4g}"
+        case "local_noise":
+            return f"epsilon {training['epsilon']:.6g}"
+        case _:
+            return "records only"
 
 
 def _in_the_clear(batch: dict[str, Any]) -> list[str]:

@@ -21,9 +21,10 @@ from ldp import InvalidInput, SphereCodebook
 from ldp.mechanisms.vectors.sphere_codebook import MAX_DIMENSION
 
 _LOCAL_EPSILONS = (1.0, 2.0, 4.0, 8.0)
+_RECORD_LEVEL = ("[training.record_level]", "noise_multiplier = 1.0", "max_grad_norm = 1.0")
 
 Norm = Annotated[
-    float, typer.Option(help="Of the mean update, as a share of max_update_norm, for local noise.")
+    float, typer.Option(help="Of the mean update, as a share of max_update_norm, beside the noise.")
 ]
 
 
@@ -69,6 +70,10 @@ def plan_training(
     found = planning.mechanisms(rounds, pace, budget)
     scale = math.sqrt(dimension) / updates_per_round
     local = _local(dimension, norm)
+
+    def needed(each: Noise) -> tuple[int, int]:
+        return explain.central_needed(each.first, each.last, dimension, rounds, norm)
+
     if as_json:
         typer.echo(
             json.dumps(
@@ -80,7 +85,7 @@ def plan_training(
                     **vars(pace),
                     "dimension": dimension,
                     "delta": delta,
-                    "central": [_row(each, scale, delta) for each in found],
+                    "central": [_row(each, scale, delta, needed(each)) for each in found],
                     "local": [
                         {"epsilon": each, "updates_needed": needed} for each, needed in local
                     ],
@@ -100,28 +105,44 @@ def plan_training(
         "1, and in the sum of those of all rounds; one update has a norm of 1 at most.",
         console,
     )
+    print_wrapped(
+        f"{explain.in_words(needed(found[0]), rounds, norm)} That is for the first mechanism; "
+        f"this plan has {updates_per_round:,}.",
+        console,
+    )
     print_wrapped("The first, to copy into the training's file:", console)
     console.print()
-    for line in _toml(found[0], pace):
-        console.print(line, markup=False, highlight=False)
+    _print_toml(_central(found[0]), pace, console)
     console.print("\n[bold]Noise of the devices[/bold] (nobody else must be honest)")
     if local:
         table = Table()
         table.add_column("epsilon of an update", justify="right")
         table.add_column("updates needed in a round", justify="right")
-        for each, needed in local:
-            table.add_row(f"{each:g}", f"{needed:,}")
+        for each, count in local:
+            table.add_row(f"{each:g}", f"{count:,}")
         console.print(table)
         print_wrapped(
             f"So many, for an error of a third of the mean update, if that has a norm of {norm:g} "
-            "times max_update_norm.",
+            f"times max_update_norm; this plan has {updates_per_round:,}.",
             console,
         )
+        epsilon = next((e for e, count in local if count <= updates_per_round), local[-1][0])
+        print_wrapped("To copy, in the place of [training.central]:", console)
+        console.print()
+        _print_toml(["[training.local_noise]", f"epsilon = {epsilon:g}"], pace, console)
     else:
         print_wrapped(
             f"Not for models of more than {MAX_DIMENSION:,} parameters: noise would be all.",
             console,
         )
+    console.print("\n[bold]Noise in the devices' steps[/bold] (protects records, not people)")
+    print_wrapped(
+        "What it promises depends on how many records a device has: hearsay training run "
+        "--simulate says it. To begin with:",
+        console,
+    )
+    console.print()
+    _print_toml(_RECORD_LEVEL, pace, console)
     console.print("\n[bold]Bytes[/bold]")
     print_wrapped(
         f"A device receives and sends {decimal(4 * dimension)} in each round that it takes part "
@@ -141,7 +162,9 @@ def explain_training(
     figures.check_norm(norm)
     declared = from_file(file)
     if as_json:
-        typer.echo(json.dumps(explain.document(declared.training, delta), indent=2))
+        training = declared.training
+        needed = {"updates_needed": list(explain.needed(training, norm))}
+        typer.echo(json.dumps(explain.document(training, delta) | needed, indent=2))
         return
     explain.explain(declared.training, len(declared.model), delta, norm, Console())
 
@@ -173,7 +196,7 @@ def _table(found: Sequence[Noise], scale: float, delta: float) -> Table:
     return table
 
 
-def _row(each: Noise, scale: float, delta: float) -> dict[str, object]:
+def _row(each: Noise, scale: float, delta: float, needed: tuple[int, int]) -> dict[str, object]:
     return {
         "mechanism": each.mechanism,
         "bands": each.bands or None,
@@ -182,14 +205,23 @@ def _row(each: Noise, scale: float, delta: float) -> dict[str, object]:
         "epsilon": figures.epsilon_of(each.rho, delta),
         "noise_round_1": each.first * scale,
         "noise_all_rounds": each.last * scale,
+        "updates_needed": list(needed),
     }
 
 
-def _toml(each: Noise, pace: Pace) -> list[str]:
-    bands = [f"bands = {each.bands}"] if each.bands else []
-    return [
+def _print_toml(protection: Sequence[str], pace: Pace, console: Console) -> None:
+    """Print what a training's file has of a plan."""
+    for line in (
         f"participations = {pace.participations}",
         f"separation = {pace.separation}",
+        *protection,
+    ):
+        console.print(line, markup=False, highlight=False)
+
+
+def _central(each: Noise) -> list[str]:
+    bands = [f"bands = {each.bands}"] if each.bands else []
+    return [
         "[training.central]",
         f'mechanism = "{each.mechanism}"',
         *bands,

@@ -4,7 +4,6 @@ import csv
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -142,9 +141,9 @@ def run_training(
             written.write(trial.model)
     if history is not None:
         with opened_new(history) as written:
-            rows = csv.DictWriter(written, asdict(told[0]), lineterminator="\n")
+            rows = csv.DictWriter(written, _row(told[0]), lineterminator="\n")
             rows.writeheader()
-            rows.writerows(map(asdict, told))
+            rows.writerows(map(_row, told))
     if plot is not None:
         plotting.rounds(training.title or training.name, told, delta, plot)
     accuracies = [each.accuracy for each in told]
@@ -160,7 +159,8 @@ def run_training(
             ),
             "accuracy_of_last_ten": mean,
             "spread_of_last_ten": spread,
-            "rounds": [asdict(each) for each in told],
+            "rounds": training.rounds,
+            "history": [_row(each) for each in told],
         }
         typer.echo(json.dumps(document, indent=2))
         return
@@ -225,6 +225,20 @@ def _held_out(
     mixed = np.random.default_rng(seed).permutation(len(found.labels))
     held = max(1, len(mixed) // 10)
     return found.part(np.sort(mixed[held:])), found.part(np.sort(mixed[:held]))
+
+
+def _row(each: "TriedRound") -> dict[str, object]:
+    """Return a round by the names that `hearsay training export --history` has."""
+    return {
+        "round": each.number,
+        "state": "dropped" if each.dropped else "aggregated",
+        "updates": each.updates,
+        "bytes": each.bytes_up,
+        "bytes_down": each.bytes_down,
+        "accuracy": each.accuracy,
+        "rho": each.rho,
+        "epsilon": each.epsilon,
+    }
 
 
 def _table(told: Sequence["TriedRound"]) -> Table:

@@ -5,49 +5,30 @@ import csv
 import json
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console, Group
-from rich.filesize import decimal as size
 from rich.live import Live
-from rich.markup import escape
-from rich.table import Table
 
 from hearsay.federated.calls import PART
-from hearsay.federated.declaration import Training, parse
+from hearsay.federated.parsing import parse
 from hearsay.sending.transport import Calls, open_calls
 from hearsay.v1 import admin_pb2, trainer_pb2
 from hearsay.v1.admin_pb2 import TrainingRound, TrainingStatus
-from hearsay_server.commands import connect, training_plan, training_run
+from hearsay_server.commands import connect, training_plan, training_run, training_shown
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Delta, Insecure, Target, Token
 from hearsay_server.commands.writing import check_new, opened_new
 from hearsay_server.trainings import explain, figures
 from hearsay_server.trainings.training import from_file
+from hearsay_server.wrapping import print_wrapped
 from ldp import InvalidInput
 from ldp.errors import StorageFailed
 
 _TIMEOUT = 60.0
-_SHOWN = 20
-"""Rounds that are shown unless all are asked for."""
 _PAUSE = 2.0
 """Seconds between two looks of `--watch`."""
-
-_HISTORY = (
-    "round",
-    "state",
-    "updates",
-    "bytes",
-    "model",
-    "result",
-    "opened",
-    "deadline",
-    "closed",
-    "rho",
-    "epsilon",
-)
 
 Name = Annotated[str, typer.Argument(help="The training's name.")]
 
@@ -80,6 +61,7 @@ def create_training(
         f"{status.training} is registered, revision {status.revision.hex()[:12]}; "
         f"round {status.round} of {status.rounds:,}"
     )
+    print_wrapped(explain.end(training), Console())
 
 
 @app.command("list")
@@ -95,21 +77,10 @@ def list_trainings(
         kind = admin_pb2.ListTrainingsResponse
         answer = calls.call("Admin/ListTrainings", admin_pb2.ListTrainingsRequest(), kind, _TIMEOUT)
     if as_json:
-        typer.echo(json.dumps([_status(each) for each in answer.trainings], indent=2))
+        listed = [training_shown.status(each) for each in answer.trainings]
+        typer.echo(json.dumps(listed, indent=2))
         return
-    table = Table("training", "title", "revision", "state")
-    for heading in ("round", "updates"):
-        table.add_column(heading, justify="right")
-    for each in answer.trainings:
-        table.add_row(
-            each.training,
-            escape(each.title),
-            each.revision.hex()[:12],
-            _state(each),
-            f"{each.round:,}/{each.rounds:,}",
-            f"{each.updates:,}",
-        )
-    Console().print(table)
+    Console().print(training_shown.table(answer.trainings))
 
 
 @app.command("show")
@@ -117,7 +88,8 @@ def show_training(
     context: typer.Context,
     training: Name,
     all_rounds: Annotated[
-        bool, typer.Option("--all", help=f"Show all rounds, not only the last {_SHOWN}.")
+        bool,
+        typer.Option("--all", help=f"Show all rounds, not only the last {training_shown.SHOWN}."),
     ] = False,
     watch: Annotated[
         bool, typer.Option("--watch", help="Look again every two seconds, until the end.")
@@ -138,16 +110,21 @@ def show_training(
     with _connected(context, target, insecure, token) as calls:
         shown = _shown(calls, training)
         if as_json:
-            typer.echo(json.dumps(_document(shown, delta), indent=2))
+            typer.echo(json.dumps(training_shown.document(shown, delta), indent=2))
             return
+        console = Console()
+
+        def page() -> Group:
+            return training_shown.page(shown, delta, all_rounds, console.width)
+
         if not watch:
-            Console().print(_page(shown, delta, all_rounds))
+            console.print(page())
             return
-        with Live(_page(shown, delta, all_rounds), auto_refresh=False) as live:
+        with Live(page(), console=console, auto_refresh=False) as live:
             while shown.status.state == TrainingStatus.RUNNING:
                 time.sleep(_PAUSE)
                 shown = _shown(calls, training, shown)
-                live.update(_page(shown, delta, all_rounds), refresh=True)
+                live.update(page(), refresh=True)
 
 
 @app.command("export")
@@ -183,9 +160,9 @@ def export_training(
             typer.echo(f"{out}: model {model.hex()[:12]} of {training}{first}")
     if history is not None:
         with opened_new(history) as written:
-            rows = csv.DictWriter(written, _HISTORY, lineterminator="\n")
+            rows = csv.DictWriter(written, training_shown.HISTORY, lineterminator="\n")
             rows.writeheader()
-            rows.writerows(_history(shown, delta))
+            rows.writerows(training_shown.history(shown, delta))
         typer.echo(f"{history}: {len(shown.rounds):,} rounds of {training}")
 
 
@@ -288,122 +265,6 @@ def _shown(
             return answer
 
 
-def _page(shown: admin_pb2.ShowTrainingResponse, delta: float, all_rounds: bool) -> Group:
-    """Return what `show` prints."""
-    status, training = shown.status, parse(shown.training)
-    lines = [
-        f"[bold]{training.name}[/bold]  {escape(training.title)}",
-        f"revision {training.revision.hex()}",
-        f"state    {_state(status)}, round {status.round:,} of {status.rounds:,}: "
-        f"{status.aggregated:,} made a model, {status.dropped:,} dropped",
-        f"model    {training.architecture}, {training.dimension:,} parameters; newest "
-        f"{status.model.hex()[:12]}",
-        f"updates  {status.updates:,}, {size(status.update_bytes)}",
-        f"spends   {_promise(training, delta)}",
-        training.trust,
-    ]
-    if status.trouble:
-        lines.append(f"[bold red]{escape(status.trouble)}[/]")
-    table = Table()
-    for heading in ("round", "updates", "bytes"):
-        table.add_column(heading, justify="right")
-    for heading in ("state", "model"):
-        table.add_column(heading)
-    spent = figures.spent_epsilon(training, 1, delta) is not None
-    central = training.rho is not None
-    if central:
-        table.add_column("rho", justify="right")
-    if spent:
-        table.add_column("epsilon", justify="right")
-    rounds = shown.rounds if all_rounds else shown.rounds[-_SHOWN:]
-    for each in rounds:
-        rho, epsilon = _spent(training, each, delta)
-        table.add_row(
-            f"{each.round:,}",
-            f"{each.updates:,}/{training.updates_per_round:,}",
-            size(each.update_bytes),
-            TrainingRound.State.Name(each.state).lower(),
-            each.result.hex()[:8],
-            *([f"{rho:.4g}" if rho is not None else ""] if central else []),
-            *([f"{epsilon:.4g}" if epsilon is not None else ""] if spent else []),
-        )
-    if len(rounds) < len(shown.rounds):
-        lines.append(f"The last {_SHOWN} of {len(shown.rounds):,} rounds (all with --all):")
-    return Group(*lines, table)
-
-
-def _promise(training: Training, delta: float) -> str:
-    """Return what a person spends in all of a training, for people."""
-    if training.rho is not None:
-        return (
-            f"rho {float(training.rho):.4g} at the first participation, for all of them: epsilon "
-            f"{figures.epsilon_of(training.rho, delta):.4g} at delta {delta:g}"
-        )
-    if training.epsilon_per_update is not None:
-        return (
-            f"epsilon {training.epsilon_per_update:.4g} with each update, of which there are "
-            f"{training.participations:,} at most"
-        )
-    return "nothing that a ledger could count: single records are protected, people are not"
-
-
-def _spent(
-    training: Training, each: TrainingRound, delta: float
-) -> tuple[float | None, float | None]:
-    """Return rho and epsilon of the models up to a round; None of a round that made none."""
-    if each.state != TrainingRound.AGGREGATED:
-        return None, None
-    rho = figures.spent_rho(training, each.round)
-    epsilon = figures.spent_epsilon(training, each.round, delta)
-    return None if rho is None else float(rho), epsilon
-
-
-def _history(shown: admin_pb2.ShowTrainingResponse, delta: float) -> Iterator[dict[str, Any]]:
-    """Yield the rounds as rows of `_HISTORY`; None is empty in CSV, and null in JSON."""
-    training = parse(shown.training)
-    for each in shown.rounds:
-        rho, epsilon = _spent(training, each, delta)
-        yield {
-            "round": each.round,
-            "state": TrainingRound.State.Name(each.state).lower(),
-            "updates": each.updates,
-            "bytes": each.update_bytes,
-            "model": each.model.hex(),
-            "result": each.result.hex() or None,
-            "opened": _time(each.opened),
-            "deadline": _time(each.deadline),
-            "closed": _time(each.closed),
-            "rho": rho,
-            "epsilon": epsilon,
-        }
-
-
-def _document(shown: admin_pb2.ShowTrainingResponse, delta: float) -> dict[str, Any]:
-    return _status(shown.status) | {
-        "declaration": explain.document(parse(shown.training), delta),
-        "delta": delta,
-        "rounds_so_far": list(_history(shown, delta)),
-    }
-
-
-def _status(status: TrainingStatus) -> dict[str, Any]:
-    return {
-        "training": status.training,
-        "title": status.title,
-        "revision": status.revision.hex(),
-        "state": _state(status),
-        "round": status.round,
-        "rounds": status.rounds,
-        "aggregated": status.aggregated,
-        "dropped": status.dropped,
-        "updates": status.updates,
-        "bytes": status.update_bytes,
-        "model": status.model.hex(),
-        "trouble": status.trouble or None,
-        "created": _time(status.created),
-    }
-
-
 def _model_of(shown: admin_pb2.ShowTrainingResponse, number: int | None) -> bytes:
     """Return the SHA-256 of the model that a round made."""
     if number is None:
@@ -417,14 +278,6 @@ def _model_of(shown: admin_pb2.ShowTrainingResponse, number: int | None) -> byte
         f"round {number} of {shown.status.training!r} made no model: expected 0 for the first, or "
         "a round that hearsay training show calls aggregated"
     )
-
-
-def _state(status: TrainingStatus) -> str:
-    return TrainingStatus.State.Name(status.state).lower()
-
-
-def _time(seconds: int) -> str | None:
-    return datetime.fromtimestamp(seconds, UTC).isoformat() if seconds else None
 
 
 app.command("plan")(training_plan.plan_training)

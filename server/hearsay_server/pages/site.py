@@ -6,13 +6,13 @@ from http import HTTPStatus
 from typing import Any
 
 import grpc
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route, Router
 
 from hearsay_server.pages import operator, start
 from hearsay_server.pages.caller import Caller, find
-from hearsay_server.pages.fragments import Fragments
+from hearsay_server.pages.fragments import Fragments, Lately
 from hearsay_server.pages.page import PUBLIC, Page
 from hearsay_server.pages.rendering import HEADERS, Statics, Templates
 from hearsay_server.pages.visit import Shared, Visit
@@ -54,7 +54,8 @@ class Site:
         self._statics = Statics()
         templates = Templates(self._statics)
         sessions = Sessions(inside.database, lambda: inside.clock().timestamp())
-        self._shared = Shared(inside, sessions, templates, Fragments())
+        lately = Lately()
+        self._shared = Shared(inside, sessions, templates, Fragments(lately), lately)
         self._open = {True: 0, False: 0}
         nowhere = [Page("/{rest:path}", PUBLIC, _nowhere, posts) for posts in (False, True)]
         routes = [
@@ -86,8 +87,6 @@ class Site:
             if started:
                 raise
             await self._failed(request, _NOBODY, error)(scope, receive, sending)
-        except ClientDisconnect:
-            pass
 
     def _answering(self, page: Page) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
@@ -103,8 +102,6 @@ class Site:
                     return await page.answer(Visit(bounded, caller, self._shared))
             except Ended as error:
                 return self._failed(bounded, caller, error)
-            except ClientDisconnect:
-                raise
             except Exception:
                 _log.exception("a page failed")
                 fault = Ended(grpc.StatusCode.INTERNAL, "the server failed to answer")

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import grpc
+from python_multipart.exceptions import FormParserError
 from starlette.datastructures import FormData
-from starlette.exceptions import HTTPException
+from starlette.formparsers import MultiPartException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from hearsay_server.pages.caller import Caller
-from hearsay_server.pages.fragments import Fragments
+from hearsay_server.pages.fragments import Fragments, Lately
 from hearsay_server.pages.rendering import Templates
 from hearsay_server.serving.auth import Proof
 from hearsay_server.serving.inside import Inside
@@ -32,6 +33,7 @@ class Shared:
     sessions: Sessions
     templates: Templates
     fragments: Fragments
+    lately: Lately
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ class Visit:
         except TimeoutError:
             detail = "the form took too long to come"
             raise Ended(grpc.StatusCode.DEADLINE_EXCEEDED, detail) from None
-        except HTTPException:
+        except (MultiPartException, FormParserError):
             raise Ended(grpc.StatusCode.INVALID_ARGUMENT, "the form cannot be read") from None
 
     def page(self, template: str, status: int = 200, **values: object) -> Response:

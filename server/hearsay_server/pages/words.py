@@ -7,6 +7,9 @@ from datetime import UTC, datetime
 _BIDI = set("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 """Characters that turn the direction of the text around them."""
 
+NONE = "\u2013"
+"""What stands where there is nothing to say."""
+
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 
 
@@ -29,12 +32,12 @@ def count(number: float) -> str:
 
 def number(value: float, digits: int = 3) -> str:
     """Return a number with so many decimals; a dash for none."""
-    return "\u2013" if value is None or math.isnan(value) else f"{value:,.{digits}f}"
+    return NONE if value is None or math.isnan(value) else f"{value:,.{digits}f}"
 
 
 def percent(share: float, digits: int = 1) -> str:
     """Return a share of one in percent."""
-    return "\u2013" if math.isnan(share) else f"{100 * share:.{digits}f}%"
+    return NONE if math.isnan(share) else f"{100 * share:.{digits}f}%"
 
 
 def size(count: float) -> str:
@@ -49,7 +52,7 @@ def size(count: float) -> str:
 def seconds(value: float) -> str:
     """Return a duration in words."""
     if math.isnan(value):
-        return "\u2013"
+        return NONE
     if value < 1:
         return f"{1000 * value:.1f} ms" if value else "0 s"
     for unit, name in ((_DAY, "day"), (_HOUR, "hour"), (_MINUTE, "minute")):

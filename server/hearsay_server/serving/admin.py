@@ -14,6 +14,7 @@ from hearsay_server.ingest.intake import Cohort
 from hearsay_server.serving import auth
 from hearsay_server.serving.admin_trainings import TrainingsAdmin
 from hearsay_server.serving.status import Ended, no_survey
+from hearsay_server.serving.visits import Visits
 from hearsay_server.storage import retention
 from hearsay_server.storage.store import BeingDeleted, Store, StoredSurvey
 from hearsay_server.storage.writer import Writer
@@ -33,9 +34,12 @@ class Admin(TrainingsAdmin):
         changed: Callable[[], None] = lambda: None,
         ended: Callable[[], None] = lambda: None,
         draw: Callable[[int], bytes] = os.urandom,
+        visits: Visits | None = None,
     ) -> None:
-        """Serve; `changed`, `ended` and `draw` are those of `TrainingsAdmin`."""
-        super().__init__(store.database, writer, clock, changed=changed, ended=ended, draw=draw)
+        """Serve; `changed`, `ended`, `draw` and `visits` are those of `TrainingsAdmin`."""
+        super().__init__(
+            store.database, writer, clock, changed=changed, ended=ended, draw=draw, visits=visits
+        )
         self._store = store
 
     async def CreateSurvey(  # noqa: N802

@@ -6,12 +6,13 @@ from collections.abc import Callable
 
 import grpc
 
-from hearsay.federated.declaration import parse
+from hearsay.federated.parsing import parse
 from hearsay.v1 import admin_pb2, admin_pb2_grpc
 from hearsay_server.clock import Clock, system
 from hearsay_server.serving import auth
 from hearsay_server.serving.status import Ended
 from hearsay_server.serving.trainer import no_training
+from hearsay_server.serving.visits import Visits
 from hearsay_server.storage import models, trainings
 from hearsay_server.storage.database import Database
 from hearsay_server.storage.trainings import NameTaken, NoTraining, StoredTraining
@@ -44,8 +45,9 @@ class TrainingsAdmin(admin_pb2_grpc.AdminServicer):
         changed: Callable[[], None] = lambda: None,
         ended: Callable[[], None] = lambda: None,
         draw: Callable[[int], bytes] = os.urandom,
+        visits: Visits | None = None,
     ) -> None:
-        """Serve; `draw` returns random bytes.
+        """Serve; `draw` returns random bytes, and `visits` are those that the Trainer counts.
 
         `changed` is called when rounds may be due, `ended` when a training was closed or deleted.
         """
@@ -55,6 +57,7 @@ class TrainingsAdmin(admin_pb2_grpc.AdminServicer):
         self._changed = changed
         self._ended = ended
         self._draw = draw
+        self._visits = visits or Visits()
 
     async def UploadModel(  # noqa: N802
         self, request: admin_pb2.UploadModelRequest, context: object
@@ -99,7 +102,10 @@ class TrainingsAdmin(admin_pb2_grpc.AdminServicer):
         asked = (self._database, name, request.after, _PAGE)
         rounds = await asyncio.to_thread(trainings.rounds, *asked)
         return admin_pb2.ShowTrainingResponse(
-            status=_status(found), training=found.declared, rounds=map(_round, rounds)
+            status=_status(found),
+            training=found.declared,
+            rounds=map(_round, rounds),
+            visits=self._visits.of(name, found.round),
         )
 
     async def CloseTraining(  # noqa: N802

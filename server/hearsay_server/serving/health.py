@@ -121,6 +121,8 @@ class Readiness:
         self._metrics = metrics
         self._failed = asyncio.Event()
         self._ready = True
+        self.trouble = ""
+        """Why reports cannot be stored; empty while they can."""
         metrics.ready.set(1)
 
     def committed(self, seconds: float, error: Exception | None) -> None:
@@ -166,6 +168,7 @@ class Readiness:
         if self._ready == (not trouble):
             return
         self._ready = not trouble
+        self.trouble = trouble
         self._metrics.ready.set(self._ready)
         await self._health.ready(self._ready)
         if trouble:

@@ -14,6 +14,7 @@ from hearsay_server.serving.auth import Policy, Proof
 from hearsay_server.serving.guard import Guard
 from hearsay_server.serving.health import Readiness
 from hearsay_server.serving.metrics import Metrics
+from hearsay_server.serving.minutes import Minutes
 from hearsay_server.serving.tls import Certificates
 from hearsay_server.storage.database import Database
 
@@ -28,6 +29,7 @@ class Inside:
     guard: Guard
     policy: Policy
     metrics: Metrics
+    minutes: Minutes
     readiness: Readiness
     database: Database
     certificates: Certificates | None

@@ -45,7 +45,9 @@ from hearsay_server.serving.http.app import App
 from hearsay_server.serving.http.app import Bounds as HttpBounds
 from hearsay_server.serving.inside import Inside, MakeSite
 from hearsay_server.serving.metrics import Metrics, exposed
+from hearsay_server.serving.minutes import Minutes
 from hearsay_server.serving.trainer import Trainer
+from hearsay_server.serving.visits import Visits
 from hearsay_server.storage import tokens
 from hearsay_server.storage.retention import swept
 from hearsay_server.storage.store import Store
@@ -136,10 +138,14 @@ async def running(
         analyst = Analyst(store, analyses, exports, watched, clock)
         analyst_pb2_grpc.add_AnalystServicer_to_server(analyst, server)
         rounds = Rounds(store.database, writer, metrics, clock)
-        changed = rounds.changed
-        trainer = Trainer(store.database, writer, metrics, rates, clock, counted=changed)
+        changed, visits = rounds.changed, Visits()
+        trainer = Trainer(
+            store.database, writer, metrics, rates, clock, counted=changed, visits=visits
+        )
         trainer_pb2_grpc.add_TrainerServicer_to_server(trainer, server)
-        admin = Admin(store, writer, clock, changed=changed, ended=rounds.ended, draw=draw)
+        admin = Admin(
+            store, writer, clock, changed=changed, ended=rounds.ended, draw=draw, visits=visits
+        )
         admin_pb2_grpc.add_AdminServicer_to_server(admin, server)
         health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
         names = (*ROLES, health.SERVICE_NAME, reflection.SERVICE_NAME)
@@ -163,6 +169,8 @@ async def running(
         if config.http:
             from hearsay_server.serving.http.listening import Door
 
+            minutes = Minutes(metrics)
+            await stack.enter_async_context(minutes.counted())
             inside = Inside(
                 config=config,
                 clock=clock,
@@ -170,6 +178,7 @@ async def running(
                 guard=guard,
                 policy=policy,
                 metrics=metrics,
+                minutes=minutes,
                 readiness=readiness,
                 database=store.database,
                 certificates=certificates,

@@ -4,6 +4,7 @@ import logging
 import ssl
 import threading
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 import grpc
@@ -52,7 +53,7 @@ class _Files:
                 f"cannot use the certificate {self.certificate} with the key {self.key}"
                 f"{f' and the CA {self.client_ca}' if self.client_ca else ''}: {error}"
             ) from None
-        return _Read(grpc.ssl_server_certificate_configuration([pair], root), context)
+        return _Read(grpc.ssl_server_certificate_configuration([pair], root), context, pair[1])
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,7 @@ class _Read:
 
     configuration: grpc.ServerCertificateConfiguration
     context: ssl.SSLContext
+    chain: bytes
 
 
 class Certificates:
@@ -110,6 +112,17 @@ class Certificates:
         context = self._read.context
         context.sni_callback = look
         return context
+
+    def ends(self) -> datetime | None:
+        """Return when the first certificate of the chain in use ends; None where none is read."""
+        from cryptography import x509
+
+        self.look()
+        try:
+            chain = x509.load_pem_x509_certificates(self._read.chain)
+        except ValueError:  # OpenSSL takes more than cryptography does
+            return None
+        return min((each.not_valid_after_utc for each in chain), default=None)
 
     def look(self) -> _Read | None:
         """Read the files anew if they changed; return None if they did not, or cannot be used."""

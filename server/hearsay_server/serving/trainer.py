@@ -17,6 +17,7 @@ from hearsay_server.limits import Rates, TooMany
 from hearsay_server.serving import auth
 from hearsay_server.serving.metrics import Metrics
 from hearsay_server.serving.status import MENDED, Ended, shortened
+from hearsay_server.serving.visits import Visits
 from hearsay_server.storage import rounds, trainings, updates
 from hearsay_server.storage.database import Database
 from hearsay_server.storage.trainings import NoTraining
@@ -51,14 +52,16 @@ class Trainer(trainer_pb2_grpc.TrainerServicer):
         clock: Clock = system,
         *,
         counted: Callable[[], None] = lambda: None,
+        visits: Visits | None = None,
     ) -> None:
-        """Serve; `counted` is called after each update that counts."""
+        """Serve; `counted` is called after each update that counts, `visits` are counted in."""
         self._database = database
         self._writer = writer
         self._metrics = metrics
         self._rates = rates
         self._clock = clock
         self._counted = counted
+        self._visits = visits or Visits()
 
     async def GetTraining(  # noqa: N802
         self, request: trainer_pb2.GetTrainingRequest, context: object
@@ -75,6 +78,7 @@ class Trainer(trainer_pb2_grpc.TrainerServicer):
         if found is None:
             raise no_training(request.training)
         now = self._clock().timestamp()
+        self._visits.asked(request.training, found.round, int(now))
         answer = trainer_pb2.GetRoundResponse(
             round=found.round, model=found.result or found.model, server_time=int(now)
         )
@@ -118,6 +122,7 @@ class Trainer(trainer_pb2_grpc.TrainerServicer):
         if outcome.status != _Status.RETRY or outcome.detail:  # not for a part that was taken
             self._metrics.updates.labels(_COUNTED_AS[outcome.status]).inc()
         if outcome.refusal:
+            self._visits.refused(request.training, outcome.refusal)
             self._metrics.updates_refused.labels(trainer_pb2.Refusal.Name(outcome.refusal)).inc()
         return trainer_pb2.SubmitUpdateResponse(
             status=outcome.status,

@@ -66,10 +66,18 @@ def entries(database: Database) -> list[Entry]:
     """Return all acts, oldest first."""
     query = sa.select(_audit).order_by(_audit.c.at, _audit.c.id)
     with database.reading() as connection:
-        return [
-            Entry(row.at, row.token, row.os_user, row.action, row.survey, json.loads(row.detail))
-            for row in connection.execute(query)
-        ]
+        return [_entry(row) for row in connection.execute(query)]
+
+
+def newest(database: Database, most: int, skip: int = 0) -> list[Entry]:
+    """Return at most so many acts, newest first, without the first `skip` of them."""
+    query = sa.select(_audit).order_by(_audit.c.at.desc(), _audit.c.id.desc())
+    with database.reading() as connection:
+        return [_entry(row) for row in connection.execute(query.limit(most).offset(skip))]
+
+
+def _entry(row: Any) -> Entry:
+    return Entry(row.at, row.token, row.os_user, row.action, row.survey, json.loads(row.detail))
 
 
 def this_user() -> str:

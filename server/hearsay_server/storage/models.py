@@ -7,7 +7,8 @@ import sqlalchemy as sa
 
 from hearsay.federated import models as files
 from hearsay.federated.calls import PART
-from hearsay.federated.declaration import MOST_PARAMETERS, Training
+from hearsay.federated.declaration import Training
+from hearsay.federated.parsing import MOST_PARAMETERS
 from hearsay_server.storage import schema
 from hearsay_server.storage.database import Database
 from ldp.errors import InvalidInput

@@ -16,7 +16,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from hearsay.federated.declaration import Training, parse
+from hearsay.federated.declaration import Training
+from hearsay.federated.parsing import parse
 from hearsay_server.storage import models, schema, sealing, trainings
 from hearsay_server.storage.database import Database
 

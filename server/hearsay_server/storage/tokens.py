@@ -84,10 +84,14 @@ class Tokens:
         self._database = database
         self.clock = clock
 
-    def create(self, role: str, label: str = "", expires: float | None = None) -> tuple[Token, str]:
+    def create(
+        self, role: str, label: str = "", expires: float | None = None, caller: str | None = None
+    ) -> tuple[Token, str]:
         """Make a token; return its record, and the token itself, which is kept nowhere.
 
         It works until `expires` (seconds since 1970), or without one until it is revoked.
+        `caller` is the id of the token that asks for it, "" for nobody's; None where the user of
+        this process does, as in all calls here.
         """
         if role not in ROLES:
             raise InvalidInput(f"a role is one of {', '.join(ROLES)}, got {role!r}")
@@ -95,7 +99,7 @@ class Tokens:
         _check_end(expires, now)
         with self._database.beside() as connection:
             token = Token(_free_id(connection), role, label, now, expires)
-            _record(connection, "create token", token)
+            _record(connection, "create token", token, caller)
             return token, _insert(connection, token)
 
     def list(self) -> list[Token]:
@@ -125,14 +129,14 @@ class Tokens:
             _record(connection, "rotate token", token)
             return token, _insert(connection, token)
 
-    def revoke(self, id_: str) -> Token:
+    def revoke(self, id_: str, caller: str | None = None) -> Token:
         """End a token and all it was rotated from; raise `InvalidInput` where none works."""
         now = self.clock()
         with self._database.beside() as connection:
             token = _working(connection, id_, now)
             all_ = sa.update(_tokens).where(_tokens.c.id == id_, _tokens.c.revoked.is_(None))
             connection.execute(all_.values(revoked=now))
-            _record(connection, "revoke token", token)
+            _record(connection, "revoke token", token, caller)
         return token
 
     def use(self, given: bytes) -> None:
@@ -246,10 +250,13 @@ def _check_end(expires: float | None, now: float) -> None:
         )
 
 
-def _record(connection: sa.Connection, action: str, token: Token) -> None:
-    """Write into the audit log what the user of this process does with a token."""
+def _record(
+    connection: sa.Connection, action: str, token: Token, caller: str | None = None
+) -> None:
+    """Write into the audit log what a caller, or the user of this process, does with a token."""
     detail = {"token": token.id, "role": token.role, "label": token.label}
-    audit.record(connection, action, os_user=audit.this_user(), detail=detail)
+    user = audit.this_user() if caller is None else ""
+    audit.record(connection, action, token=caller or "", os_user=user, detail=detail)
 
 
 def _token(row: sa.Row[tuple[object, ...]]) -> Token:

@@ -14,7 +14,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from hearsay.federated.declaration import CentralNoise, Training, parse
+from hearsay.federated.declaration import CentralNoise, Training
+from hearsay.federated.parsing import parse
 from hearsay_server.storage import audit, models, schema, sealing
 from hearsay_server.storage.database import Database
 from ldp.errors import InvalidInput, NotReady

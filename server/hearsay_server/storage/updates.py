@@ -11,7 +11,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from hearsay.federated.declaration import Training, parse
+from hearsay.federated.declaration import Training
+from hearsay.federated.parsing import parse
 from hearsay.v1 import collector_pb2, trainer_pb2
 from hearsay_server.limits import TooMany
 from hearsay_server.storage import rounds, schema, sealing

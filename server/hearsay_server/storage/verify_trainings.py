@@ -8,7 +8,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from hearsay.federated import encoding
-from hearsay.federated.declaration import CentralNoise, Training, parse
+from hearsay.federated.declaration import CentralNoise, Training
+from hearsay.federated.parsing import parse
 from hearsay_server.storage import rounds, schema, trainings
 from ldp.errors import StorageFailed
 

@@ -166,6 +166,7 @@ def document(training: Training, delta: float) -> dict[str, object]:
         "epsilon_per_update": training.epsilon_per_update,
         "trusted": training.trusted,
         "bytes_up": encoded_size(training),
+        "seconds_at_most": training.rounds * training.round_seconds,
     }
 
 
@@ -210,6 +211,16 @@ def _server(training: Training) -> Sequence[str]:
         "dropped, and its updates are deleted unread.",
         f"For full rounds, {people_for_full_rounds(training):,} people or more must be there.",
         f"{made} goes through {given.optimizer} at rate {given.learning_rate:g}{momentum}.",
+        end(training),
+    )
+
+
+def end(training: Training) -> str:
+    """Return a line on when a training ends at the latest."""
+    most = _duration(training.rounds * training.round_seconds)
+    return (
+        f"All {training.rounds:,} rounds are over after {most} at most, besides the time "
+        "in which the server aggregates or does not run."
     )
 
 
@@ -231,6 +242,46 @@ def _bytes(training: Training, model: int) -> Sequence[str]:
     )
 
 
+def needed(training: Training, norm: float) -> Sequence[int]:
+    """Return how many updates in a round make the noise a third of what it hides.
+
+    The mean update has a norm of `norm` times `max_update_norm`. With noise of the server there
+    are two numbers: for the mean update of round 1, and for the sum of those of all rounds where
+    all point the same way. With noise of the devices there is one, for each round, and with
+    neither none.
+    """
+    match training.protection:
+        case CentralNoise() as central:
+            errors = prefix_sums.errors(central.mechanism, training.rounds, central.bands)
+            ends = float(central.noise_multiplier) * errors[[0, -1]]
+            return central_needed(ends[0], ends[1], training.dimension, training.rounds, norm)
+        case LocalNoise(mechanism):
+            return (mechanism.updates_needed(norm),)
+        case RecordLevel():
+            return ()
+
+
+def central_needed(
+    first: float, last: float, dimension: int, rounds: int, norm: float
+) -> tuple[int, int]:
+    """Return the two numbers of `needed`, of the noise in the sums after round 1 and the last.
+
+    `first` and `last` are its standard deviations in a coordinate over `max_update_norm`.
+    """
+    wanted = norm / (3 * math.sqrt(dimension))
+    return math.ceil(first / wanted), math.ceil(last / (rounds * wanted))
+
+
+def in_words(needed: Sequence[int], rounds: int, norm: float) -> str:
+    """Return the two numbers of `needed` in words."""
+    first, last = needed
+    return (
+        f"If the mean update of a round has a norm of {norm:g} times max_update_norm, noise of a "
+        f"third of that takes {first:,} updates in a round. In the sum of all {rounds:,} rounds "
+        f"noise of a third takes {last:,}, if their mean updates point the same way."
+    )
+
+
 def noise(training: Training, norm: float) -> Sequence[str]:
     """Return lines on the size of the noise beside that of the updates' mean.
 
@@ -247,14 +298,16 @@ def noise(training: Training, norm: float) -> Sequence[str]:
                 f"{scale * errors[-1]:.3g} after round {training.rounds:,}. One update has a norm "
                 f"of {training.max_update_norm:g} at most.",
                 "Twice as many updates in a round halve that noise.",
+                f"{in_words(needed(training, norm), training.rounds, norm)} This training has "
+                f"{per_round:,}.",
             )
         case LocalNoise(mechanism):
-            needed = mechanism.updates_needed(norm)
             size = math.sqrt(mechanism.squared_error / per_round) * training.max_update_norm
             return (
                 f"The noise in the mean of a full round has an L2 norm of about {size:.3g}. If the "
                 f"mean update has a norm of {norm * training.max_update_norm:g}, a third of that "
-                f"takes {needed:,} updates in a round; this training has {per_round:,}.",
+                f"takes {mechanism.updates_needed(norm):,} updates in a round; this training has "
+                f"{per_round:,}.",
             )
         case RecordLevel():
             return (
@@ -264,8 +317,9 @@ def noise(training: Training, norm: float) -> Sequence[str]:
 
 
 def _duration(seconds: int) -> str:
-    for unit, length in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
-        if seconds % length == 0:
-            count = seconds // length
-            return f"{count:,} {unit}{'s' * (count > 1)}"
-    return f"{seconds:,} seconds"
+    parts = []
+    for unit, length in (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1)):
+        count, seconds = divmod(seconds, length)
+        if count:
+            parts.append(f"{count:,} {unit}{'s' * (count > 1)}")
+    return " and ".join((", ".join(parts[:-1]), parts[-1])) if len(parts) > 1 else parts[0]

@@ -7,11 +7,12 @@ from fractions import Fraction
 
 import numpy as np
 
-from hearsay.federated.declaration import MOST_RHO, MOST_ROUNDS, UNIT
+from hearsay.federated.declaration import UNIT
+from hearsay.federated.parsing import MOST_RHO
 from hearsay_server.trainings.figures import epsilon_of
 from ldp import InvalidInput
 from ldp.planning import prefix_sums
-from ldp.planning.prefix_sums import PrefixSums
+from ldp.planning.prefix_sums import MOST_ROUNDS, PrefixSums
 
 
 @dataclass(frozen=True)

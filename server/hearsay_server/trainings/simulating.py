@@ -1,5 +1,6 @@
 """Try a training on one machine: devices' steps, updates as bytes, and the server's own code."""
 
+import math
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -66,24 +67,43 @@ def split(how: str, examples: Examples, people: int, seed: int) -> Split:
         return [
             np.flatnonzero(examples.person == one) for one in range(int(examples.person.max()) + 1)
         ]
-    kind, _, given = how.partition(":")
+    kind, shards, alpha = _kind(how)
+    if people < 1:
+        raise InvalidInput(f"--people must be at least 1, got {people:,}")
+    if (needed := people * shards) > (count := len(examples.labels)):
+        raise InvalidInput(
+            f"--split {how} of {people:,} people takes {needed:,} examples at least, and there are "
+            f"{count:,}: give fewer --people"
+        )
     rng = np.random.default_rng(seed)
+    if kind == "iid":
+        return splits.iid(examples.labels, people, rng=rng)
+    if kind == "shards":
+        return splits.shards(examples.labels, people, per_client=shards, rng=rng)
     try:
-        if kind == "iid" and not given:
-            return splits.iid(examples.labels, people, rng=rng)
-        if kind == "shards":
-            each = int(given or 2)
-            return splits.shards(examples.labels, people, per_client=each, rng=rng)
-        if kind == "dirichlet":
-            alpha = float(given or 0.5)
-            return splits.dirichlet(examples.labels, people, alpha=alpha, least=1, rng=rng)
-    except InvalidInput:
-        raise
+        return splits.dirichlet(examples.labels, people, alpha=alpha, least=1, rng=rng)
+    except InvalidInput:  # all else was checked
+        raise InvalidInput(
+            f"--split {how} left some of {people:,} people without examples, however often it was "
+            "drawn: give fewer --people or a larger ALPHA"
+        ) from None
+
+
+def _kind(how: str) -> tuple[str, int, float]:
+    """Return how examples are dealt out, each person's shards, and Dirichlet's alpha."""
+    kind, _, given = how.partition(":")
+    try:
+        shards = int(given or 2) if kind == "shards" else 1
+        alpha = float(given or 0.5) if kind == "dirichlet" else 1.0
     except ValueError:
-        pass
-    raise InvalidInput(
-        f"--split must be iid, shards, shards:COUNT, dirichlet or dirichlet:ALPHA, got {how!r}"
-    )
+        shards, alpha = 0, 0.0
+    known = kind in ("iid", "shards", "dirichlet") and not (kind == "iid" and given)
+    if not known or shards < 1 or not 0 < alpha < math.inf:
+        raise InvalidInput(
+            "--split must be iid, shards, shards:COUNT, dirichlet or dirichlet:ALPHA, with a COUNT "
+            f"of at least 1 and an ALPHA > 0, got {how!r}"
+        )
+    return kind, shards, alpha
 
 
 def simulate(

@@ -7,7 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, get_args
 
-import hearsay.federated.declaration
+import hearsay.federated.parsing
 from hearsay.federated import models
 from hearsay.federated.declaration import UNIT, Protection, Training
 from hearsay.plans.plan import mechanism_message
@@ -53,14 +53,14 @@ class Declared:
     @property
     def training(self) -> Training:
         """The training that the bytes declare."""
-        return hearsay.federated.declaration.parse(self.frozen)
+        return hearsay.federated.parsing.parse(self.frozen)
 
 
 def from_file(file: Path) -> Declared:
     """Read and freeze a training; `model` names a file beside it.
 
     Raises `InvalidInput`, with the file and the place, where one of the files cannot be read, and
-    where the training cannot be, as `hearsay.federated.declaration.parse`.
+    where the training cannot be, as `hearsay.federated.parsing.parse`.
     """
     table = _training(load(read(file), str(file)), str(file))
     place = f"{file}: training"
@@ -109,7 +109,7 @@ def freeze(table: dict[str, Any], model: bytes, place: str) -> bytes:
     _protect(wire, tables, place)
     frozen: bytes = wire.SerializeToString(deterministic=True)
     # The checks of a device, and of the server, made before it is registered.
-    aggregation.check(hearsay.federated.declaration.parse(frozen))
+    aggregation.check(hearsay.federated.parsing.parse(frozen))
     return frozen
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpsgd.federated import rules
-from hearsay.federated import declaration
+from hearsay.federated import parsing
 from ldp import InvalidInput
 
 UPDATES = np.random.default_rng(1).standard_normal((9, 40)).astype(np.float32)
@@ -174,11 +174,11 @@ def test_wrong_weights_are_refused(weights: list[float]) -> None:
         rules.mean(UPDATES, weights)
 
 
-@pytest.mark.parametrize("rule", sorted({*rules.RULES, *declaration.RULES}))
+@pytest.mark.parametrize("rule", sorted({*rules.RULES, *parsing.RULES}))
 def test_a_declaration_knows_the_rules_and_how_many_updates_they_need(rule: str) -> None:
     assert rule in rules.RULES
-    assert rule in declaration.RULES
-    factor, more = declaration._LEAST_FACTOR.get(rule, (0, 0))
+    assert rule in parsing.RULES
+    factor, more = parsing._LEAST_FACTOR.get(rule, (0, 0))
     for hostile in range(1, 6) if factor else ():
         least = factor * hostile + more
         rules.check_rule(rule, least, hostile)

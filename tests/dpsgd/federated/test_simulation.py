@@ -29,6 +29,7 @@ from dpsgd.federated import (
     LocalSGD,
     MedianNorm,
     MultiKrum,
+    RecordLevel,
     Round,
     SignFlip,
     flat,
@@ -36,6 +37,7 @@ from dpsgd.federated import (
 )
 from dpsgd.federated.attackers import Attack
 from dpsgd.federated.drawing import Poisson
+from dpsgd.federated.local import LocalTrainer
 from dpsgd.federated.protection import Setting
 from dpsgd.federated.strategies import Strategy
 from ldp import InvalidInput
@@ -45,6 +47,8 @@ CENTRES = 2 * RNG.standard_normal((3, 6))
 LABELS = RNG.integers(0, 3, 400)
 FEATURES = (CENTRES[LABELS] + RNG.standard_normal((400, 6))).astype(np.float32)
 CLIENTS = iid(LABELS, 10, rng=np.random.default_rng(1))
+
+RECORDS = RecordLevel(lr=0.1, noise_multiplier=1.0, max_grad_norm=1.0)
 
 
 def network() -> nn.Module:
@@ -320,6 +324,34 @@ def test_a_protection_decides_who_takes_part_and_what_is_learned() -> None:
 def test_what_cannot_be_trained_is_refused(given: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         federation(**given)
+
+
+@pytest.mark.parametrize("train", [LocalSGD(lr=0.1), RECORDS], ids=["sgd", "record_level"])
+@pytest.mark.parametrize(
+    ("features", "labels", "message"),
+    [
+        (FEATURES.astype(float), LABELS, "features must be float32, as the model's .* got float64"),
+        (FEATURES[:, :5], LABELS, r"does not take records of float32 features of shape \(5,\)"),
+        (LABELS[:, None].repeat(6, 1), LABELS, "does not take records of int64 features"),
+        (FEATURES, LABELS.astype(np.float32), "labels must be int64, got float32"),
+        (FEATURES, LABELS.astype(np.int32), "labels must be int64, got int32"),
+        (FEATURES, LABELS + 1, "the model has 3 classes: labels must be 0 to 2, got 3"),
+        (FEATURES, LABELS - 1, "the model has 3 classes: labels must be 0 to 2, got -1"),
+        (FEATURES, LABELS[:, None], r"outputs of shape \(3,\) and labels of shape \(1,\)"),
+    ],
+)
+def test_records_that_do_not_fit_the_model_are_refused_before_a_round(
+    train: LocalTrainer, features: NDArray[Any], labels: NDArray[Any], message: str
+) -> None:
+    model, how = network(), {"clients": CLIENTS, "train": train, "strategy": FedAvg()}
+    with pytest.raises(InvalidInput, match=message):
+        Federation(model, features, labels, **how)  # type: ignore[arg-type]
+    assert model.training
+
+
+def test_a_test_set_that_does_not_fit_the_model_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="features must be float32"):
+        Accuracy(FEATURES.astype(float), LABELS)(network())
 
 
 def test_wrong_values_are_refused() -> None:

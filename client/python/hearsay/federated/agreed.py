@@ -5,8 +5,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from fractions import Fraction
 
-from hearsay.federated.declaration import CentralNoise, LocalNoise, RecordLevel, Training, parse
-from hearsay.recording.trainings import Price
+from hearsay.federated.declaration import CentralNoise, LocalNoise, RecordLevel, Training
+from hearsay.federated.parsing import parse
+from hearsay.recording.trainings import Price, is_above
 from ldp import InvalidInput
 
 
@@ -84,7 +85,7 @@ class Agreed:
                     )
 
     def _check(self, name: str, of: str, cost: Fraction, most: float | None) -> None:
-        if most is None or cost > Fraction(most):
+        if most is None or is_above(cost, most):
             allowed = "no such training" if most is None else f"{name}={most:g}"
             raise InvalidInput(
                 f"{of} of {self.training!r} may spend {name} {float(cost):g}; the app allows "

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from hearsay.choices import Caps
+from hearsay.plans.units import BILLION
 from hearsay.recording import outbox
 from hearsay.recording.account import UPDATE, Account
 from hearsay.recording.ledger import check_for_life, look, person_key
@@ -19,9 +20,6 @@ from hearsay.storage.schema import TRAININGS
 from hearsay.storage.store import Store
 from hearsay.trouble import Reason, Trouble
 from ldp.core.exact import float_above
-
-BILLION = 1_000_000_000
-"""A rho is kept as an integer of billionths: this many are 1."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +72,15 @@ class Participation:
     last_round: int
     separation: int
     waiting: int
+
+
+def is_above(cost: Fraction, most: float) -> bool:
+    """Tell whether a cost is above a limit, which somebody wrote as a decimal or multiplied.
+
+    The float of 0.3 is below 0.3, and floats of products are off as well: by less than one part in
+    2^51, which counts as equal.
+    """
+    return cost > Fraction(most) * (1 + Fraction(1, 1 << 51))
 
 
 def ledger_name(training: str) -> str:
@@ -265,7 +272,9 @@ class TrainingLedger:
         if mine is None and price.rho:
             spent = sum(round(each.rho * BILLION) for each in everything)
             for each in all_caps:
-                if each.rho is not None and spent + price.rho > Fraction(each.rho) * BILLION:
+                if each.rho is not None and is_above(
+                    Fraction(spent + price.rho, BILLION), each.rho
+                ):
                     raise Trouble(
                         Reason.SPENT,
                         f"the training costs rho {price.rho / BILLION:g}, trainings before it "

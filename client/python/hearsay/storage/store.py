@@ -21,6 +21,7 @@ from typing import Any
 
 from hearsay.interrupts import is_from_handler
 from hearsay.storage import anchors
+from hearsay.storage.alone import alone_in
 from hearsay.storage.anchors import Anchor, Mark
 from hearsay.storage.checkpoints import let_go, renew
 from hearsay.storage.database import (
@@ -268,9 +269,13 @@ class Store:
             raise
 
     def _set_aside_if_corrupt(self, trouble: Trouble) -> None:
+        def set_aside() -> None:
+            if self._is_there():  # else another process did it, and the name is a new ledger's
+                self._set_aside("corrupt", "", "-wal", "-shm")
+
         if trouble.status.reason is Reason.CORRUPT:
             with translated():
-                self._turn.take(lambda: self._set_aside("corrupt", "", "-wal", "-shm"))
+                self._turn.take(lambda: self._alone(set_aside))
 
     def _opened_log(self) -> Log:
         self._open()
@@ -337,26 +342,45 @@ class Store:
             connection = in_memory(created=None)
             self._read_settings(connection)
             return connection
-        try:
-            return self._join(self.file)
-        except sqlite3.DatabaseError as error:
-            if reason(error) is not Reason.CORRUPT:
-                raise
+        with _unless_corrupt():
+            if size_of(self.file) and not mismatch_of(self.file):
+                return self._join(self.file)
+        # Other processes may have found the same. One sets aside and makes what must be; the next
+        # looks again, or it would set aside the new files, which are in use by then.
+        return self._alone(self._mended)
+
+    def _alone(self, work: Callable[[], R]) -> R:
+        """Run `work`, which sets files aside, while no other process does."""
+        assert self.file is not None
+        return alone_in(self.file.parent, self._wait, work)
+
+    def _mended(self) -> sqlite3.Connection:
+        """Open the file, or a new one where it is missing or damaged; to be run alone."""
+        assert self.file is not None
+        with _unless_corrupt():
+            return self._matched(self.file)
         # A path to something else must not cost the host that file.
         if not _is_database(self.file) and size_of(Path(f"{self._name}-wal")) is None:
             raise Trouble(Reason.NOT_A_LEDGER, f"{self.file} is no ledger; give another path")
         self._set_aside("corrupt", "", "-wal", "-shm")
-        return self._join(self.file)
+        return self._matched(self.file)
 
-    def _join(self, file: Path) -> sqlite3.Connection:
-        """Open the file, which other processes may have open, with the log that it expects."""
+    def _matched(self, file: Path) -> sqlite3.Connection:
+        """Open the file without a log that is not its own; to be run alone."""
         if not size_of(file):
             self._set_aside("lost", "-wal", "-shm")
             make(file, self._clock())
-        mark = None if self._anchor is None else anchors.load(self._anchor)
         lost = mismatch_of(file)
         if lost:
             self._set_aside("lost", "-wal", "-shm")
+        return self._join(file, lost)
+
+    def _join(self, file: Path, lost: str = "") -> sqlite3.Connection:
+        """Open the file, which other processes may have open, with the log that it expects.
+
+        `lost` says why it is not the latest state of the ledger.
+        """
+        mark = None if self._anchor is None else anchors.load(self._anchor)
         connection, log = connect(file, self._wait), None
         try:
             self._inode = _inode(file)
@@ -455,6 +479,16 @@ class Store:
 
 _abandoned: list[sqlite3.Connection] = []
 """Connections of a parent process, kept from being closed."""
+
+
+@contextlib.contextmanager
+def _unless_corrupt() -> Iterator[None]:
+    """Leave the context where SQLite finds the file to be damaged."""
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        if reason(error) is not Reason.CORRUPT:
+            raise
 
 
 @contextlib.contextmanager

@@ -16,13 +16,13 @@ import os
 import shutil
 import sqlite3
 import struct
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol, TypeVar
 
 from hearsay.interrupts import is_from_handler
+from hearsay.storage.alone import alone
 from hearsay.storage.room import Room
 from hearsay.trouble import Reason, Trouble
 
@@ -52,8 +52,6 @@ _HEADER, _FRAME = 32, 24
 _MAGIC = 0x377F0682
 _TRIES = 50
 """Tries to write the log again: other processes may begin the log anew in between."""
-_POLL = 0.005
-"""Seconds between two tries to lock the log for a checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -207,25 +205,8 @@ class Log:
         return min(LONG_LOG, (free + os.fstat(self._file.fileno()).st_size) // _PART)
 
     def alone(self, wait: float, work: Callable[[], R]) -> R:
-        """Run `work` while no other process runs something by this method.
-
-        Raises `Trouble`, where others are at it for longer than `wait` seconds. Where there are
-        no such locks, or not on this file system, `work` is just run.
-        """
-        descriptor = self._file.fileno()
-        if fcntl is None:
-            return work()
-        try:
-            _lock(descriptor, time.monotonic() + wait)
-            return work()
-        finally:
-            # Nothing before this call, not even a function of our own: the entry of one is where
-            # Python lets a signal's handler raise.
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_UN)
-            except OSError as error:
-                if is_from_handler(error):
-                    raise
+        """Run `work` while no other process runs something by this method; see `alone`."""
+        return alone(self._file.fileno(), wait, work)
 
     def _life(self) -> Life:
         life = _life(self._file)
@@ -334,24 +315,6 @@ def _next(number: int, by: int) -> int:
 def _read(file: BinaryIO, size: int = -1) -> bytes:
     file.seek(0)
     return file.read(size)
-
-
-def _lock(descriptor: int, deadline: float) -> None:
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                raise Trouble(
-                    Reason.LOCKED, "another process checkpoints the ledger's log for too long"
-                ) from None
-            time.sleep(_POLL)
-        except OSError as error:
-            if is_from_handler(error):
-                raise
-            return  # a file system without locks
-        else:
-            return
 
 
 def _sync_folder(folder: Path) -> None:

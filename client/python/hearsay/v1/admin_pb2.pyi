@@ -137,14 +137,33 @@ class ShowTrainingRequest(_message.Message):
     def __init__(self, training: _Optional[str] = ..., after: _Optional[int] = ...) -> None: ...
 
 class ShowTrainingResponse(_message.Message):
-    __slots__ = ("status", "training", "rounds")
+    __slots__ = ("status", "training", "rounds", "visits")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     TRAINING_FIELD_NUMBER: _ClassVar[int]
     ROUNDS_FIELD_NUMBER: _ClassVar[int]
+    VISITS_FIELD_NUMBER: _ClassVar[int]
     status: TrainingStatus
     training: bytes
     rounds: _containers.RepeatedCompositeFieldContainer[TrainingRound]
-    def __init__(self, status: _Optional[_Union[TrainingStatus, _Mapping]] = ..., training: _Optional[bytes] = ..., rounds: _Optional[_Iterable[_Union[TrainingRound, _Mapping]]] = ...) -> None: ...
+    visits: TrainingVisits
+    def __init__(self, status: _Optional[_Union[TrainingStatus, _Mapping]] = ..., training: _Optional[bytes] = ..., rounds: _Optional[_Iterable[_Union[TrainingRound, _Mapping]]] = ..., visits: _Optional[_Union[TrainingVisits, _Mapping]] = ...) -> None: ...
+
+class TrainingVisits(_message.Message):
+    __slots__ = ("asked", "last_asked", "refused")
+    class RefusedEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    ASKED_FIELD_NUMBER: _ClassVar[int]
+    LAST_ASKED_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    asked: int
+    last_asked: int
+    refused: _containers.ScalarMap[str, int]
+    def __init__(self, asked: _Optional[int] = ..., last_asked: _Optional[int] = ..., refused: _Optional[_Mapping[str, int]] = ...) -> None: ...
 
 class CloseTrainingRequest(_message.Message):
     __slots__ = ("training",)

@@ -1,13 +1,5 @@
-"""The operator's pages."""
+"""The operator's pages: whether all is well, surveys, trainings, tokens and the audit log."""
 
-from starlette.responses import Response
+from hearsay_server.pages.operator import acts, overview, surveys, tokens, trainings
 
-from hearsay_server.pages.page import OPERATORS, Page
-from hearsay_server.pages.visit import Visit
-
-
-async def _overview(visit: Visit) -> Response:
-    return visit.page("operator/overview.html")
-
-
-PAGES = (Page("/operator", OPERATORS, _overview),)
+PAGES = (*overview.PAGES, *surveys.PAGES, *trainings.PAGES, *tokens.PAGES, *acts.PAGES)

@@ -1,0 +1,122 @@
+"""What visitors and pages of others try: the server answers, forgets them, and goes on."""
+
+import contextlib
+from collections.abc import Iterator
+
+import pytest
+from over_http import rest
+from serving import tokens_of
+from visiting import Site, showing
+
+from hearsay_server.pages.words import shown
+from hearsay_server.storage.database import open_folder
+from hearsay_server.storage.sessions import LASTS, Sessions
+
+FORM = "application/x-www-form-urlencoded"
+
+
+@pytest.fixture(scope="module")
+def token(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """An admin's token of the server."""
+    return tokens_of(tmp_path_factory.getbasetemp() / "hurried").create("admin")[1]
+
+
+@pytest.fixture(scope="module")
+def hurried(tmp_path_factory: pytest.TempPathFactory, token: str) -> Iterator[Site]:
+    """A server that waits a moment for a form, and asks for tokens."""
+    with showing(tmp_path_factory.getbasetemp() / "hurried", max_upload_seconds=0.2) as site:
+        yield site
+
+
+def test_a_form_is_bounded(hurried: Site) -> None:
+    answer = hurried.post("/sign-in", {"token": "x" * 70_000})
+    assert answer.status == 429 and b"at most 65536 bytes" in answer.body
+    chunked = (
+        f"POST /sign-in HTTP/1.1\r\nHost: 127.0.0.1:{hurried.port}\r\nContent-Type: {FORM}\r\n"
+        f"Origin: {hurried.origin}\r\nTransfer-Encoding: chunked\r\n\r\n"
+    ).encode()
+    part = b"2000\r\n" + b"x" * 0x2000 + b"\r\n"
+    with contextlib.closing(hurried.plugged(chunked + 9 * part)) as line:
+        assert b" 429 " in line.recv(100)
+
+
+def test_a_form_that_does_not_come_is_given_up(hurried: Site) -> None:
+    head = (
+        f"POST /sign-in HTTP/1.1\r\nHost: 127.0.0.1:{hurried.port}\r\nContent-Type: {FORM}\r\n"
+        f"Origin: {hurried.origin}\r\nContent-Length: 50\r\n\r\ntoken="
+    ).encode()
+    with contextlib.closing(hurried.plugged(head)) as line:
+        assert b" 408 " in rest(line)
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        ("multipart/form-data; boundary=x", "--x\r\nnothing"),
+        ("multipart/form-data", "x"),
+        ("application/json", "{}"),
+        (FORM, "token=%ff%fe%00&token=2&to=//evil"),
+        (FORM, "&=&=" * 4000),
+    ],
+)
+def test_a_broken_form_is_no_fault_of_ours(hurried: Site, kind: str, body: str) -> None:
+    headers = {"origin": hurried.origin, "content-type": kind}
+    assert hurried.ask("/sign-in", body, headers).status in (400, 401)
+
+
+def test_another_name_for_this_host_is_not_answered(hurried: Site) -> None:
+    assert hurried.get("/", host="evil.example").status == 421
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:99999", "127.0.0.1:0", "[::1]", "localhost"])
+def test_a_session_is_looked_for_whatever_the_port_of_the_host(hurried: Site, host: str) -> None:
+    assert hurried.get("/operator", host=host, cookie="hearsay-80=x; a=b").status == 303
+
+
+def test_a_session_that_somebody_else_chose_is_not_taken_over(hurried: Site, token: str) -> None:
+    name = f"hearsay-{hurried.port}"
+    planted = Site(hurried.port, hurried.grpc, cookie=f"{name}=chosen")
+    answer = planted.post("/sign-in", {"token": token})
+    assert answer.status == 303 and "chosen" not in answer.headers["set-cookie"]
+    assert planted.get("/operator").status == 303
+    for part in ("HttpOnly", "SameSite=strict", "Path=/"):
+        assert part in answer.headers["set-cookie"]
+
+
+def test_a_cookie_goes_over_tls_alone_where_the_browser_has_tls(hurried: Site, token: str) -> None:
+    origin = f"https://127.0.0.1:{hurried.port}"  # a proxy has the TLS
+    answer = hurried.post("/sign-in", {"token": token}, origin=origin)
+    assert answer.headers["set-cookie"].startswith(f"__Host-hearsay-{hurried.port}=")
+    assert "Secure" in answer.headers["set-cookie"]
+
+
+def test_an_encoded_path_is_no_way_around_a_proxys_rules(hurried: Site) -> None:
+    assert hurried.get("/%6fperator").status == 404
+    assert hurried.get("//operator").status == 404
+    assert hurried.get("/operator/../operator").status == 404
+
+
+def test_the_door_goes_on_answering_calls(hurried: Site) -> None:
+    assert hurried.ask("/hearsay.v1.Admin/ListSurveys").json()["code"] == "unauthenticated"
+    assert hurried.get("/hearsay.v1.Admin/None").status == 404
+    assert hurried.get("/healthz").body == b"ok\n"
+
+
+def test_sessions_end_with_their_time_and_are_few(tmp_path_factory: pytest.TempPathFactory) -> None:
+    now = 1000.0
+    with contextlib.closing(open_folder(tmp_path_factory.mktemp("sessions"))) as database:
+        sessions = Sessions(database, lambda: now)
+        first = sessions.begin(b"token")
+        now += 1
+        others = [sessions.begin(b"token") for _ in range(64)]
+        assert sessions.find(first) is None  # the 65th takes its place
+        assert all(sessions.find(each) == b"token" for each in others)
+        sessions.end(others[0])
+        assert sessions.find(others[0]) is None and sessions.find(others[1]) is not None
+        now += LASTS
+        assert all(sessions.find(each) is None for each in others)
+
+
+def test_characters_that_mislead_are_shown_as_such() -> None:
+    assert shown("a\u202eb\x07\u2066c\n") == "a\ufffdb\ufffd\ufffdc\ufffd"
+    assert shown("مرحبا 👍 <b>") == "مرحبا 👍 <b>"
