@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from dpsgd.federated.history import History, Round
     from dpsgd.federated.local import LocalSGD
     from dpsgd.federated.local_updates import LocalUpdates
-    from dpsgd.federated.privacy import ToeplitzFTRL, TreeFTRL, UserLevel
     from dpsgd.federated.record_level import RecordLevel
     from dpsgd.federated.server_optimizers import SGD, Adam, Yogi
     from dpsgd.federated.simulation import Accuracy, Federation
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
         MedianNorm,
         MultiKrum,
     )
+    from dpsgd.federated.user_level import ToeplitzFTRL, TreeFTRL, UserLevel
 
 _NAMES = {
     "attackers": "ALittleIsEnough LabelFlip SignFlip",

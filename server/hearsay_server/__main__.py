@@ -12,7 +12,7 @@ def main() -> None:
     try:
         from hearsay_server.cli import app
 
-        app()
+        app(prog_name="hearsay")
     except ModuleNotFoundError as error:
         sys.exit(f"hearsay: needs {error.name}: pip install 'hearsay-ldp[server]'")
     except Exception as error:
@@ -20,7 +20,13 @@ def main() -> None:
 
         if not isinstance(error, HearsayError):
             raise
-        sys.exit(f"hearsay: {' '.join(map(str.strip, str(error).splitlines()))}")
+        words = str(error)
+        if isinstance(error, ConnectionError):
+            from hearsay.sending.transport import Unreachable
+            from hearsay_server.commands.advice import advised
+
+            words = advised(error) if isinstance(error, Unreachable) else words
+        sys.exit(f"hearsay: {' '.join(map(str.strip, words.splitlines()))}")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """The `hearsay` command: the list of its commands, each loaded when it is run."""
 
+from collections.abc import Iterable
 from importlib import import_module
 from typing import Any
 
@@ -90,8 +91,48 @@ COMMANDS = {
 """By command: its module and function, and the first sentence of its help."""
 
 
-class _Loading(TyperGroup):
+_WHOLE = 1000
+"""Characters of a command's first sentence: all."""
+
+ROLES = {
+    "Everyone": ("demo", "plan", "audit", "shuffle"),
+    "App developers": ("codegen", "device"),
+    "Operators": (
+        "serve",
+        "config",
+        "health",
+        "survey",
+        "token",
+        "audit-log",
+        "verify",
+        "backup",
+        "restore",
+        "retention",
+    ),
+    "Analysts": ("query", "fit", "export"),
+    "Model builders": ("train", "training", "account"),
+}
+"""Whose commands they are, in the order of the help."""
+
+
+class _Group(TyperGroup):
+    """A group whose help has each command's first sentence whole."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        self._list(ctx, formatter, "Commands", self.list_commands(ctx))
+
+    def _list(self, ctx: Any, formatter: Any, heading: str, names: Iterable[str]) -> None:
+        found = [(name, self.get_command(ctx, name)) for name in names]
+        with formatter.section(heading):
+            formatter.write_dl([(name, each.get_short_help_str(_WHOLE)) for name, each in found])
+
+
+class _Loading(_Group):
     """A group that imports a command when it is run; its help alone needs no import."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        for role, names in ROLES.items():
+            self._list(ctx, formatter, role, names)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args[0] in COMMANDS:
@@ -103,18 +144,20 @@ def load(name: str) -> Any:
     """Import one of `COMMANDS`."""
     where, _, attribute = COMMANDS[name][0].partition(":")
     found = getattr(import_module(f"hearsay_server.commands.{where}"), attribute)
-    if isinstance(found, typer.Typer):
-        return get_command(found)
-    alone = typer.Typer(add_completion=False)
-    alone.command()(found)
-    return get_command(alone)
+    if not isinstance(found, typer.Typer):
+        alone = typer.Typer(add_completion=False)
+        alone.command()(found)
+        found = alone
+    found.rich_markup_mode = None  # the tables of rich cut long names of options
+    found.info.cls = _Group
+    return get_command(found)
 
 
 app = typer.Typer(
     cls=_Loading,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    add_completion=False,
+    rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.callback()(connect.options)

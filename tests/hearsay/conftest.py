@@ -8,11 +8,12 @@ import pytest
 from disks import small_disk
 from http_servers import authority, fake, secure, url
 from moody import moody
+from trainers import step, trainer
 from two_sdks import Twin
 
 from hearsay import create_ledger
 
-__all__ = ["authority", "fake", "moody", "secure", "small_disk", "url"]
+__all__ = ["authority", "fake", "moody", "secure", "small_disk", "step", "trainer", "url"]
 
 DELIVERY = {
     "test_aio",

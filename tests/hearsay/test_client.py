@@ -309,7 +309,7 @@ def test_no_server_is_no_error_and_nothing_is_lost(
     other = new_client(server.target, "health")
     assert not other.wait_ready(timeout=0.5)
     wait_until(lambda: other.status().reason is Reason.UNREACHABLE)
-    nobody = f"nothing listens at {server.target}"
+    nobody = f"no server answers at {server.target}"
     assert (other.status().detail, other.status().transport) == (nobody, nobody)
     recorded = other.record(smokes="no")
     assert (recorded.taken, recorded.dropped) == ((), {"smokes": "unreachable"})

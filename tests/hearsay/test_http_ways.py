@@ -70,7 +70,7 @@ def test_a_port_where_nothing_listens_is_told() -> None:
     target = f"http://127.0.0.1:{free_port()}"
     error = failure(HttpTransport(target))
     assert error.reason is Reason.UNREACHABLE
-    assert str(error) == f"nothing listens at {target}"
+    assert str(error) == f"no server answers at {target}"
 
 
 def test_each_failure_of_tls_is_told(
@@ -186,7 +186,7 @@ def test_a_file_for_tls_that_cannot_be_read_is_told(authority: Authority, tmp_pa
     with pytest.raises(InvalidInput, match=r"cannot read a file for TLS \(.*must be in PEM"):
         HttpTransport("https://a.example", tls=Tls(tmp_path / "empty.pem"))
     transport = HttpTransport(f"https://127.0.0.1:{free_port()}", tls=Tls(authority.file))
-    assert "nothing listens" in str(failure(transport))
+    assert "no server answers" in str(failure(transport))
     with speaking(b"", stay=True) as url:
         transport = HttpTransport(url.replace("http:", "https:"), tls=Tls(authority.file))
         authority.file.unlink()

@@ -1,10 +1,8 @@
-"""A person's part in a training: what leaves, what it costs, and what a server cannot get."""
+"""A person's part in a training: what leaves, and what it costs."""
 
-import hashlib
 import sys
 import threading
 import time
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -13,37 +11,19 @@ import pytest
 from trainers import (
     DIMENSION,
     ENDED,
-    MODEL,
-    RECORDS,
-    REFUSED,
-    RETRY,
     WAIT,
     Steps,
     Trainer,
     client_of,
     declared,
     local_noise,
+    noisy_participant,
     participant_of,
 )
 
-from hearsay import MEMORY, Caps, Delivery, InvalidInput, Reason, Unreachable
-from hearsay.federated import Participant, Skip, encoding, models
-from hearsay.federated.parsing import parse
-from hearsay.plans.units import BILLION
+from hearsay import MEMORY, Caps, Reason
+from hearsay.federated import Participant, Skip, encoding
 from hearsay.recording.account import Account
-
-
-@pytest.fixture
-def trainer() -> Trainer:
-    return Trainer(declared())
-
-
-@pytest.fixture
-def step() -> Steps:
-    return Steps()
-
-
-# --- taking part ---
 
 
 def test_an_update_is_the_difference_that_the_step_makes(trainer: Trainer, step: Steps) -> None:
@@ -124,216 +104,6 @@ def test_run_stops_when_told_to(trainer: Trainer, step: Steps) -> None:
         assert progress.reason is Reason.WAITING
         assert 60 <= progress.wait < 67
         assert participant.run_once().detail == "no round is open"  # as if it had not been stopped
-
-
-# --- a server that lies ---
-
-
-def _went_back(trainer: Trainer) -> None:
-    trainer.open(2)
-
-
-def _same_round_other_model(trainer: Trainer) -> None:
-    trainer.open(5, models.write({"a": np.ones(DIMENSION, np.float32)}))
-
-
-def _over(trainer: Trainer) -> None:
-    trainer.open(7)
-    trainer.round.deadline = trainer.round.server_time
-
-
-def _no_such_round(trainer: Trainer) -> None:
-    trainer.open(21)
-
-
-def _no_model(trainer: Trainer) -> None:
-    trainer.open(7)
-    trainer.round.model = b""
-
-
-def _other_shape(trainer: Trainer) -> None:
-    trainer.open(7, models.write({"a": np.ones(DIMENSION + 1, np.float32)}))
-
-
-def _nan(trainer: Trainer) -> None:
-    trainer.open(7, MODEL[:-4] + np.float32(np.nan).tobytes())
-
-
-def _no_safetensors(trainer: Trainer) -> None:
-    trainer.open(7, bytes(len(MODEL)))
-
-
-def _other_bytes(trainer: Trainer) -> None:
-    trainer.open(7)
-    trainer.models[trainer.round.model] = MODEL[:-1] + b"\1"
-
-
-def _endless(trainer: Trainer) -> None:
-    trainer.open(7)
-    trainer.lies["GetModel"] = lambda answer: setattr(answer, "size", 1 << 40)
-
-
-def _growing(trainer: Trainer) -> None:
-    big = models.write({"a": np.ones(DIMENSION, np.float32), "z" * 9000: np.ones(1, np.float32)})
-    trainer.open(7, big)
-    trainer.part = 4096
-
-    def grow(answer: Any) -> None:
-        answer.size += len(trainer.requests)
-
-    trainer.lies["GetModel"] = grow
-
-
-def _dripping(trainer: Trainer) -> None:
-    trainer.open(7)
-    trainer.lies["GetModel"] = lambda answer: setattr(answer, "data", answer.data[:1])
-
-
-def _silent(trainer: Trainer) -> None:
-    trainer.open(7)
-    trainer.lies["GetModel"] = lambda answer: answer.ClearField("data")
-
-
-def _too_much(trainer: Trainer) -> None:
-    trainer.open(7)
-    trainer.lies["GetModel"] = lambda answer: setattr(answer, "data", answer.data + b"\0")
-
-
-@pytest.mark.parametrize(
-    ("lie", "reason"),
-    [
-        (_went_back, Reason.ROUND_REFUSED),
-        (_same_round_other_model, Reason.WAITING),
-        (_over, Reason.ROUND_REFUSED),
-        (_no_such_round, Reason.ROUND_REFUSED),
-        (_no_model, Reason.ROUND_REFUSED),
-        (_other_shape, Reason.ROUND_REFUSED),
-        (_nan, Reason.ROUND_REFUSED),
-        (_no_safetensors, Reason.ROUND_REFUSED),
-        (_other_bytes, Reason.ROUND_REFUSED),
-        (_endless, Reason.ROUND_REFUSED),
-        (_growing, Reason.ROUND_REFUSED),
-        (_dripping, Reason.ROUND_REFUSED),
-        (_silent, Reason.ROUND_REFUSED),
-        (_too_much, Reason.ROUND_REFUSED),
-    ],
-)
-def test_a_round_that_the_training_cannot_have_runs_no_step_and_costs_nothing(
-    trainer: Trainer, step: Steps, lie: Any, reason: Reason
-) -> None:
-    with client_of(trainer, MEMORY) as client:
-        participant = participant_of(client, step)
-        trainer.open(5)
-        assert participant.run_once().reason is Reason.READY
-        spent = participant.spending()
-        lie(trainer)
-        progress = participant.run_once()
-        assert progress.reason is reason
-        assert progress.detail
-        assert not progress.is_final
-        assert participant.spending() == spent
-    assert step.rounds == [5]
-
-
-def test_the_first_round_begins_with_the_first_model(trainer: Trainer, step: Steps) -> None:
-    trainer.open(1, models.write({"a": np.ones(DIMENSION, np.float32)}))
-    with client_of(trainer, MEMORY) as client:
-        assert participant_of(client, step).run_once().reason is Reason.ROUND_REFUSED
-
-
-@pytest.mark.parametrize(
-    ("training", "options", "words"),
-    [
-        (declared(name="other"), {}, "asked for the training 'digits'"),
-        (declared(architecture="mlp"), {}, "the app has linear"),
-        (declared(), {"rho": 1e-6}, "the app allows rho=1e-06"),
-        (declared(), {"record_level": 1.0}, "the app allows no such training"),
-        (declared(**RECORDS), {"rho": 10.0}, "pass record_level=, the least noise multiplier"),
-        (
-            declared(
-                **RECORDS
-                | {
-                    "record_level": {"noise_multiplier_millionths": 1, "max_grad_norm": 1e6},
-                    "local": {"epochs": 1000, "batch_size": 0, "learning_rate": 0.1},
-                    "participations": 20,
-                    "separation": 1,
-                }
-            ),
-            {"record_level": 1.0},
-            "has a noise multiplier of 1e-06; the app allows record_level=1.0 and above",
-        ),
-        (declared(**RECORDS), {"record_level": 1.5}, "the app allows record_level=1.5 and above"),
-        (declared(), {"revision": "0" * 64}, "expected revision"),
-        (b"\xff", {}, "no training"),
-    ],
-)
-def test_a_training_that_the_app_did_not_agree_to_is_refused(
-    step: Steps, training: bytes, options: dict[str, Any], words: str
-) -> None:
-    trainer = Trainer(training)
-    with client_of(trainer, MEMORY) as client:
-        progress = participant_of(client, step, **options).run_once()
-        assert progress.reason is Reason.TRAINING_REFUSED
-        assert words in progress.detail
-        assert progress.is_final
-    assert not step.rounds
-
-
-def test_the_least_noise_that_the_app_accepts_may_be_what_the_training_has(step: Steps) -> None:
-    level = {"noise_multiplier_millionths": 800_000, "max_grad_norm": 1.0}  # 0.8 > 4/5 in binary
-    trainer = Trainer(declared(**RECORDS | {"record_level": level}))
-    with client_of(trainer, MEMORY) as client:
-        assert participant_of(client, step, record_level=0.8).run_once().reason is Reason.READY
-
-
-def test_the_first_training_is_the_only_one_ever(tmp_path: Path, step: Steps) -> None:
-    first, second = declared(), declared(title="Digits, again")
-    trainer = Trainer(first)
-    with client_of(trainer, tmp_path / "ledger.db") as client:
-        assert participant_of(client, step).run_once().reason is Reason.READY
-    trainer.training = second
-    trainer.open(5)
-    for options in ({}, {"revision": hashlib.sha256(second).hexdigest()}):
-        with client_of(trainer, tmp_path / "ledger.db") as client:
-            progress = participant_of(client, step, **options).run_once()
-            assert progress.reason is Reason.TRAINING_REFUSED
-            assert "accepted first" in progress.detail
-    assert step.rounds == [1]
-
-
-def test_a_refused_update_stays_charged(trainer: Trainer, step: Steps) -> None:
-    def refuse(answer: Any) -> None:
-        answer.status, answer.refusal, answer.detail = REFUSED, 99, "no\nmore"
-
-    trainer.lies["SubmitUpdate"] = refuse
-    with client_of(trainer, MEMORY) as client:
-        participant = participant_of(client, step)
-        progress = participant.run_once()
-        assert progress.reason is Reason.UPDATE_REFUSED
-        assert progress.detail == "UNKNOWN: no more"
-        spent = participant.spending()
-        assert spent is not None
-        assert (spent.used, spent.waiting) == (1, 0)
-
-
-def test_a_server_that_asks_for_the_same_part_for_ever_is_left_alone(
-    trainer: Trainer, step: Steps
-) -> None:
-    def again(answer: Any) -> None:
-        answer.status, answer.next = RETRY, 1
-
-    trainer.lies["SubmitUpdate"] = again
-    with client_of(trainer, MEMORY) as client:
-        participant = participant_of(client, step)
-        assert participant.run_once().reason is Reason.SERVER_REFUSED
-        assert len(trainer.requests) < 12
-        del trainer.lies["SubmitUpdate"]
-        assert participant.run_once().reason is Reason.READY
-    assert step.rounds == [1]
-    assert len({each.id for each in trainer.stored.values()}) == 1
-
-
-# --- the step ---
 
 
 @pytest.mark.parametrize(
@@ -433,37 +203,6 @@ def test_with_step_seconds_an_update_leaves_at_a_time_that_tells_nothing(
     assert [bool(each.any()) for each in trainer.vectors()] == [True, False, False]
 
 
-# --- local noise ---
-
-
-def _local(client: Any, step: Any, epsilon: float = 3.0) -> Participant:
-    return participant_of(client, step, epsilon=epsilon, step_seconds=0.01)
-
-
-def test_a_server_runs_no_timed_step_that_costs_no_participation(step: Steps) -> None:
-    class Closing(Trainer):
-        """Says of every other look that no round is open: the one after the step, where it asks."""
-
-        looks = 0
-
-        def _GetRound(self, request: Any) -> Any:
-            answer = super()._GetRound(request)
-            self.looks += 1
-            if self.looks % 2 == 0:
-                answer.state = WAIT
-            return answer
-
-    trainer = Closing(declared(**local_noise()))
-    with client_of(trainer, MEMORY) as client:
-        participant = _local(client, step)
-        for look in range(12):
-            trainer.open(1 + 2 * look)
-            participant.run_once()
-        spent = participant.spending()
-    assert spent is not None
-    assert len(step.rounds) == spent.used == 3
-
-
 @pytest.mark.parametrize("fails", [False, True], ids=["the step works", "the step fails"])
 @pytest.mark.parametrize("life", [9.0, 0.5], ids=["a cap is left", "memos used the cap"])
 def test_after_the_fixed_time_no_update_with_local_noise_is_encoded(
@@ -501,7 +240,7 @@ def test_after_the_fixed_time_no_update_with_local_noise_is_encoded(
 def test_updates_with_local_noise_are_codes_and_count_as_reports(step: Steps) -> None:
     trainer = Trainer(declared(**local_noise()))
     with client_of(trainer, MEMORY, caps=Caps(life=2.0)) as client:
-        participant = _local(client, step)
+        participant = noisy_participant(client, step)
         reasons = []
         for round_ in (1, 3, 5):
             trainer.open(round_)
@@ -515,45 +254,12 @@ def test_updates_with_local_noise_are_codes_and_count_as_reports(step: Steps) ->
             assert encoding.decode(participant.training, each.data).shape == (DIMENSION,)
 
 
-def test_all_updates_together_are_within_the_epsilon_agreed_to(step: Steps) -> None:
-    trainer = Trainer(declared(**local_noise()))
-    with client_of(trainer, MEMORY) as client:
-        progress = _local(client, step, 2.9).run_once()
-    assert progress.reason is Reason.TRAINING_REFUSED
-    assert "all updates of 'digits' may spend epsilon 3" in progress.detail
-
-
-@pytest.mark.parametrize("most", [0.3, 3 * 0.1])
-def test_the_epsilon_agreed_to_may_be_all_that_the_training_spends(
-    step: Steps, most: float
-) -> None:
-    trainer = Trainer(declared(**local_noise(0.1)))
-    with client_of(trainer, MEMORY) as client:  # of 3 participations
-        assert _local(client, step, most).run_once().reason is Reason.READY
-
-
-def test_the_rho_agreed_to_and_the_cap_may_be_what_the_training_spends(step: Steps) -> None:
-    noise = {"mechanism": "tree", "noise_multiplier_millionths": 1_003_990}
-    declaration = declared(central=noise)
-    rho = parse(declaration).rho
-    assert rho is not None and rho > Fraction(float(rho))  # its float is below it
-    trainer = Trainer(declaration)
-    with client_of(trainer, MEMORY, caps=Caps(rho=float(rho))) as client:
-        assert participant_of(client, step, rho=float(rho)).run_once().reason is Reason.READY
-    with client_of(trainer, MEMORY) as client:
-        less = float(rho - Fraction(1, BILLION))
-        assert participant_of(client, step, rho=less).run_once().reason is Reason.TRAINING_REFUSED
-        client.set_caps(Caps(rho=less))
-        progress = participant_of(client, step, rho=float(rho)).run_once()
-        assert progress.reason is Reason.SPENT
-
-
 def test_under_local_noise_the_same_messages_leave_whatever_the_step_does() -> None:
     def forms(fails: Any) -> list[tuple[str, int]]:
         trainer, step = Trainer(declared(**local_noise())), Steps()
         step.fails = fails
         with client_of(trainer, MEMORY) as client:
-            participant = _local(client, step)
+            participant = noisy_participant(client, step)
             for round_ in (1, 2, 3):
                 trainer.open(round_)
                 participant.run_once()
@@ -566,81 +272,12 @@ def test_under_local_noise_the_same_messages_leave_whatever_the_step_does() -> N
     assert forms(lambda: slow.wait(0.05)) == usual
 
 
-# --- failures ---
-
-
-def test_a_download_goes_on_where_it_broke_off(step: Steps) -> None:
-    tensor = np.arange(10_000, dtype=np.float32)
-    model = models.write({"a": tensor})
-    trainer = Trainer(declared(dimension=10_000, initial=model), model)
-    trainer.part = 8192
-    trainer.errors = [None, None, None, None, Unreachable("gone")]
-    with client_of(trainer, MEMORY) as client:
-        participant = participant_of(client, step)
-        assert participant.run_once().reason is Reason.UNREACHABLE
-        assert participant.run_once().reason is Reason.READY
-    offsets = [each.offset for each in trainer.requests if hasattr(each, "model")][:7]
-    assert offsets[:6] == [0, 8192, 16384, 16384, 24576, 32768]
-
-
-def test_a_long_update_goes_in_parts(step: Steps) -> None:
-    dimension = 600_000
-    model = models.write({"a": np.zeros(dimension, np.float32)})
-    trainer = Trainer(declared(dimension=dimension, initial=model), model)
-    trainer.errors = [*[None] * 7, Unreachable("gone")]
-    with client_of(trainer, MEMORY) as client:
-        participant = participant_of(client, step)
-        assert participant.run_once().reason is Reason.UNREACHABLE
-        assert participant.run_once().reason is Reason.READY
-    (sent,) = trainer.stored.values()
-    assert np.frombuffer(sent.data, "<f4").shape == (dimension,)
-    assert step.rounds == [1]
-
-
-def test_failures_wait_longer_and_longer_and_never_less_than_asked(
-    trainer: Trainer, step: Steps
-) -> None:
-    trainer.errors = [Unreachable("gone", retry_after=9.0), *[Unreachable("gone")] * 5]
-    delivery = Delivery(first_wait=1.0, longest_wait=4.0)
-    with client_of(trainer, MEMORY, delivery=delivery) as client:
-        participant = participant_of(client, step)
-        waits = [participant.run_once().wait for _ in range(6)]
-    assert waits[0] == 9.0
-    for wait, most in zip(waits[1:], (2, 4, 4, 4, 4), strict=True):
-        assert most / 2 <= wait <= most
-
-
-def test_a_server_without_the_training_is_told(trainer: Trainer, step: Steps) -> None:
-    with client_of(trainer, MEMORY) as client:
-        participant = Participant(client, "other", steps={"linear": step}, rho=1.0, consent=True)
-        progress = participant.run_once()
-    assert progress.reason is Reason.SERVER_REFUSED
-    assert "no training 'other'" in progress.detail
-
-
 def test_a_closed_client_takes_no_part(trainer: Trainer, step: Steps) -> None:
     client = client_of(trainer, MEMORY)
     participant = participant_of(client, step)
     client.close()
     assert participant.run_once().reason is Reason.CLOSED
     assert participant.run().is_final
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"rho": 0.0},
-        {"rho": float("nan")},
-        {"epsilon": 1.0},
-        {"epsilon": float("inf"), "step_seconds": 1.0},
-        {"rho": 1.0, "step_seconds": 0.0},
-        {"record_level": True},
-    ],
-)
-def test_an_app_must_say_what_it_agrees_to(trainer: Trainer, options: dict[str, Any]) -> None:
-    with client_of(trainer, MEMORY) as client, pytest.raises(InvalidInput):
-        Participant(client, "digits", steps={"linear": Steps()}, **options)
 
 
 def test_an_idle_participant_costs_nothing_beyond_its_client(
@@ -663,15 +300,25 @@ def test_an_idle_participant_costs_nothing_beyond_its_client(
     assert not trainer.requests
 
 
-def test_the_caps_of_app_and_person_bound_rho_over_all_trainings(
-    trainer: Trainer, step: Steps
-) -> None:
-    with client_of(trainer, MEMORY, caps=Caps(rho=1e-3)) as client:
-        progress = participant_of(client, step).run_once()
-        assert progress.reason is Reason.SPENT
-        assert "the cap is 0.001" in progress.detail
+def test_a_server_runs_no_timed_step_that_costs_no_participation(step: Steps) -> None:
+    class Closing(Trainer):
+        """Says of every other look that no round is open: the one after the step, where it asks."""
+
+        looks = 0
+
+        def _GetRound(self, request: Any) -> Any:
+            answer = super()._GetRound(request)
+            self.looks += 1
+            if self.looks % 2 == 0:
+                answer.state = WAIT
+            return answer
+
+    trainer = Closing(declared(**local_noise()))
     with client_of(trainer, MEMORY) as client:
-        client.set_caps(Caps(rho=1e-3, life=1.0))
-        assert participant_of(client, step).run_once().reason is Reason.SPENT
-        client.set_caps(Caps(rho=10.0))
-        assert participant_of(client, step).run_once().reason is Reason.READY
+        participant = noisy_participant(client, step)
+        for look in range(12):
+            trainer.open(1 + 2 * look)
+            participant.run_once()
+        spent = participant.spending()
+    assert spent is not None
+    assert len(step.rounds) == spent.used == 3

@@ -210,13 +210,13 @@ def test_a_port_where_nothing_listens_is_told() -> None:
     target = f"127.0.0.1:{free_port()}"
     error = failure(GrpcTransport(target))
     assert error.reason is Reason.UNREACHABLE
-    assert str(error) == f"nothing listens at {target}"
+    assert str(error) == f"no server answers at {target}"
 
 
 def test_a_socket_that_is_not_there_is_told(tmp_path: Path) -> None:
     error = failure(GrpcTransport(f"unix:{tmp_path / 'none'}"))
     assert error.reason is Reason.UNREACHABLE
-    assert str(error).startswith("nothing listens at")
+    assert str(error).startswith("no server answers at")
 
 
 def test_a_server_that_never_answers_is_given_up() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
 from hearsay import Client, Delivery, InvalidInput, Unreachable, create_ledger
@@ -179,3 +180,20 @@ def participant_of(client: Any, step: Any, **options: Any) -> Participant:
     if not {"rho", "epsilon", "record_level"} & options.keys():
         options["rho"] = 10.0
     return Participant(client, "digits", steps={"linear": step}, **{"consent": True, **options})
+
+
+def noisy_participant(client: Any, step: Any, epsilon: float = 3.0) -> Participant:
+    """Who takes part in a training with local noise, with steps of a fixed time."""
+    return participant_of(client, step, epsilon=epsilon, step_seconds=0.01)
+
+
+@pytest.fixture
+def trainer() -> Trainer:
+    """A transport with a training that has central noise."""
+    return Trainer(declared())
+
+
+@pytest.fixture
+def step() -> Steps:
+    """A step that notes its rounds."""
+    return Steps()

@@ -70,7 +70,7 @@ def test_the_command_tells_it_all(tmp_path: Path) -> None:
     assert done.returncode == 0
     for told in (
         "1 of 2 attributes, drawn for each record",
-        "Other ways need more users for the same error",
+        "Other ways, by the users that they need for the same error",
         "all 2 attributes at once: ",
         "smokes: yes from no or sometimes by 1 epsilon",
         "whole record",
@@ -94,11 +94,26 @@ def test_another_way_is_told_by_how_many_users_it_would_take() -> None:
     chosen, _, other = explained("auto").decision
     assert chosen == "1 of 2 attributes, drawn for each record"
     label, _, told = other.strip().partition(": ")
-    assert label == "all 2 attributes at once"
+    assert label == 'budget = "split", all attributes, by weight'
     factor = float(told.removesuffix(" times as many"))
     assert factor > 1.1
     assert factor == pytest.approx(split / sample, rel=0.03)
-    assert explained("split").decision == ["all attributes, by weight"]
+    own, _, auto, advice = explained("split").decision
+    assert own == "all attributes, by weight"
+    called, _, told = auto.strip().partition(": ")
+    assert called == 'budget = "auto", 1 of 2 attributes, drawn for each record'
+    assert float(told.removesuffix(" times as many")) == pytest.approx(sample / split, rel=0.03)
+    assert advice.startswith('budget = "auto" would make errors 1.4 times smaller here')
+    assert explained("").decision == explained("split").decision
+
+
+def test_a_budget_is_advised_only_where_it_gains() -> None:
+    one = SURVEY[: SURVEY.index('[[attributes]]\nname = "age"')]
+    assert explain(surveys.from_toml(one, "t"), "t", 10).decision == ["all attributes, by weight"]
+    auto = SURVEY.replace('title = "A', 'budget = "auto"\ntitle = "A')
+    decision = explain(surveys.from_toml(auto, "t"), "t", 10).decision
+    assert len(decision) >= 3
+    assert not any("would make errors" in line for line in decision)
 
 
 def test_what_it_prints_fits_80_columns(tmp_path: Path) -> None:

@@ -75,11 +75,11 @@ def test_a_survey_is_closed_and_deleted_by_command(survey: Survey) -> None:
     first, second = survey.batch(1), survey.batch(2)
     target = ["--target", survey.address]
     submit(survey.address, first)
-    assert hearsay("survey", "close", survey.name, *target).returncode == 0
+    assert hearsay("survey", "close", survey.name, "--yes", *target).returncode == 0
     assert survey.status().closed
     (late,) = submit(survey.address, second)
     assert late.reason == collector_pb2.PERIOD_CLOSED
-    done = hearsay("survey", "close", survey.name, "--period", "2026", *target)
+    done = hearsay("survey", "close", survey.name, "--period", "2026", "--yes", *target)
     assert "the survey has the one period 'once', got '2026'" in done.stderr
     done = hearsay("survey", "delete", survey.name, "--yes", *target)
     assert done.stdout == f"{survey.name} is deleted, with 1 records in 1 batches\n"

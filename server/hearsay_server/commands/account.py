@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from hearsay_server.commands import tables
 from hearsay_server.commands.connect import AsJson
 from ldp.errors import InvalidInput, StorageFailed, needs
 
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from dpsgd.accounting import Event, Relation
     from dpsgd.accounting.overview import Figure
 _POINTS = 21
+
+_NOTE = 6
+"""Lines of what is said about an accountant."""
 
 
 def account(
@@ -43,7 +47,8 @@ def account(
 
     \b
       hearsay account --q 0.01 --sigma 4 --steps 10000 --delta 1e-5
-      hearsay account --batch 256 --dataset 60000 --sigma 2 --steps 10000 --delta 1e-5
+      hearsay account --batch 256 --dataset 60000 --sigma 2 --steps 10000 \\
+        --delta 1e-5
     """
     with needs("account", "train"):
         from dpsgd.accounting.overview import compare
@@ -72,7 +77,7 @@ def account(
     for figure in figures:
         epsilon = "-" if figure.epsilon is None else f"{figure.epsilon:.5g}"
         table.add_row(figure.name, epsilon, _standing(figure))
-    Console().print(table)
+    tables.show(table, lines=_NOTE)
     if plot is not None:
         Console().print(f"epsilon over the steps: {plot}")
 

@@ -14,25 +14,14 @@ import typer
 import hearsay.plans.plan
 from hearsay.agreement import Agreement
 from hearsay.plans.domains import Categorical, Ratings, SetOf, Strings
-from hearsay.sending.transport import Tls, Unreachable
+from hearsay.sending.transport import Tls
 from hearsay.sending.transport import connect as to_server
-from hearsay.trouble import Reason
 from hearsay_server.commands import codegen_typescript, connect
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, Insecure, Target, Token
 from hearsay_server.surveys import survey as surveys
 from ldp.errors import InvalidInput, StorageFailed
 
 _TIMEOUT = 30.0
-
-_TO_DO = {
-    Reason.UNREACHABLE: "check that `hearsay serve` runs there, that --target is its address, and "
-    "`hearsay --ca FILE codegen` where it speaks TLS on loopback",
-    Reason.NAME_NOT_FOUND: "check --target",
-    Reason.BAD_TOKEN: "give --token, or set HEARSAY_TOKEN",
-    Reason.TLS: "`hearsay --ca FILE codegen` trusts a CA of yours, and --server-name there expects "
-    "another name; without these, `codegen --insecure` forgoes TLS on a network that you trust",
-}
-"""Advice where the server gives no answer, by reason."""
 
 
 def codegen(
@@ -65,8 +54,8 @@ def codegen(
     \b
       hearsay codegen daily.toml --out daily.py
       hearsay codegen daily.toml --typescript --out daily.ts
-      hearsay codegen --survey daily --target hearsay.example.org:443 --out daily.py
-      hearsay codegen --survey daily --target https://hearsay.example.org --out daily.py
+      hearsay codegen --survey daily --target a.example.org:443 --out daily.py
+      hearsay codegen --survey daily --target https://a.example.org --out daily.py
     """
     if file is not None and survey is None:
         plan = surveys.resolve(surveys.from_file(file))
@@ -86,7 +75,7 @@ def codegen(
 
 
 def _fetched(survey: str, target: str, tls: Tls | None, token: str | None, insecure: bool) -> bytes:
-    """Return a survey's plan from a server; where there is none, raise an error with advice."""
+    """Return a survey's plan from a server."""
     transport = to_server(target, tls=tls, token=token, insecure=insecure)
     try:
         with contextlib.closing(transport):
@@ -96,9 +85,6 @@ def _fetched(survey: str, target: str, tls: Tls | None, token: str | None, insec
             f"the server at {target} gives no plan: {error}; `hearsay survey list` names its "
             "surveys, and `hearsay survey create` registers one"
         ) from None
-    except Unreachable as error:
-        to_do = _TO_DO.get(error.reason, "try again later")
-        raise Unreachable(f"{error}; {to_do}") from None
     return plan
 
 

@@ -15,7 +15,9 @@ DEFAULT_ADDRESS = "127.0.0.1:50051"
 Target = Annotated[str, typer.Option(help="The server, as HOST:PORT, or https://HOST over HTTP.")]
 Delta = Annotated[float, typer.Option(help="The delta of epsilon.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Insecure = Annotated[bool, typer.Option(help="Forgo TLS for a host that is not loopback.")]
+Insecure = Annotated[
+    bool, typer.Option("--insecure", help="Forgo TLS for a host that is not loopback.")
+]
 Token = Annotated[
     str | None,
     typer.Option(

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import asdict
-from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
@@ -75,7 +74,7 @@ def survey_check(
     report a random value in its place, and `hearsay demo` withhold it.
     """
     plan = hearsay.plans.plan.parse(surveys.resolve(surveys.from_file(file)))
-    fit = fitting.fit(plan, people.read(data))
+    fit = fitting.fit(plan, people.read(data), None if as_json else first)
     if as_json:
         typer.echo(json.dumps(asdict(fit) | {"fits": fit.fits}, indent=2, ensure_ascii=False))
     else:
@@ -89,7 +88,7 @@ def _show(fit: Fit, file: Path, data: Path, first: int, console: Console) -> Non
     for heading in ("answers", "of them moved", "blank", "does not fit"):
         table.add_column(heading, justify="right", no_wrap=True)
     for column in fit.columns:
-        counts = (column.answers, column.moved, column.blanks, len(column.misfits))
+        counts = (column.answers, column.moved, column.blanks, column.wrong)
         table.add_row(escape(column.attribute), *(f"{count:,}" for count in counts))
     console.print(table)
     if any(column.moved for column in fit.columns):
@@ -105,13 +104,13 @@ def _show(fit: Fit, file: Path, data: Path, first: int, console: Console) -> Non
     if fit.unused:
         print_wrapped(f"not asked: {', '.join(map(repr, fit.unused))}", console)
     for column in fit.columns:
-        for cell in islice(column.misfits, first):
+        for cell in column.misfits:
             print_wrapped(
                 f"{cell.attribute}, row {cell.row}: {cell.value!r} {cell.reason}", console
             )
-        if len(column.misfits) > first:
+        if column.wrong > first:
             print_wrapped(
-                f"{column.attribute}: {len(column.misfits) - first:,} more; --first N lists more, "
+                f"{column.attribute}: {column.wrong - first:,} more; --first N lists more, "
                 "--json all",
                 console,
             )
@@ -120,7 +119,7 @@ def _show(fit: Fit, file: Path, data: Path, first: int, console: Console) -> Non
         return
     missing = f"{len(fit.missing)} missing columns and " if fit.missing else ""
     print_wrapped(
-        f"{data} does not fit {file}: {missing}{fit.misfits:,} cells are no answers. A device "
+        f"{data} does not fit {file}: {missing}{fit.wrong:,} cells are no answers. A device "
         "reports a random value in the place of each.",
         console,
     )

@@ -1,11 +1,12 @@
 """`hearsay health`, which imports no more than it needs: probes run it again and again."""
 
-from typing import Annotated, Any
+import contextlib
+from typing import Annotated
 
 import typer
-from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1 import health_pb2
 
-from hearsay.sending.over_grpc import call, check_target, open_channel
+from hearsay.sending.over_grpc import GrpcCalls
 from hearsay.sending.transport import is_url
 from hearsay_server.commands import connect
 from hearsay_server.serving.status import LIVE
@@ -19,17 +20,17 @@ def health(
         bool, typer.Option("--live", help="Ask only whether the process answers.")
     ] = False,
     insecure: Annotated[
-        bool, typer.Option(help="Forgo TLS for a host that is not loopback.")
+        bool, typer.Option("--insecure", help="Forgo TLS for a host that is not loopback.")
     ] = False,
 ) -> None:
     """Ask a server whether it can take reports; exit with 1 where it cannot."""
     if is_url(target):
         raise InvalidInput("health is asked over gRPC, at HOST:PORT; over HTTP ask for /readyz")
-    check_target(target)
-    with open_channel(target, tls=connect.tls(context), insecure=insecure) as channel:
-        stub: Any = health_pb2_grpc.HealthStub(channel)  # its types are those of an aio server
+    calls = GrpcCalls(target, tls=connect.tls(context), insecure=insecure)
+    with contextlib.closing(calls):
         request = health_pb2.HealthCheckRequest(service=LIVE if live else "")
-        status = call(stub.Check, request, 5.0).status
+        kind = health_pb2.HealthCheckResponse
+        status = calls.call("/grpc.health.v1.Health/Check", request, kind, 5.0).status
     name = health_pb2.HealthCheckResponse.ServingStatus.Name(status)
     typer.echo(name)
     if status != health_pb2.HealthCheckResponse.SERVING:

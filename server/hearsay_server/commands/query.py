@@ -64,7 +64,7 @@ def query(
     ] = "",
     confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
     simultaneous: Annotated[
-        bool, typer.Option(help="Intervals that cover all values at once.")
+        bool, typer.Option("--simultaneous", help="Intervals that cover all values at once.")
     ] = False,
     method: Annotated[
         str, typer.Option(help="How levels are pooled: mle, gls, inverse_variance or scalar.")
@@ -85,7 +85,7 @@ def query(
         str, typer.Option(help='Only the rows of these values: A,B; one with a comma as "A,B".')
     ] = "",
     suspicions: Annotated[
-        bool, typer.Option(help="Test whether the stored reports look forged.")
+        bool, typer.Option("--suspicions", help="Test whether the stored reports look forged.")
     ] = False,
     suspect: Annotated[
         list[str] | None, typer.Option(help="A value that may have been promoted; repeatable.")
@@ -105,28 +105,32 @@ def query(
         tuple[str, str] | None,
         typer.Option(help="By how much a period differs from another.", metavar="PERIOD PERIOD"),
     ] = None,
-    trend: Annotated[bool, typer.Option(help="The change per period, on average.")] = False,
+    trend: Annotated[
+        bool, typer.Option("--trend", help="The change per period, on average.")
+    ] = False,
     breaks: Annotated[
-        bool, typer.Option(help="The period in which each value changed most clearly.")
+        bool, typer.Option("--breaks", help="The period in which each value changed most clearly.")
     ] = False,
     plot: Annotated[
         Path | None, typer.Option(help="Draw the answer, too: FILE.png, FILE.svg or FILE.pdf.")
     ] = None,
     sizes: Annotated[
-        bool, typer.Option(help="How many items people's sets have, instead of which.")
+        bool, typer.Option("--sizes", help="How many items people's sets have, instead of which.")
     ] = False,
     pairs: Annotated[
-        bool, typer.Option(help="Which share of people have both of two items of a set.")
+        bool, typer.Option("--pairs", help="Which share of people have both of two items of a set.")
     ] = False,
     discover: Annotated[
-        bool, typer.Option(help="Which words are frequent, of an attribute of strings.")
+        bool,
+        typer.Option("--discover", help="Which words are frequent, of an attribute of strings."),
     ] = False,
     candidates: Annotated[
         Path | None,
         typer.Option(help="The shares of the words in this file, one a line, of UTF-8."),
     ] = None,
     distribution: Annotated[
-        bool, typer.Option(help="How a number is distributed, instead of its mean.")
+        bool,
+        typer.Option("--distribution", help="How a number is distributed, instead of its mean."),
     ] = False,
     bins: Annotated[
         int, typer.Option(help="Of the distribution; 0: as many as the reports can show.")
@@ -149,9 +153,11 @@ def query(
     cdf: Annotated[
         bool, typer.Option("--cdf", help="The share below each number that was collected.")
     ] = False,
-    joint: Annotated[bool, typer.Option(help="The joint table of two attributes.")] = False,
+    joint: Annotated[
+        bool, typer.Option("--joint", help="The joint table of two attributes.")
+    ] = False,
     independent: Annotated[
-        bool, typer.Option(help="Test whether two attributes are independent.")
+        bool, typer.Option("--independent", help="Test whether two attributes are independent.")
     ] = False,
     given: Annotated[
         str, typer.Option(help="One of the two: the other within its groups, and compared.")
@@ -160,7 +166,10 @@ def query(
         str, typer.Option(help="Of --given: the group that the others are compared with.")
     ] = "",
     nonnegative: Annotated[
-        bool, typer.Option(help="Of --joint: the most likely table, without negative shares.")
+        bool,
+        typer.Option(
+            "--nonnegative", help="Of --joint: the most likely table, without negative shares."
+        ),
     ] = False,
     margins: Annotated[
         list[Path] | None,

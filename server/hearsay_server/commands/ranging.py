@@ -40,7 +40,9 @@ def survey_range(
         float, typer.Option(help="Numbers nearer to zero are as good as zero.")
     ] = 0.01,
     largest: Annotated[float, typer.Option(help="No number is expected to be larger.")] = 1e9,
-    positive: Annotated[bool, typer.Option(help="There are no numbers below 0.")] = False,
+    positive: Annotated[
+        bool, typer.Option("--positive", help="There are no numbers below 0.")
+    ] = False,
     per_decade: Annotated[int, typer.Option(help="Bins for each factor of ten.")] = 5,
     epsilon: Annotated[
         float, typer.Option(help="Of the pilot; with --pilot, of the number in what follows.")
@@ -65,10 +67,11 @@ def survey_range(
     """Find the range of a number of which nobody knows how large it is.
 
     \b
-    First write a pilot, which asks for the number in bins that grow, and collect its answers:
+    First write a pilot, which asks for the number in bins that grow, and collect
+    its answers:
       hearsay survey range wage --largest 1e6 --positive --out pilot.toml
       hearsay survey create pilot.toml
-    Then learn the range with the least error of the mean, as a block of TOML to paste:
+    Then learn the range with the least error of the mean, as TOML to paste:
       hearsay survey range wage --pilot pilot.toml --n 20000 --epsilon 1
     """
     if pilot is None:

@@ -16,9 +16,13 @@ from rich.table import Table
 
 from hearsay.columns import DIFFERENCE_COLUMNS, PAIR_COLUMNS, given_columns, number
 from hearsay.v1 import analyst_pb2
+from hearsay_server.commands import tables
 
 _ROWS = 40
 """Rows of a table unless more are asked for: those of the largest estimates."""
+
+_WIDE = 96
+"""Columns of a terminal from which a table has more than what fits into 80."""
 
 _HEADINGS = {
     "raw": "raw",
@@ -63,7 +67,8 @@ class Shown:
             if answer.group:
                 Console().print(f"[bold]{escape(answer.group)}[/bold]")
             shown = [column for column in columns[4:] if column in _HEADINGS]
-            if "unweighted" in shown:  # what fits into 80 columns
+            wide = Console().width >= _WIDE
+            if "unweighted" in shown or ("shift_down" in shown and not wide):
                 shown = [column for column in shown if column != "effective_sample_size"]
             more = [_HEADINGS[column] for column in shown]
             table = _table(
@@ -78,7 +83,7 @@ class Shown:
                 table.add_section()
             for row in answer.sums:
                 table.add_row(*_cells(row), *(_cell(row, column) for column in shown))
-            Console().print(table)
+            tables.show(table)
             if hidden := answer.rows_left_out + len(answer.rows) - len(rows):
                 Console().print(
                     f"{hidden:,} more rows are not shown: --top N shows N rows, those of the "
@@ -188,7 +193,7 @@ class Shown:
                     f"{row.low:.4f} to {row.high:.4f}",
                     f"{row.adjusted_p_value:.2g}",
                 )
-            Console().print(table)
+            tables.show(table)
             counts = f"{answer.first_reports:,} and {answer.second_reports:,} reports"
             Console().print(f"{counts}{repeats_text(answer.repeats)}")
 
@@ -221,7 +226,7 @@ class Shown:
             table = _table(answer.attribute, kind, answer.confidence, False, [])
             for row in rows:
                 table.add_row(*_cells(row))
-            Console().print(table)
+            tables.show(table)
         repeats = repeats_text(answer.repeats)
         Console().print(f"{_reports(answer.reports)}, {answer.method}{repeats}")
         _tell_weights(answer)
@@ -256,7 +261,7 @@ class Shown:
                 f"{pair.low:.4f} to {pair.high:.4f}",
                 f"{pair.independent:.4f}",
             )
-        Console().print(table)
+        tables.show(table)
         if answer.pairs_left_out:
             Console().print(f"{answer.pairs_left_out:,} more pairs are not shown: see --top")
         counts = f"{answer.reports:,} reports, {answer.method}{repeats_text(answer.repeats)}"
@@ -281,7 +286,7 @@ class Shown:
         for each in answer.suspicions:
             numbers = (f"{each.statistic:.4g}", f"{each.p_value:.3g}", f"{each.reports:,}")
             table.add_row(each.level, each.test, *numbers)
-        Console().print(table)
+        tables.show(table)
         Console().print(f"together: {escape(', '.join(answer.targets))}")
 
     def write_csv(self, headings: Sequence[str], lines: Iterable[Sequence[object]]) -> None:

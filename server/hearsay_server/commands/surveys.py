@@ -18,15 +18,20 @@ import hearsay.plans.plan
 from hearsay.plans.domains import Numeric, Ratings, Strings
 from hearsay.sending.transport import open_calls
 from hearsay.v1 import admin_pb2, survey_pb2
-from hearsay_server.commands import connect, drafts, ranging, upkeep, words
+from hearsay_server.commands import connect, drafts, ranging, tables, upkeep, words
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Target, Token
+from hearsay_server.surveys import explain_budgets
 from hearsay_server.surveys import survey as surveys
+from hearsay_server.wrapping import print_wrapped
 from ldp import InvalidInput
 
 _TIMEOUT = 30.0
 
 _SHOWN_VALUES = 12
 """Values of an attribute that are listed."""
+
+_ANSWERS = 8
+"""Lines of a list of values."""
 
 app = typer.Typer(
     help="Register, inspect, close and delete surveys.", no_args_is_help=True, add_completion=False
@@ -50,7 +55,11 @@ def create_survey(
             status = calls.call("Admin/CreateSurvey", request, admin_pb2.SurveyStatus, _TIMEOUT)
         except InvalidInput as error:
             raise InvalidInput(f"{file}: {error}") from None
-    Console().print(f"{status.survey} is registered, revision {status.revision.hex()[:12]}")
+    console = Console()
+    console.print(f"{status.survey} is registered, revision {status.revision.hex()[:12]}")
+    if not survey.budget:  # nobody has chosen one
+        for line in explain_budgets.advice(explain_budgets.of(survey)):
+            print_wrapped(f"The file names no budget, so records are split. {line}", console)
 
 
 @app.command("plan")
@@ -140,7 +149,7 @@ def list_surveys(
         table.add_row(
             s.survey, escape(s.title), s.revision.hex()[:12], f"{s.batches:,}", f"{s.records:,}"
         )
-    Console().print(table)
+    tables.show(table)
 
 
 @app.command("show")
@@ -192,7 +201,7 @@ def show_survey(
         listed = escape(f"{each.name}: {', '.join(each.values)}")
         Console().print(f"property {listed}, or none, as the app says", soft_wrap=True)
     Console().print(f"records  {answer.status.records:,} in {answer.status.batches:,} batches")
-    Console().print(_questions(plan, answer.reports))
+    tables.show(_questions(plan, answer.reports), lines=_ANSWERS)
     table = Table("level", "attribute", "domain", "mechanism")
     table.add_column("epsilon", justify="right")
     table.add_column("bytes", justify="right")
@@ -211,7 +220,7 @@ def show_survey(
         size = sum(max(m.code_bytes for m in each.values()) for each in level.by_map.values())
         table.add_row(level.name, "[bold]whole record[/bold]", "", "", whole, str(size))
         table.add_section()
-    Console().print(table)
+    tables.show(table)
 
 
 def _page_in_words(page: survey_pb2.Page) -> str:

@@ -1,7 +1,7 @@
 """Two attributes together at the command line: tables, tests, groups, and `hearsay fit`."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +15,7 @@ from hearsay.asking import Selection
 from hearsay.columns import FIT_COLUMNS, naive
 from hearsay.together import fit_request, groups_request
 from hearsay.v1 import analyst_pb2
-from hearsay_server.commands import connect, plotting
+from hearsay_server.commands import connect, plotting, tables
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Target, Token
 from hearsay_server.commands.selecting import (
     First,
@@ -29,8 +29,11 @@ from hearsay_server.commands.selecting import (
 from hearsay_server.commands.shown import Shown, interval_heading, plain, repeats_text, warn
 from ldp.errors import InvalidInput
 
-_WIDTH = 86
-"""Characters of a table of coefficients."""
+_WIDTH, _TERM = 78, 8
+"""Least characters of a table of coefficients, and of a term in it."""
+
+_VALUES, _CELL = 20, 10
+"""Characters of a joint table for the values at its left, and for a column of shares."""
 
 _DIFFERENCES = 40
 """Differences that are printed; CSV and JSON have all."""
@@ -120,7 +123,7 @@ class TwoAttributes:
 
 def _show_table(answer: analyst_pb2.CrosstabResponse, show: Shown) -> None:
     warn(answer.warning)
-    names = ["estimate", "standard_error", "low", "high"]
+    numbers = ["estimate", "standard_error", "low", "high"]
     if show.as_json:
         typer.echo(json.dumps(plain(answer, reports=answer.reports), indent=2))
         return
@@ -129,13 +132,13 @@ def _show_table(answer: analyst_pb2.CrosstabResponse, show: Shown) -> None:
             [
                 cell.value,
                 cell.other,
-                *(getattr(cell.share, name) for name in names),
+                *(getattr(cell.share, name) for name in numbers),
                 answer.confidence,
                 answer.reports,
             ]
             for cell in answer.rows
         ]
-        heading = [answer.attribute, answer.other, *names, "confidence", "reports"]
+        heading = [answer.attribute, answer.other, *numbers, "confidence", "reports"]
         show.write_csv(heading, lines)
         return
     across = list(dict.fromkeys(cell.other for cell in answer.rows))
@@ -143,18 +146,33 @@ def _show_table(answer: analyst_pb2.CrosstabResponse, show: Shown) -> None:
         f"[bold]{escape(answer.title or answer.attribute)} / "
         f"{escape(answer.other_title or answer.other)}[/bold]"
     )
-    table = Table(f"{answer.attribute} \\ {answer.other}")
-    for name in across:
-        table.add_column(escape(name), justify="right")
     cells = {(cell.value, cell.other): cell.share for cell in answer.rows}
-    for value in dict.fromkeys(cell.value for cell in answer.rows):
-        own = [cells[value, name] for name in across]
-        table.add_row(
-            escape(value), *(f"{row.estimate:.4f}\n±{row.standard_error:.4f}" for row in own)
-        )
-    Console().print(table)
+    for names in _side_by_side(across, Console().width):
+        table = Table(f"{answer.attribute} \\ {answer.other}")
+        for name in names:
+            table.add_column(escape(name), justify="right")
+        for value in dict.fromkeys(cell.value for cell in answer.rows):
+            own = [cells[value, name] for name in names]
+            table.add_row(
+                escape(value), *(f"{row.estimate:.4f}\n±{row.standard_error:.4f}" for row in own)
+            )
+        tables.show(table)
     Console().print("± one standard error; --csv has the intervals", soft_wrap=True)
     _print_test(answer)
+
+
+def _side_by_side(names: Sequence[str], width: int) -> Iterator[list[str]]:
+    """Divide the values of a joint table's columns among tables that fit into a width."""
+    block: list[str] = []
+    left = width - _VALUES
+    for name in names:
+        needed = _CELL + max(0, min(len(name) - 7, 3))  # a heading's words are broken at ten
+        if block and needed > left:
+            yield block
+            block, left = [], width - _VALUES
+        block.append(name)
+        left -= needed
+    yield block
 
 
 def _print_test(answer: analyst_pb2.CrosstabResponse) -> None:
@@ -246,7 +264,7 @@ def _show_groups(answer: analyst_pb2.CompareGroupsResponse, show: Shown) -> None
             f"{own.low:.4f} to {own.high:.4f}",
         )
         before = row.group
-    Console().print(table)
+    tables.show(table)
     table = Table("difference", answer.attribute)
     for heading_ in (answer.statistic, interval, "p (Holm)"):
         table.add_column(heading_, justify="right")
@@ -259,7 +277,7 @@ def _show_groups(answer: analyst_pb2.CompareGroupsResponse, show: Shown) -> None
             f"{found.low:.4f} to {found.high:.4f}",
             f"{found.adjusted_p_value:.2g}",
         )
-    Console().print(table)
+    tables.show(table)
     if (more := len(answer.differences) - _DIFFERENCES) > 0:
         Console().print(f"{more:,} more differences are not shown: --csv has all")
     Console().print(
@@ -272,7 +290,7 @@ def fit(
     survey: Annotated[str, typer.Argument(help="The survey's name.")],
     formula: Annotated[str, typer.Argument(help='Such as "wage ~ age + C(sex)".')],
     logit: Annotated[
-        bool, typer.Option(help="Logistic, of whether an attribute has a value.")
+        bool, typer.Option("--logit", help="Logistic, of whether an attribute has a value.")
     ] = False,
     success: Annotated[
         str, typer.Option(help="The value that is explained; else the last of two.")
@@ -287,7 +305,7 @@ def fit(
     where: Where = None,
     confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
     simultaneous: Annotated[
-        bool, typer.Option(help="Intervals that cover all coefficients at once.")
+        bool, typer.Option("--simultaneous", help="Intervals that cover all coefficients at once.")
     ] = False,
     target: Target = DEFAULT_ADDRESS,
     insecure: Insecure = False,
@@ -335,22 +353,10 @@ def summary(
 ) -> str:
     """Return the coefficients as a table in the style of statsmodels."""
     kind = "Logistic" if logistic else "Linear"
-    width = max(_WIDTH, 70 + max(map(len, labels)))
-    first = width - 70
     tail = (1 - answer.confidence) / 2
     heads = ["coef", "std err", "z", "P>|z|", f"[{tail:.3g}", f"{1 - tail:.3g}]", "naive"]
-    lines = [
-        f"{kind} regression of randomised records".center(width).rstrip(),
-        "=" * width,
-        f"Explained: {explained}",
-        f"Records:   {answer.reports:,}",
-        f"Method:    {answer.method}{repeats_text(answer.repeats)}",
-        "=" * width,
-        " " * first + "".join(f"{head:>10}" for head in heads),
-        "-" * width,
-    ]
-    for label, row in zip(labels, answer.coefficients, strict=True):
-        numbers = [
+    rows = [
+        [
             f"{row.estimate:.4f}",
             f"{row.standard_error:.4f}",
             f"{row.z:.3f}",
@@ -359,9 +365,31 @@ def summary(
             f"{row.high:.4f}",
             f"{row.naive:.4f}" if row.HasField("naive") else "-",
         ]
-        lines.append(f"{label:<{first}}" + "".join(f"{number:>10}" for number in numbers))
+        for row in answer.coefficients
+    ]
+    widths = [2 + max(map(len, column)) for column in zip(heads, *rows, strict=True)]
+    first = max(map(len, labels))
+    first = min(first, max(_TERM, Console().width - sum(widths)))
+    width = max(first + sum(widths), _WIDTH)
+    lines = [
+        f"{kind} regression of randomised records".center(width).rstrip(),
+        "=" * width,
+        f"Explained: {explained}",
+        f"Records:   {answer.reports:,}",
+        f"Method:    {answer.method}{repeats_text(answer.repeats)}",
+        "=" * width,
+        " " * (width - sum(widths)) + _aligned(heads, widths),
+        "-" * width,
+    ]
+    for label, row in zip(labels, rows, strict=True):
+        short = tables.shortened(label, first)
+        lines.append(f"{short:<{width - sum(widths)}}{_aligned(row, widths)}")
     lines += [
         "=" * width,
         "naive: what the randomised answers give if they are taken for true ones",
     ]
     return "\n".join(lines)
+
+
+def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
+    return "".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))

@@ -14,6 +14,7 @@ from rich.table import Table
 import hearsay.plans.plan
 from hearsay.plans.domains import Numeric
 from hearsay_server.commands import prices as pricing
+from hearsay_server.commands import tables
 from hearsay_server.commands.connect import AsJson
 from hearsay_server.surveys import catalogue
 from hearsay_server.surveys import survey as surveys
@@ -93,7 +94,11 @@ def plan(
         float, typer.Option(help="The probability with which the change is to be seen.")
     ] = _POWER,
     different_people: Annotated[
-        bool, typer.Option(help="Of --change: nobody answers in both periods, as at two levels.")
+        bool,
+        typer.Option(
+            "--different-people",
+            help="Of --change: nobody answers in both periods, as at two levels.",
+        ),
     ] = False,
     panels: Annotated[
         int, typer.Option(help="Of --change: the survey's panels, which tell the error; 0: none.")
@@ -104,13 +109,14 @@ def plan(
     ] = None,
     confidence: Confidence = _CONFIDENCE,
     simultaneous: Annotated[
-        bool, typer.Option(help="Intervals that cover all values at once.")
+        bool, typer.Option("--simultaneous", help="Intervals that cover all values at once.")
     ] = False,
     explain: Annotated[
-        bool, typer.Option(help="Say what auto compared, and why it chose as it did.")
+        bool, typer.Option("--explain", help="Say what auto compared, and why it chose as it did.")
     ] = False,
     prices: Annotated[
-        bool, typer.Option(help="What a looser level is worth, and prices for --levels.")
+        bool,
+        typer.Option("--prices", help="What a looser level is worth, and prices for --levels."),
     ] = False,
     levels: Annotated[str, typer.Option(help="Epsilons of the levels, as 0.5,1,2,4.")] = "",
     survey: Annotated[
@@ -135,13 +141,14 @@ def plan(
       hearsay plan --k 10 --epsilon 1 --half-width 0.01
       hearsay plan --k 10 --epsilon 1 --n 100000
       hearsay plan --low 0 --high 80 --n 50000 --half-width 1
-    Or compare two periods by `hearsay query --change`: how many reports of each show a change, or
-    how surely so many do:
+    Or compare two periods by `hearsay query --change`: how many reports of each
+    show a change, or how surely so many do:
       hearsay plan --k 10 --epsilon 1 --change 0.01
       hearsay plan --k 10 --epsilon 1 --change 0.01 --n 500000
     Or learn what a looser level is worth, and how to spend a budget on it:
       hearsay plan --k 10 --prices --levels 0.5,1,2,4
-      hearsay plan --k 10 --prices --levels 0.5,1,2,4 --respondents 400,300,200,100 --budget 500
+      hearsay plan --k 10 --prices --levels 0.5,1,2,4 \\
+        --respondents 400,300,200,100 --budget 500
       hearsay plan --prices --survey survey.toml
     """
     menu = pricing.Asked(levels, survey, respondents, budget, highest, cost)
@@ -359,7 +366,7 @@ def audit(
             verdict = "[bold red]VIOLATED[/]" if result.violated else "kept"
             numbers = (f"{result.claimed:.6g}", exact, f"{result.lower_bound:.4g}", verdict)
             table.add_row(place, name, sampler, *numbers)
-        Console().print(table)
+        tables.show(table)
         Console().print(f"{violated} of {len(audited)} mechanisms violate what they claim")
     if violated:
         raise typer.Exit(1)

@@ -14,7 +14,8 @@ from rich.table import Table
 from hearsay.sending.transport import open_calls
 from hearsay.v1 import admin_pb2
 from hearsay_server import config
-from hearsay_server.commands import connect
+from hearsay_server.commands import connect, tables
+from hearsay_server.commands.confirming import Yes, confirm
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Target, Token
 from hearsay_server.commands.local import ConfigFile, Data, Url, opened, where
 from hearsay_server.storage import audit
@@ -43,7 +44,10 @@ def verify(
         rows = [{**asdict(one), "verdict": one.verdict.name.lower()} for one in checked]
         typer.echo(json.dumps(rows, indent=2))
     else:
-        table = Table("survey", "period", "attribute", "level", "kept", "recounted", "")
+        table = Table("survey", "period", "attribute", "level")
+        for heading in ("kept", "recounted"):
+            table.add_column(heading, justify="right")
+        table.add_column("")
         for one in checked:
             attribute = one.attribute or "records"
             numbers = (f"{one.kept:,}", f"{one.recounted:,}")
@@ -51,7 +55,7 @@ def verify(
             panel = f"panel {one.panel}" if one.panel else ""
             level = ", ".join(filter(None, (one.level, one.map, panel, one.group)))
             table.add_row(one.survey, one.period, attribute, level, *numbers, said)
-        Console().print(table)
+        tables.show(table)
         Console().print(f"{len(checked)} checked, {len(wrong)} differ")
     if wrong:
         raise typer.Exit(1)
@@ -119,11 +123,14 @@ def close_survey(
     context: typer.Context,
     survey: Annotated[str, typer.Argument(help="The survey's name.")],
     period: Annotated[str, typer.Option(help="Only its periods up to this one.")] = "",
+    yes: Yes = False,
     target: Target = DEFAULT_ADDRESS,
     insecure: Insecure = False,
     token: Token = None,
 ) -> None:
     """Take no more reports of a survey, for good; its tallies stay."""
+    closed = f"the periods of {survey} up to {period}" if period else survey
+    confirm(yes, f"Close {closed} for good? Later reports are refused.")
     calls = open_calls(target, tls=connect.tls(context), token=token, insecure=insecure)
     with contextlib.closing(calls):
         request = admin_pb2.CloseSurveyRequest(survey=survey, period=period)
@@ -134,14 +141,13 @@ def close_survey(
 def delete_survey(
     context: typer.Context,
     survey: Annotated[str, typer.Argument(help="The survey's name.")],
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Yes = False,
     target: Target = DEFAULT_ADDRESS,
     insecure: Insecure = False,
     token: Token = None,
 ) -> None:
     """Delete a survey with all its reports."""
-    if not yes:
-        typer.confirm(f"Delete {survey} and all its reports, for good?", abort=True)
+    confirm(yes, f"Delete {survey} and all its reports, for good?")
     calls = open_calls(target, tls=connect.tls(context), token=token, insecure=insecure)
     with contextlib.closing(calls):
         request = admin_pb2.DeleteSurveyRequest(survey=survey)

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route, Router
 
-from hearsay_server.pages import operator, start
+from hearsay_server.pages import operator, planner, start
 from hearsay_server.pages.caller import Caller, find
 from hearsay_server.pages.fragments import Fragments, Lately
 from hearsay_server.pages.page import PUBLIC, Page
@@ -22,7 +22,7 @@ from hearsay_server.storage.sessions import Sessions
 
 _log = logging.getLogger("hearsay.server")
 
-PAGES: tuple[Page, ...] = (*start.PAGES, *operator.PAGES)
+PAGES: tuple[Page, ...] = (*start.PAGES, *operator.PAGES, *planner.PAGES)
 
 _OPEN = 128
 """Requests at once of those who are signed in, and as many of all others."""

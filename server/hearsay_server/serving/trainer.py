@@ -69,7 +69,7 @@ class Trainer(trainer_pb2_grpc.TrainerServicer):
         found = await asyncio.to_thread(trainings.declared, self._database, request.training)
         if found is None:
             raise no_training(request.training)
-        return trainer_pb2.GetTrainingResponse(training=found, server_time=self._now())
+        return trainer_pb2.GetTrainingResponse(training=found)
 
     async def GetRound(  # noqa: N802
         self, request: trainer_pb2.GetRoundRequest, context: object
@@ -129,7 +129,6 @@ class Trainer(trainer_pb2_grpc.TrainerServicer):
             refusal=outcome.refusal,
             detail=shortened(outcome.detail),
             next=outcome.next,
-            server_time=self._now(),
         )
 
     async def _take(self, part: updates.Part, caller: str) -> Outcome:
@@ -180,10 +179,6 @@ class Trainer(trainer_pb2_grpc.TrainerServicer):
         if wait:
             detail = f"a caller may send {self._rates.per_second:g} batches or parts a second"
             raise TooMany(detail, "rate", wait)
-
-    def _now(self) -> int:
-        """Return the server's time in seconds since 1970."""
-        return int(self._clock().timestamp())
 
 
 def _wrong_size(part: updates.Part, training: Training) -> Outcome | None:

@@ -14,6 +14,7 @@ from hearsay.plans.domains import Binned, Categorical, Grid, Numeric, Ratings, S
 from hearsay.plans.plan import Level, Plan
 from hearsay.v1 import survey_pb2
 from hearsay_server.surveys import (
+    explain_budgets,
     explain_changes,
     explain_pairs,
     explain_sets,
@@ -37,7 +38,6 @@ from ldp.estimating.points import precision
 from ldp.estimating.pooling import planned_covariance
 from ldp.mechanisms.numbers.mean import MeanMechanism
 from ldp.mechanisms.ranges.waves import Waves
-from ldp.planning.budget import Decision
 from ldp.planning.value import Levels
 
 _MOST_VALUES = 256
@@ -80,12 +80,11 @@ class Row:
 class Explanation:
     """A survey as it would be resolved.
 
-    `decision` names the attributes that a record reports and, where the budget was chosen, the
-    costs of the other ways. `rows` predict errors for `users` users at that level and map. `pooled`
-    and `strict` are the errors by attribute where they spread evenly over the levels, and over the
-    maps and no map, and where all had the strictest level and no map. `together` compares views
-    with attributes that are asked one by one, and `pairs` are attributes that records report
-    together.
+    `decision` names the attributes that a record reports, and the costs of the other ways. `rows`
+    predict errors for `users` users at that level and map. `pooled` and `strict` are the errors by
+    attribute where they spread evenly over the levels, and over the maps and no map, and where all
+    had the strictest level and no map. `together` compares views with attributes that are asked one
+    by one, and `pairs` are attributes that records report together.
     `repeats` give the joint epsilon of the reports of several periods, and what they reveal, and
     `ranges` the errors of ranges and of the median, for numbers of which only a bin is collected.
     `costs` are of answers in `periods` periods, and `best` names mechanisms that cost less.
@@ -136,7 +135,9 @@ def explain(
     return Explanation(
         plan=plan,
         users=users,
-        decision=_decision(surveys.decide(survey.budget, epsilons, questions)),
+        decision=explain_budgets.lines(
+            explain_budgets.ways(survey.budget, epsilons, questions, every=True)
+        ),
         rows=rows,
         protections=[line for q in questions for line in _protections(q)],
         repeats=[_repeats(q) for q in questions] if plan.period else [],
@@ -153,20 +154,6 @@ def explain(
         best=over_time.best_mechanisms(plan, times) if times else [],
         precisions=_precisions(plan, questions, rows, users),
     )
-
-
-def _decision(decision: Decision) -> list[str]:
-    """Return lines on the attributes that a record reports, and on the users of other ways."""
-    (chosen, least, _), *others = decision.candidates
-    lines = [chosen]
-    if others:
-        lines.append(
-            "Other ways need more users for the same error (the sum of squared errors over the "
-            "attributes, each times its weight, on average over the levels):"
-        )
-    # A squared error is in inverse proportion to the number of users.
-    lines += [f"  {label}: {other / least:.2f} times as many" for label, other, _ in others]
-    return lines
 
 
 def _pooled(plan: Plan, rows: Sequence[Row], users: int) -> float:
@@ -289,7 +276,7 @@ def _protections(question: Question) -> list[str]:
     ]
 
 
-def _in_the_clear(plan: Plan, users: int) -> list[str]:
+def in_the_clear(plan: Plan, users: int) -> list[str]:
     """Return lines on panels and properties, how many bits link a person's reports, and how many
     of the respondents share them on average."""
     lines = []
@@ -372,7 +359,7 @@ def show(explanation: Explanation, console: Console) -> None:
     console.print("\n[bold]Who is protected from what[/bold]")
     for line in explanation.protections:
         print_wrapped(f"  {line}", console)
-    if told := _in_the_clear(plan, explanation.users):
+    if told := in_the_clear(plan, explanation.users):
         console.print("\n[bold]What is in the clear besides levels and maps[/bold]")
         for line in told:
             print_wrapped(f"  {line}", console)

@@ -32,14 +32,15 @@ class Misfit:
 class Column:
     """How one column fits: `answers` cells are in the domain, `blanks` are empty and no answer.
 
-    `misfits` are the others. Of the answers `moved` count as another one: as the nearer end of the
-    range, or as `at_most` items.
+    `wrong` is the number of the others, and `misfits` are the first of them. Of the answers `moved`
+    count as another one: as the nearer end of the range, or as `at_most` items.
     """
 
     attribute: str
     heading: str
     answers: int
     blanks: int
+    wrong: int
     misfits: tuple[Misfit, ...]
     moved: int = 0
 
@@ -55,18 +56,18 @@ class Fit:
     unused: tuple[str, ...]
 
     @property
-    def misfits(self) -> int:
+    def wrong(self) -> int:
         """The number of cells that are neither an answer nor blank."""
-        return sum(len(column.misfits) for column in self.columns)
+        return sum(column.wrong for column in self.columns)
 
     @property
     def fits(self) -> bool:
         """Whether all attributes have a column, and all cells are answers or blank."""
-        return not self.missing and not self.misfits
+        return not self.missing and not self.wrong
 
 
-def fit(plan: Plan, people: People) -> Fit:
-    """Compare each cell of a table with its attribute's domain.
+def fit(plan: Plan, people: People, most: int | None = None) -> Fit:
+    """Compare each cell of a table with its attribute's domain; list `most` misfits of a column.
 
     A cell is an answer if and only if `people.answer` reads one that the domain encodes, as in
     `hearsay demo --csv`. Cost: each different cell of a column is encoded once.
@@ -75,7 +76,7 @@ def fit(plan: Plan, people: People) -> Fit:
     return Fit(
         rows=len(people),
         columns=tuple(
-            _column(name, attribute.domain, people)
+            _column(name, attribute.domain, people, most)
             for name, attribute in plan.attributes.items()
             if name in people.columns
         ),
@@ -84,20 +85,21 @@ def fit(plan: Plan, people: People) -> Fit:
     )
 
 
-def _column(name: str, domain: Domain, people: People) -> Column:
+def _column(name: str, domain: Domain, people: People, most: int | None) -> Column:
     known = cache(lambda cell: _judged(domain, cell))
     totals: Counter[str] = Counter()
-    misfits = []
+    misfits: list[Misfit] = []
     for row, cell in zip(people.rows, people.columns[name], strict=True):
         kind, reason = known(cell)
         totals[kind] += 1
-        if kind == "misfit":
+        if kind == "misfit" and (most is None or len(misfits) < most):
             misfits.append(Misfit(name, row, cell, reason))
     return Column(
         name,
         people.headings[name],
         totals["answer"] + totals["moved"],
         totals["blank"],
+        totals["misfit"],
         tuple(misfits),
         totals["moved"],
     )
@@ -111,8 +113,10 @@ def _judged(domain: Domain, cell: str) -> tuple[str, str]:
     except InvalidInput as error:
         reason = str(error).partition(", got ")[0]
     except ValueError:
-        reason = "must have a number after each =" if isinstance(domain, Ratings) else (
-            "must be a number"
+        reason = (
+            "must have a number after each ="
+            if isinstance(domain, Ratings)
+            else ("must be a number")
         )
     else:
         return "moved" if _moves(domain, given) else "answer", ""

@@ -256,9 +256,10 @@ def _number(counts: Counter[str], numbers: dict[str, float]) -> Guess | None:
             f"{low:g} to {high:g}) and count as the nearer end"
         )
     if whole and not plain:
+        odd = next(cell for cell in numbers if not _WHOLE.fullmatch(cell))
         noted.append(
-            f"whole numbers such as {next(c for c in numbers if not _WHOLE.fullmatch(c))!r}: to ask "
-            "for them as values, write them without the decimal point first"
+            f"whole numbers such as {odd!r}: to ask for them as values, write them without the "
+            "decimal point first"
         )
     if strays := [cell for cell in counts if cell not in numbers]:
         noted.append(f"no numbers, so withheld: {listed(strays)}")

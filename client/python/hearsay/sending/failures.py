@@ -15,6 +15,9 @@ ASKS = "a client certificate: give Tls(certificate=, key=), or --certificate and
 
 MISTRUSTS = "it may not trust the client certificate: is it of the server's tls_client_ca?"
 
+NO_SERVER = "no server answers at"
+"""How it is told, before the target, that nothing listens there."""
+
 _TOLD = 300
 """Characters of a server's error message that are passed on."""
 
@@ -49,4 +52,6 @@ def explained(status: str, details: str, target: str, *, answered: bool) -> tupl
         return Reason.UNREACHABLE, f"the call to {server} was ended"
     if status == "UNAVAILABLE" and not answered:
         return Reason.UNREACHABLE, f"{server} is not available: {told}"
+    if status == "UNIMPLEMENTED":
+        return Reason.SERVER_REFUSED, f"{server} does not know this call; is it an older version?"
     return Reason.SERVER_REFUSED, f"{server} refuses for now: {told} ({status})"

@@ -24,7 +24,7 @@ _FAILURES = (
     ("CERTIFICATE_VERIFY_FAILED", Reason.TLS, "the certificate of {} is not trusted"),
     ("(?i)hostname verification|peer name", Reason.TLS, "the certificate of {} has another name"),
     ("(?i)handshake", Reason.TLS, "no secure connection to {} could be made"),
-    ("Connection refused|No such file", Reason.UNREACHABLE, "nothing listens at {}"),
+    ("Connection refused|No such file", Reason.UNREACHABLE, f"{failures.NO_SERVER} {{}}"),
     (_CLOSED, Reason.UNREACHABLE, "{} closed the connection before it answered"),
     ("HTTP/2", Reason.UNREACHABLE, "{} does not speak gRPC"),
     ("", Reason.UNREACHABLE, "{} cannot be reached"),

@@ -5,7 +5,7 @@ import socket
 import ssl
 
 from hearsay.sending.dialing import Site
-from hearsay.sending.failures import ASKS, MISTRUSTS
+from hearsay.sending.failures import ASKS, MISTRUSTS, NO_SERVER
 from hearsay.sending.framing import Answered, CutOff, Malformed
 from hearsay.trouble import Reason
 
@@ -42,7 +42,7 @@ def explained(error: Exception, to: Site) -> tuple[Reason, str]:
         case ssl.SSLError() if error.reason:
             cause, words = Reason.TLS, _of_tls(error.reason, to)
         case ConnectionRefusedError():
-            words = f"nothing listens at {named}"
+            words = f"{NO_SERVER} {named}"
         case CutOff():
             words = f"{named} closed the connection in the middle of its answer"
         case ConnectionError() | ssl.SSLError():

@@ -4,7 +4,7 @@ import itertools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import grpc
 from google.protobuf.message import Message
@@ -25,9 +25,6 @@ from hearsay.sending.transport import (
 )
 from hearsay.trouble import Reason
 from ldp.errors import InvalidInput, NotReady
-
-_Request = TypeVar("_Request", contravariant=True)
-_Response = TypeVar("_Response", covariant=True)
 
 _KEEP_ALIVE = [
     ("grpc.keepalive_time_ms", 60_000),
@@ -54,10 +51,6 @@ _PATH = "/hearsay.v1."
 
 _SCHEMES = {"dns", "google-c2p", "ipv4", "ipv6", "unix-abstract", "vsock", "xds"}
 """Names that gRPC takes for a scheme rather than for a host's name."""
-
-
-class _Rpc(Protocol[_Request, _Response]):
-    def __call__(self, request: _Request, *, timeout: float) -> _Response: ...
 
 
 @dataclass(frozen=True)
@@ -152,8 +145,7 @@ class GrpcTransport(ServerTransport):
     def _translated(self, status: Any) -> Exception:
         if status.code().name in OUR_FAULT:
             return InvalidInput(on_one_line(status.details() or ""))
-        reason, words = explained(status, self._route.target)
-        return Unreachable(words + self._route.missing(status), retry_after(status), reason)
+        return _unreachable(status, self._route)
 
 
 def _finish(call: Any) -> None:
@@ -239,7 +231,10 @@ def _metadata(token: Token | None) -> list[tuple[str, str]]:
 
 
 class GrpcCalls:
-    """`Calls` over a channel of their own."""
+    """`Calls` over a channel of their own.
+
+    A method of another service than ours is named by its path: "/grpc.health.v1.Health/Check".
+    """
 
     def __init__(
         self,
@@ -251,63 +246,50 @@ class GrpcCalls:
     ) -> None:
         """Raise as `open_channel`, and as `check_target` for the target."""
         check_target(target)
+        self._route = _Route(target, tls, insecure)
         self._channel = open_channel(target, tls=tls, token=token, insecure=insecure)
 
     def call(self, method: str, request: Message, kind: type[Answer], timeout: float) -> Answer:
         """Return the answer, as `Calls.call` does."""
-        rpc = self._channel.unary_unary(_PATH + method, _serialized, kind.FromString)
-        return call(rpc, request, timeout)
+        path = method if method.startswith("/") else _PATH + method
+        rpc: Any = self._channel.unary_unary(path, _serialized, kind.FromString)
+        try:
+            answer: Answer = rpc(request, timeout=timeout)
+        except grpc.RpcError as error:
+            raise self._translated(error) from error
+        return answer
 
     def stream(
         self, method: str, request: Message, kind: type[Answer], timeout: float | None = None
     ) -> Iterator[Answer]:
         """Yield the answers, as `Calls.stream` does."""
-        rpc = self._channel.unary_stream(_PATH + method, _serialized, kind.FromString)
-        return stream(rpc, request, timeout)
+        rpc: Any = self._channel.unary_stream(_PATH + method, _serialized, kind.FromString)
+        answers = rpc(request, timeout=timeout)
+        try:
+            yield from answers
+        except grpc.RpcError as error:
+            raise self._translated(error) from error
+        finally:
+            answers.cancel()
 
     def close(self) -> None:
         """Close the channel."""
         self._channel.close()
+
+    def _translated(self, status: Any) -> Exception:
+        """Return the exception to raise for an error of a stub, which is a Call as well."""
+        if status.code() is grpc.StatusCode.FAILED_PRECONDITION:
+            return NotReady(status.details())
+        if status.code().name in OUR_FAULT:
+            return InvalidInput(status.details())
+        return _unreachable(status, self._route)
 
 
 def _serialized(message: Message) -> bytes:
     return message.SerializeToString()
 
 
-def call(rpc: _Rpc[_Request, _Response], request: _Request, timeout: float) -> _Response:
-    """Make one call; raise errors that the caller can fix as other types than the rest.
-
-    Raises `InvalidInput` with the server's words where it refuses the request, `NotReady` where
-    it cannot answer it yet, `Unreachable` where it cannot be reached or fails.
-    """
-    try:
-        return rpc(request, timeout=timeout)
-    except grpc.RpcError as error:
-        raise _translated(error) from error
-
-
-def stream(rpc: Any, request: Any, timeout: float | None = None) -> Iterator[Any]:
-    """Yield the answers of a streaming call, until it ends or the iterator is closed.
-
-    `timeout` is for all of it. Raises as `call`.
-    """
-    answers = rpc(request, timeout=timeout)
-    try:
-        yield from answers
-    except grpc.RpcError as error:
-        raise _translated(error) from error
-    finally:
-        answers.cancel()
-
-
-def _translated(status: Any) -> Exception:
-    """Return the exception to raise for an error of a stub, which is a Call as well."""
-    if status.code() is grpc.StatusCode.FAILED_PRECONDITION:
-        return NotReady(status.details())
-    if status.code().name in OUR_FAULT:
-        return InvalidInput(status.details())
-    reason, _ = explained(status, "")
-    # Which files the channel has is not known here.
-    more = missing(status, tls=False, certificate=False)
-    words = f"{status.code().name}: {status.details()}{more}"
-    return Unreachable(words, retry_after(status), reason)
+def _unreachable(status: Any, route: _Route) -> Unreachable:
+    """Return the exception to raise where a server could not be reached, or fails."""
+    reason, words = explained(status, route.target)
+    return Unreachable(words + route.missing(status), retry_after(status), reason)

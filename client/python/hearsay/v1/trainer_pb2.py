@@ -25,33 +25,33 @@ _sym_db = _symbol_database.Default()
 from hearsay.v1 import collector_pb2 as hearsay_dot_v1_dot_collector__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18hearsay/v1/trainer.proto\x12\nhearsay.v1\x1a\x1ahearsay/v1/collector.proto\"&\n\x12GetTrainingRequest\x12\x10\n\x08training\x18\x01 \x01(\t\"<\n\x13GetTrainingResponse\x12\x10\n\x08training\x18\x01 \x01(\x0c\x12\x13\n\x0bserver_time\x18\x02 \x01(\x03\"#\n\x0fGetRoundRequest\x12\x10\n\x08training\x18\x01 \x01(\t\"\xe1\x01\n\x10GetRoundResponse\x12\x31\n\x05state\x18\x01 \x01(\x0e\x32\".hearsay.v1.GetRoundResponse.State\x12\r\n\x05round\x18\x02 \x01(\r\x12\r\n\x05model\x18\x03 \x01(\x0c\x12\x10\n\x08\x64\x65\x61\x64line\x18\x04 \x01(\x03\x12\x16\n\x0eretry_after_ms\x18\x05 \x01(\r\x12\x13\n\x0bserver_time\x18\x06 \x01(\x03\"=\n\x05State\x12\x15\n\x11STATE_UNSPECIFIED\x10\x00\x12\x08\n\x04OPEN\x10\x01\x12\x08\n\x04WAIT\x10\x02\x12\t\n\x05\x45NDED\x10\x03\"B\n\x0fGetModelRequest\x12\x10\n\x08training\x18\x01 \x01(\t\x12\r\n\x05model\x18\x02 \x01(\x0c\x12\x0e\n\x06offset\x18\x03 \x01(\x04\".\n\x10GetModelResponse\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\x12\x0c\n\x04size\x18\x02 \x01(\x04\"\x8f\x01\n\x13SubmitUpdateRequest\x12\n\n\x02id\x18\x01 \x01(\x0c\x12\x10\n\x08training\x18\x02 \x01(\t\x12\x10\n\x08revision\x18\x03 \x01(\x0c\x12\r\n\x05round\x18\x04 \x01(\r\x12\r\n\x05model\x18\x05 \x01(\x0c\x12\x0c\n\x04size\x18\x06 \x01(\x04\x12\x0e\n\x06offset\x18\x07 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x08 \x01(\x0c\"\x9a\x01\n\x14SubmitUpdateResponse\x12)\n\x06status\x18\x01 \x01(\x0e\x32\x19.hearsay.v1.Result.Status\x12$\n\x07refusal\x18\x02 \x01(\x0e\x32\x13.hearsay.v1.Refusal\x12\x0e\n\x06\x64\x65tail\x18\x03 \x01(\t\x12\x0c\n\x04next\x18\x04 \x01(\x04\x12\x13\n\x0bserver_time\x18\x05 \x01(\x03*\xd3\x01\n\x07Refusal\x12\x17\n\x13REFUSAL_UNSPECIFIED\x10\x00\x12\x14\n\x10UNKNOWN_TRAINING\x10\x01\x12\x12\n\x0eOTHER_REVISION\x10\x02\x12\x0f\n\x0bOTHER_MODEL\x10\x03\x12\x10\n\x0cROUND_CLOSED\x10\x04\x12\x0e\n\nROUND_FULL\x10\x05\x12\x11\n\rBAD_UPDATE_ID\x10\x06\x12\x0e\n\nBAD_LENGTH\x10\x07\x12\x0e\n\nNOT_FINITE\x10\x08\x12\x0e\n\nABOVE_NORM\x10\t\x12\x0f\n\x0b\x42\x41\x44_PAYLOAD\x10\n2\xba\x02\n\x07Trainer\x12N\n\x0bGetTraining\x12\x1e.hearsay.v1.GetTrainingRequest\x1a\x1f.hearsay.v1.GetTrainingResponse\x12\x45\n\x08GetRound\x12\x1b.hearsay.v1.GetRoundRequest\x1a\x1c.hearsay.v1.GetRoundResponse\x12\x45\n\x08GetModel\x12\x1b.hearsay.v1.GetModelRequest\x1a\x1c.hearsay.v1.GetModelResponse\x12Q\n\x0cSubmitUpdate\x12\x1f.hearsay.v1.SubmitUpdateRequest\x1a .hearsay.v1.SubmitUpdateResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18hearsay/v1/trainer.proto\x12\nhearsay.v1\x1a\x1ahearsay/v1/collector.proto\"&\n\x12GetTrainingRequest\x12\x10\n\x08training\x18\x01 \x01(\t\"-\n\x13GetTrainingResponse\x12\x10\n\x08training\x18\x01 \x01(\x0cJ\x04\x08\x02\x10\x03\"#\n\x0fGetRoundRequest\x12\x10\n\x08training\x18\x01 \x01(\t\"\xe1\x01\n\x10GetRoundResponse\x12\x31\n\x05state\x18\x01 \x01(\x0e\x32\".hearsay.v1.GetRoundResponse.State\x12\r\n\x05round\x18\x02 \x01(\r\x12\r\n\x05model\x18\x03 \x01(\x0c\x12\x10\n\x08\x64\x65\x61\x64line\x18\x04 \x01(\x03\x12\x16\n\x0eretry_after_ms\x18\x05 \x01(\r\x12\x13\n\x0bserver_time\x18\x06 \x01(\x03\"=\n\x05State\x12\x15\n\x11STATE_UNSPECIFIED\x10\x00\x12\x08\n\x04OPEN\x10\x01\x12\x08\n\x04WAIT\x10\x02\x12\t\n\x05\x45NDED\x10\x03\"B\n\x0fGetModelRequest\x12\x10\n\x08training\x18\x01 \x01(\t\x12\r\n\x05model\x18\x02 \x01(\x0c\x12\x0e\n\x06offset\x18\x03 \x01(\x04\".\n\x10GetModelResponse\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\x12\x0c\n\x04size\x18\x02 \x01(\x04\"\x8f\x01\n\x13SubmitUpdateRequest\x12\n\n\x02id\x18\x01 \x01(\x0c\x12\x10\n\x08training\x18\x02 \x01(\t\x12\x10\n\x08revision\x18\x03 \x01(\x0c\x12\r\n\x05round\x18\x04 \x01(\r\x12\r\n\x05model\x18\x05 \x01(\x0c\x12\x0c\n\x04size\x18\x06 \x01(\x04\x12\x0e\n\x06offset\x18\x07 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x08 \x01(\x0c\"\x8b\x01\n\x14SubmitUpdateResponse\x12)\n\x06status\x18\x01 \x01(\x0e\x32\x19.hearsay.v1.Result.Status\x12$\n\x07refusal\x18\x02 \x01(\x0e\x32\x13.hearsay.v1.Refusal\x12\x0e\n\x06\x64\x65tail\x18\x03 \x01(\t\x12\x0c\n\x04next\x18\x04 \x01(\x04J\x04\x08\x05\x10\x06*\xd3\x01\n\x07Refusal\x12\x17\n\x13REFUSAL_UNSPECIFIED\x10\x00\x12\x14\n\x10UNKNOWN_TRAINING\x10\x01\x12\x12\n\x0eOTHER_REVISION\x10\x02\x12\x0f\n\x0bOTHER_MODEL\x10\x03\x12\x10\n\x0cROUND_CLOSED\x10\x04\x12\x0e\n\nROUND_FULL\x10\x05\x12\x11\n\rBAD_UPDATE_ID\x10\x06\x12\x0e\n\nBAD_LENGTH\x10\x07\x12\x0e\n\nNOT_FINITE\x10\x08\x12\x0e\n\nABOVE_NORM\x10\t\x12\x0f\n\x0b\x42\x41\x44_PAYLOAD\x10\n2\xba\x02\n\x07Trainer\x12N\n\x0bGetTraining\x12\x1e.hearsay.v1.GetTrainingRequest\x1a\x1f.hearsay.v1.GetTrainingResponse\x12\x45\n\x08GetRound\x12\x1b.hearsay.v1.GetRoundRequest\x1a\x1c.hearsay.v1.GetRoundResponse\x12\x45\n\x08GetModel\x12\x1b.hearsay.v1.GetModelRequest\x1a\x1c.hearsay.v1.GetModelResponse\x12Q\n\x0cSubmitUpdate\x12\x1f.hearsay.v1.SubmitUpdateRequest\x1a .hearsay.v1.SubmitUpdateResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'hearsay.v1.trainer_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_REFUSAL']._serialized_start=855
-  _globals['_REFUSAL']._serialized_end=1066
+  _globals['_REFUSAL']._serialized_start=825
+  _globals['_REFUSAL']._serialized_end=1036
   _globals['_GETTRAININGREQUEST']._serialized_start=68
   _globals['_GETTRAININGREQUEST']._serialized_end=106
   _globals['_GETTRAININGRESPONSE']._serialized_start=108
-  _globals['_GETTRAININGRESPONSE']._serialized_end=168
-  _globals['_GETROUNDREQUEST']._serialized_start=170
-  _globals['_GETROUNDREQUEST']._serialized_end=205
-  _globals['_GETROUNDRESPONSE']._serialized_start=208
-  _globals['_GETROUNDRESPONSE']._serialized_end=433
-  _globals['_GETROUNDRESPONSE_STATE']._serialized_start=372
-  _globals['_GETROUNDRESPONSE_STATE']._serialized_end=433
-  _globals['_GETMODELREQUEST']._serialized_start=435
-  _globals['_GETMODELREQUEST']._serialized_end=501
-  _globals['_GETMODELRESPONSE']._serialized_start=503
-  _globals['_GETMODELRESPONSE']._serialized_end=549
-  _globals['_SUBMITUPDATEREQUEST']._serialized_start=552
-  _globals['_SUBMITUPDATEREQUEST']._serialized_end=695
-  _globals['_SUBMITUPDATERESPONSE']._serialized_start=698
-  _globals['_SUBMITUPDATERESPONSE']._serialized_end=852
-  _globals['_TRAINER']._serialized_start=1069
-  _globals['_TRAINER']._serialized_end=1383
+  _globals['_GETTRAININGRESPONSE']._serialized_end=153
+  _globals['_GETROUNDREQUEST']._serialized_start=155
+  _globals['_GETROUNDREQUEST']._serialized_end=190
+  _globals['_GETROUNDRESPONSE']._serialized_start=193
+  _globals['_GETROUNDRESPONSE']._serialized_end=418
+  _globals['_GETROUNDRESPONSE_STATE']._serialized_start=357
+  _globals['_GETROUNDRESPONSE_STATE']._serialized_end=418
+  _globals['_GETMODELREQUEST']._serialized_start=420
+  _globals['_GETMODELREQUEST']._serialized_end=486
+  _globals['_GETMODELRESPONSE']._serialized_start=488
+  _globals['_GETMODELRESPONSE']._serialized_end=534
+  _globals['_SUBMITUPDATEREQUEST']._serialized_start=537
+  _globals['_SUBMITUPDATEREQUEST']._serialized_end=680
+  _globals['_SUBMITUPDATERESPONSE']._serialized_start=683
+  _globals['_SUBMITUPDATERESPONSE']._serialized_end=822
+  _globals['_TRAINER']._serialized_start=1039
+  _globals['_TRAINER']._serialized_end=1353
 # @@protoc_insertion_point(module_scope)

@@ -38,12 +38,10 @@ class GetTrainingRequest(_message.Message):
     def __init__(self, training: _Optional[str] = ...) -> None: ...
 
 class GetTrainingResponse(_message.Message):
-    __slots__ = ("training", "server_time")
+    __slots__ = ("training",)
     TRAINING_FIELD_NUMBER: _ClassVar[int]
-    SERVER_TIME_FIELD_NUMBER: _ClassVar[int]
     training: bytes
-    server_time: int
-    def __init__(self, training: _Optional[bytes] = ..., server_time: _Optional[int] = ...) -> None: ...
+    def __init__(self, training: _Optional[bytes] = ...) -> None: ...
 
 class GetRoundRequest(_message.Message):
     __slots__ = ("training",)
@@ -116,15 +114,13 @@ class SubmitUpdateRequest(_message.Message):
     def __init__(self, id: _Optional[bytes] = ..., training: _Optional[str] = ..., revision: _Optional[bytes] = ..., round: _Optional[int] = ..., model: _Optional[bytes] = ..., size: _Optional[int] = ..., offset: _Optional[int] = ..., data: _Optional[bytes] = ...) -> None: ...
 
 class SubmitUpdateResponse(_message.Message):
-    __slots__ = ("status", "refusal", "detail", "next", "server_time")
+    __slots__ = ("status", "refusal", "detail", "next")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     REFUSAL_FIELD_NUMBER: _ClassVar[int]
     DETAIL_FIELD_NUMBER: _ClassVar[int]
     NEXT_FIELD_NUMBER: _ClassVar[int]
-    SERVER_TIME_FIELD_NUMBER: _ClassVar[int]
     status: _collector_pb2.Result.Status
     refusal: Refusal
     detail: str
     next: int
-    server_time: int
-    def __init__(self, status: _Optional[_Union[_collector_pb2.Result.Status, str]] = ..., refusal: _Optional[_Union[Refusal, str]] = ..., detail: _Optional[str] = ..., next: _Optional[int] = ..., server_time: _Optional[int] = ...) -> None: ...
+    def __init__(self, status: _Optional[_Union[_collector_pb2.Result.Status, str]] = ..., refusal: _Optional[_Union[Refusal, str]] = ..., detail: _Optional[str] = ..., next: _Optional[int] = ...) -> None: ...

@@ -15,8 +15,8 @@ from dpsgd.accounting import (
     gaussian_epsilon,
 )
 from dpsgd.clipping.schedules import Exponential
-from dpsgd.federated.privacy import ToeplitzFTRL, TreeFTRL, UserLevel
 from dpsgd.federated.protection import Protected, Protection, Setting
+from dpsgd.federated.user_level import ToeplitzFTRL, TreeFTRL, UserLevel
 from ldp import InvalidInput
 
 SETTING = Setting(clients=40, per_round=4, rounds=12, dimension=300, seed=7)

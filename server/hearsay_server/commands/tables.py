@@ -1,0 +1,124 @@
+"""Tables for a terminal: numbers are whole, headings wrap, and labels are shortened."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.measure import Measurement
+from rich.table import Column, Table
+from rich.text import Text
+
+_LINES = 2
+"""Lines of a label."""
+
+_WORD = 10
+"""Characters of a heading's word that are not broken."""
+
+_LEAST = 4
+"""Characters of a column of labels, at least."""
+
+
+@dataclass(frozen=True)
+class Label:
+    """A text, in rich's markup, on so many `lines` at most.
+
+    What is left out becomes "…", in the middle: labels often begin alike, and end differently.
+    """
+
+    markup: str
+    lines: int
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        return Measurement.get(console, options, self.markup)
+
+    def __rich_console__(
+        self, console: Console, options: ConsoleOptions
+    ) -> Iterator[RenderableType]:
+        whole = Text.from_markup(self.markup)
+        width = options.max_width
+        lines = whole.wrap(console, width, overflow="fold")
+        kept = min(len(whole), self.lines * width)
+        while len(lines) > self.lines and kept > 1:
+            kept -= 1
+            short = whole[: kept - kept // 2] + Text("…") + whole[len(whole) - kept // 2 :]
+            lines = short.wrap(console, width, overflow="fold")
+        yield Text("\n").join(lines)
+
+
+def show(table: Table, *, lines: int = _LINES) -> None:
+    """Print a table: columns to the right keep their numbers whole, other columns are labels.
+
+    Where the terminal is too narrow, headings of numbers are wrapped first, then labels, which are
+    cut after so many `lines`. Where the numbers alone are wider than the terminal, so is the table.
+    """
+    console = Console()
+    widths = _widths(table, console)
+    fitted = Table(box=table.box)
+    for column, width in zip(table.columns, widths, strict=True):
+        heading = _short(column.header, 2 * lines)
+        fitted.add_column(heading, justify=column.justify, width=width)
+    cells = zip(*(column.cells for column in table.columns), strict=True)
+    for row, values in zip(table.rows, cells, strict=True):
+        short = (
+            value if column.justify == "right" else _short(value, lines)
+            for column, value in zip(table.columns, values, strict=True)
+        )
+        fitted.add_row(*short, end_section=row.end_section)
+    console.width = max(console.width, sum(widths) + _borders(table))
+    console.print(fitted)
+
+
+def shortened(text: str, width: int) -> str:
+    """Return a text of so many characters at most, with "…" in the place of its middle."""
+    if len(text) <= width:
+        return text
+    return f"{text[: width - 1 - width // 2]}…{text[len(text) - width // 2 :]}"
+
+
+def _short(cell: RenderableType, lines: int) -> RenderableType:
+    return Label(cell, lines) if isinstance(cell, str) else cell
+
+
+def _borders(table: Table) -> int:
+    """Return the characters of a table that are no cell's: lines, and a blank on either side."""
+    edges = 1 if table.box else -1
+    return 3 * len(table.columns) + edges
+
+
+def _widths(table: Table, console: Console) -> list[int]:
+    """Return the width of each column's text."""
+    whole = [max(_width(cell, console) for cell in _all(column)) for column in table.columns]
+    room = console.width - _borders(table)
+    if sum(whole) <= room:
+        return whole
+    least = [
+        max([_word(column.header), *(_width(cell, console) for cell in column.cells)])
+        if column.justify == "right"
+        else 0
+        for column in table.columns
+    ]
+    labels = [place for place, column in enumerate(table.columns) if column.justify != "right"]
+    left = max(room - sum(least), _LEAST * len(labels))
+    # The narrowest first: what it does not take is left for the others.
+    for number, place in enumerate(sorted(labels, key=lambda place: whole[place])):
+        least[place] = min(whole[place], left // (len(labels) - number))
+        left -= least[place]
+    for place, column in enumerate(table.columns):  # what no label takes, headings have
+        if column.justify == "right":
+            more = min(left, whole[place] - least[place])
+            least[place], left = least[place] + more, left - more
+    return least
+
+
+def _all(column: Column) -> Sequence[RenderableType]:
+    return [column.header, *column.cells]
+
+
+def _width(cell: RenderableType, console: Console) -> int:
+    return Measurement.get(console, console.options.update(max_width=1000), cell).maximum
+
+
+def _word(heading: RenderableType) -> int:
+    """Return the width that a heading needs."""
+    words = Text.from_markup(heading).plain.split() if isinstance(heading, str) else []
+    return min(_WORD, max(map(len, words), default=0))

@@ -1,0 +1,108 @@
+"""How the page's script reads a code that the SDK drew, to say what would leave."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from hearsay.plans.domains import Domain, Grid, Numeric, Ratings, SetOf, Strings
+from ldp import Mechanism, PolicyTable, SetBits, SetSelection
+from ldp.mechanisms import (
+    KRR,
+    ChannelTable,
+    KRRChain,
+    PolicySubsets,
+    PolicyUnary,
+    SubsetSelection,
+    UnaryChain,
+    UnaryEncoding,
+    Waves,
+)
+from ldp.mechanisms.numbers.mean import MeanMechanism
+
+Reading = dict[str, object]
+"""What `static/asked.js` is told of a mechanism's codes: `form`, and what this form needs."""
+
+
+def labels(domain: Domain | Grid) -> Sequence[str]:
+    """Return the names that the places of a code stand for."""
+    if isinstance(domain, Ratings):
+        return [f"{key}: {side}" for key in domain.keys for side in ("high", "low")]
+    if isinstance(domain, Numeric | Strings):
+        return []
+    return domain.labels
+
+
+def reading(domain: Domain | Grid, mechanism: Mechanism) -> Reading:
+    """Return how the codes of a mechanism are read.
+
+    - "one": the code is the place of a label, as an integer;
+    - "mask": bit v is whether label v is named, after `skip` bytes;
+    - "list": the places of labels, of `bytes` bytes each;
+    - "bit": twice the place of a label, and 1 more for yes;
+    - "scores": code c counts as the number head[c]; beyond, as first + step (c - head's length);
+    - "table": code c speaks for the labels of[c], and gives the answer away where `reveals` has c;
+    - "waves": code k j + s is pattern j, whose bins are moved on by s;
+    - "code": the code names nothing.
+    """
+    match mechanism:
+        case MeanMechanism():
+            assert isinstance(domain, Numeric)
+            return _scores(domain, mechanism)
+        case KRR() | KRRChain():
+            return {"form": "one"}
+        case UnaryEncoding() | UnaryChain() | PolicyUnary():
+            return {"form": "mask", "skip": 0}
+        case PolicySubsets():
+            return {"form": "mask", "skip": 1}
+        case SubsetSelection():
+            return _members(mechanism.k, mechanism.size, mechanism.code_bytes)
+        case SetSelection():
+            if mechanism.size == 1:
+                return {"form": "one"}
+            return _members(mechanism.tally_size, mechanism.size, mechanism.code_bytes)
+        case SetBits():
+            assert isinstance(domain, SetOf | Ratings)
+            return {"form": "bit"}
+        case ChannelTable() | PolicyTable():
+            return _table(mechanism)
+        case Waves():
+            return _waves(mechanism)
+    return {"form": "code"}
+
+
+def _members(n: int, size: int, width: int) -> Reading:
+    each = 1 if n <= 256 else 2
+    if -(-n // 8) <= size * each:
+        assert width == -(-n // 8)
+        return {"form": "mask", "skip": 0}
+    return {"form": "list", "bytes": each}
+
+
+def _scores(domain: Numeric, mechanism: MeanMechanism) -> Reading:
+    half = (domain.high - domain.low) / 2
+    counts = [domain.low + half * (float(score) + 1) for score in mechanism.scores]
+    # Codes go up in even steps but for a hybrid's first two, and a table's.
+    head = len(counts) if len(counts) <= 256 else 2
+    step = counts[head + 1] - counts[head] if head < len(counts) else 0.0
+    first = counts[head] if head < len(counts) else 0.0
+    return {"form": "scores", "head": counts[:head], "first": first, "step": step}
+
+
+def _table(mechanism: ChannelTable | PolicyTable) -> Reading:
+    matrix = mechanism.matrix()
+    most = matrix >= matrix.max(axis=0) * (1 - 1e-9)
+    columns = range(matrix.shape[1])
+    return {
+        "form": "table",
+        "of": [np.flatnonzero(most[:, code]).tolist() for code in columns],
+        "reveals": [code for code in columns if (matrix[:, code] > 0).sum() == 1],
+    }
+
+
+def _waves(mechanism: Waves) -> Reading:
+    words = -(-mechanism.k // 64)
+    patterns = []
+    for at in range(0, len(mechanism.masks), words):
+        mask = sum(word << 64 * n for n, word in enumerate(mechanism.masks[at : at + words]))
+        patterns.append([v for v in range(mechanism.k) if mask >> v & 1])
+    return {"form": "waves", "sides": list(mechanism.sides), "patterns": patterns}

@@ -1,0 +1,79 @@
+"""How small a share may be and still be seen, before a survey is registered."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from hearsay.plans.domains import Binned, Domain, Grid, Numeric, Ratings, SetOf, Strings
+from hearsay_server.surveys import survey as surveys
+from ldp import Mechanism, PrefixHashing
+from ldp.estimating.discovery import smallest_shares
+from ldp.estimating.ratings import RatedShares
+
+Z = 1.959963984540054
+"""Standard errors of half a 95% interval."""
+
+_MOST_VALUES = 256
+"""Values that are looked at one by one where a mechanism protects them differently."""
+
+_STEPS = 60
+
+
+def smallest(domain: Domain | Grid, mechanism: Mechanism, reports: float) -> float:
+    """Return the smallest share whose 95% interval lies above zero every second time.
+
+    Of a value, of an item of a set, of those who rate a key, of a range of bins on average, or of a
+    word of the longest length where words are found. Where values are protected differently, of the
+    one that is seen worst. All other values are equally frequent. nan for a number, which has no
+    shares, and where not even a share of one is seen.
+    """
+    if isinstance(domain, Numeric) or reports <= 0:
+        return math.nan
+    of_words = isinstance(domain, Strings) and not domain.candidates
+    if of_words and isinstance(mechanism, PrefixHashing):
+        share = float(smallest_shares([(mechanism, reports)])[-1])
+        return share if share < 1 else math.nan
+    found = [_solved(variance, reports) for variance in _variances(domain, mechanism)]
+    return max(found) if all(map(math.isfinite, found)) else math.nan
+
+
+def _solved(variance: Callable[[float], float], reports: float) -> float:
+    """Return the share f that is `Z` of its own standard errors, by bisection; nan for none."""
+    low, high = 0.0, 1.0
+    if Z * math.sqrt(variance(high) / reports) >= high:
+        return math.nan
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        if Z * math.sqrt(variance(middle) / reports) >= middle:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def _variances(domain: Domain | Grid, mechanism: Mechanism) -> list[Callable[[float], float]]:
+    """Return the variances of one report of a share, as functions of it: one for each share that
+    may differ."""
+    if isinstance(domain, Strings):
+        return [lambda _: surveys.word_variance(mechanism, domain.longest)]
+    if isinstance(domain, Binned | Grid):
+        return [lambda _: mechanism.range_variance]  # type: ignore[attr-defined]
+    if isinstance(domain, SetOf):
+        return [lambda share: float(np.mean(mechanism.variance(share, 1)))]
+    if isinstance(domain, Ratings):
+        rated = RatedShares.of(mechanism)  # type: ignore[arg-type]
+        return [lambda share: float(np.mean(rated.variance(share, 1)))]
+    k = len(domain.labels)
+    alike = getattr(mechanism, "promise", None) is None
+    values = range(1 if alike else min(k, _MOST_VALUES))
+
+    def of(value: int) -> Callable[[float], float]:
+        def variance(share: float) -> float:
+            truth = np.full(k, (1 - share) / (k - 1))
+            truth[value] = share
+            return float(mechanism.variance(truth, 1)[value])
+
+        return variance
+
+    return [of(value) for value in values]

@@ -1,0 +1,165 @@
+"""The odds that a person is told are those of the mechanism's exact channel."""
+
+import math
+import re
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from hearsay.plans.domains import Binned, Categorical, Numeric, SetOf
+from hearsay_server.pages.person.odds import Odds, factor, odds, of_many
+from hearsay_server.pages.person.readings import reading
+from hearsay_server.surveys import catalogue
+from ldp import Mechanism, PolicyUnary, SetBits, SetSelection, Waves
+from ldp.core.policy import Policy
+from ldp.mechanisms.numbers.mean import MeanMechanism
+from ldp.planning.design import design
+
+
+def domain(k: int) -> Categorical:
+    return Categorical(tuple(f"v{v}" for v in range(k)))
+
+
+def told(found: Odds) -> list[Fraction]:
+    """Return the chances in the lines, as the page shows them."""
+    amounts = {"none": "0", "all": "1/1"}
+    pairs = re.findall(r"(none|all|[\d,]+) of ([\d,]+)", " ".join(found.lines))
+    return [
+        Fraction(a == "all")
+        if a in amounts
+        else Fraction(int(a.replace(",", "")), int(b.replace(",", "")))
+        for a, b in pairs
+    ]
+
+
+def chance(mechanism: Mechanism, value: int, says: Callable[[Any], bool]) -> Fraction:
+    """Return how likely a value's code is one that says something, by the exact channel."""
+    channel = mechanism.channel()
+    return sum(
+        (q for y, q in zip(channel.outputs, channel.rows[value], strict=True) if says(y)),
+        Fraction(),
+    )
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.5, 3.0])
+@pytest.mark.parametrize(
+    ("name", "names"),
+    [
+        ("krr", lambda y, v: y == v),
+        ("oue", lambda y, v: bool(y >> v & 1)),
+        ("sue", lambda y, v: bool(y >> v & 1)),
+        ("subset", lambda y, v: v in y),
+    ],
+)
+def test_of_a_value_the_chances_are_those_of_the_channel(
+    name: str, names: Callable[[Any, int], bool], epsilon: float
+) -> None:
+    mechanism = catalogue.categorical(name, 4, epsilon)
+    own, other = told(odds(domain(4), mechanism))
+    for value, exact in ((2, own), (1, other)):
+        found = chance(mechanism, value, lambda y: names(y, 2))
+        assert abs(exact - found) <= Fraction(1, 2 * exact.denominator)
+    assert own > other
+
+
+def test_a_yes_and_a_no_are_told_by_name() -> None:
+    found = odds(Categorical(("no", "<b>yes")), catalogue.categorical("krr", 2, 1.0))
+    assert found.lines == (
+        "Of 100 people who say <bdi>&lt;b&gt;yes</bdi>, 73 send <bdi>&lt;b&gt;yes</bdi>.",
+        "Of 100 who say <bdi>no</bdi>, 27 send <bdi>&lt;b&gt;yes</bdi> too.",
+    )
+
+
+@pytest.mark.parametrize("name", catalogue.CATEGORICAL)
+def test_every_mechanism_of_categories_has_odds_and_a_reading(name: str) -> None:
+    mechanism = catalogue.categorical(name, 5, 1.0)
+    found = odds(domain(5), mechanism)
+    assert found.sent and found.lines
+    assert reading(domain(5), mechanism)["form"]
+
+
+@pytest.mark.parametrize("name", catalogue.CHAINS)
+def test_every_chain_has_odds_of_a_report(name: str) -> None:
+    mechanism = catalogue.chain(name, 4, 0.5, 1.0)
+    own, other = told(odds(domain(4), mechanism))[-2:]
+    p, q = mechanism.support  # type: ignore[attr-defined]
+    assert abs(own - p) < Fraction(1, 100) and abs(other - q) < Fraction(1, 100)
+
+
+def test_a_value_that_may_be_revealed_is_said_to_be() -> None:
+    for mechanism in (
+        design(Policy.one_sided(4, [0], 1.0)).mechanism,
+        PolicyUnary.utility_optimised(4, [0], 1.0),
+    ):
+        lines = odds(domain(4), mechanism).lines
+        (ordinary,) = [line for line in lines if "gives it away" in line]
+        (sensitive,) = [line for line in lines if "gives it away" not in line]
+        assert "v0" in sensitive and "v0" not in ordinary and "v3" in ordinary
+
+
+@pytest.mark.parametrize("name", [*catalogue.NUMERIC])
+def test_of_a_number_the_chances_are_those_of_the_channel(name: str) -> None:
+    mechanism = catalogue.numeric(name, 1.0, 8 if name in ("piecewise", "hybrid", "laplace") else 0)
+    assert isinstance(mechanism, MeanMechanism)
+    found = odds(Numeric(0.0, 10.0, clamp=False), mechanism)
+    line = re.search(
+        r"Of ([\d,]+) people at 10, ([\d,]+) send .* at 0, ([\d,]+) do", found.lines[0]
+    )
+    assert line
+    many, high, low = (int(each.replace(",", "")) for each in line.groups())
+    matrix = mechanism.matrix()
+    above = [score > 0 for score in mechanism.scores]
+    for row, shown in ((-1, high), (0, low)):
+        exact = sum(q for q, up in zip(matrix[row].tolist(), above, strict=True) if up)
+        assert abs(exact - shown / many) <= 0.5 / many + 1e-12
+
+
+@pytest.mark.parametrize("name", catalogue.NUMERIC)
+def test_a_code_of_a_number_counts_as_its_score(name: str) -> None:
+    mechanism = catalogue.numeric(name, 1.0)
+    assert isinstance(mechanism, MeanMechanism)
+    found: Any = reading(Numeric(-5.0, 15.0, clamp=False), mechanism)
+    for code, score in enumerate(mechanism.scores):
+        beyond = code - len(found["head"])
+        counts = found["first"] + found["step"] * beyond if beyond >= 0 else found["head"][code]
+        assert counts == pytest.approx(5 + 10 * float(score), abs=1e-6)
+
+
+def test_of_sets_the_chances_are_those_of_the_channel() -> None:
+    items = SetOf(("a", "b", "c"), at_most=2, clamp=False)
+    selection, bits = SetSelection(3, 1.0, 2), SetBits(3, 1.0)
+    own, other = told(odds(items, selection))
+    p, q = selection.support
+    assert abs(own - p) < Fraction(1, 100) and abs(other - q) < Fraction(1, 100)
+    (true,) = told(odds(items, bits))
+    assert float(true) == pytest.approx(math.e / (1 + math.e), abs=0.005)
+
+
+def test_of_ranges_the_chances_are_those_of_the_channel() -> None:
+    waves = Waves((8,), 1.0)
+    found: Any = reading(Binned(0.0, 8.0, clamp=False, count=8), waves)
+
+    def holds(code: int, value: int) -> bool:
+        pattern, shift = divmod(code, 8)
+        return (value - shift) % 8 in found["patterns"][pattern]
+
+    own, other = told(odds(Binned(0.0, 8.0, clamp=False, count=8), waves))
+    assert abs(own - chance(waves, 3, lambda y: holds(y, 3))) < Fraction(1, 100)
+    mean = sum(chance(waves, v, lambda y: holds(y, 3)) for v in range(8) if v != 3) / 7
+    assert abs(other - mean) < Fraction(1, 100)
+
+
+def test_chances_are_told_of_as_many_people_as_tell_them_apart() -> None:
+    assert of_many(Fraction(73, 100), Fraction(27, 100)) == ("73 of 100", "27 of 100")
+    assert of_many(0.5001, 0.4999) == ("5,001 of 10,000", "4,999 of 10,000")
+    assert of_many(Fraction(9999, 10_000)) == ("9,999 of 10,000",)
+    assert of_many(0, 1) == ("none of 100", "all of 100")
+    assert of_many(1e-17) == ("none of 100",)
+
+
+def test_the_factor_of_odds_is_never_less_than_it_is() -> None:
+    for epsilon in (0.01, 0.5, 1.0, math.log(3), 2.0, 5.0, 10.0):
+        shown = float(factor(epsilon).replace(",", ""))
+        assert math.exp(epsilon) * (1 - 1e-9) <= shown <= math.exp(epsilon) * 1.1
