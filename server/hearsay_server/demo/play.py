@@ -10,6 +10,7 @@ import sys
 import tempfile
 import threading
 import time
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.pool import Pool
@@ -19,6 +20,7 @@ from typing import Any, TextIO
 import numpy as np
 import pandas as pd
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 import hearsay.plans.plan
@@ -72,11 +74,16 @@ def play(
         sent = _collect(pool, source, server.address, plan, seed, console)
         pool.terminate()
         parsed = hearsay.plans.plan.parse(plan)
-        results = _ask(source, parsed, server.address)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always", UserWarning)
+            results = _ask(source, parsed, server.address)
         show_device(sent[0], parsed, console)
         show_devices(sent, parsed, console)
         show(results, console)
-        draw(results, source.title, plot)
+        for each in told:
+            console.print(f"[yellow]warning: {escape(str(each.message))}[/yellow]")
+        titles = {name: each.title for name, each in parsed.attributes.items()}
+        draw(results, source.title, plot, titles)
         covered = sum(result.covered for result in results)
         console.print(
             f"{covered} of {len(results)} intervals cover the truth; at 95%, "

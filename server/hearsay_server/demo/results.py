@@ -1,6 +1,6 @@
 """Estimates beside the truth, as a table and as a plot."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,13 +9,20 @@ import matplotlib
 matplotlib.use("Agg")  # a file is drawn; no display is needed
 
 import matplotlib.pyplot as plt
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-_LEAST_WIDTH = 6.5
-"""Inches: the labels of one attribute by itself need more than a column of many."""
+_ROW, _HEAD = 0.26, 0.75
+"""Inches of a panel: for each value, and for its title and its axis."""
+
+_LABEL = 28
+"""Characters of a value's label; longer ones are cut."""
+
+_ESTIMATE, _TRUTH = "#0072B2", "#D55E00"  # told apart also by those who are colour-blind
 
 
 @dataclass(frozen=True)
@@ -34,10 +41,6 @@ class Comparison:
     def covered(self) -> bool:
         """Whether the interval holds the truth."""
         return self.low <= self.truth <= self.high
-
-
-_LABELS = 40
-"""Characters that fit beside each other below a panel."""
 
 
 def show(results: Sequence[Comparison], console: Console) -> None:
@@ -63,46 +66,69 @@ def show(results: Sequence[Comparison], console: Console) -> None:
     console.print(table)
 
 
-def draw(results: Sequence[Comparison], title: str, file: Path) -> None:
-    """Save one panel per attribute: bars, 95% intervals, and the truth as a line."""
-    attributes = list(dict.fromkeys(result.attribute for result in results))
-    columns = min(3, len(attributes))
-    rows = -(-len(attributes) // columns)
-    figure, axes = plt.subplots(
-        rows,
-        columns,
-        figsize=(max(_LEAST_WIDTH, 4.2 * columns), 3.2 * rows),
-        squeeze=False,
-        layout="constrained",
+def draw(results: Sequence[Comparison], title: str, file: Path, titles: Mapping[str, str]) -> None:
+    """Save one panel per attribute: estimates with 95% intervals, and the truth beside them.
+
+    `titles` are those of attributes; one without is called by its name.
+    """
+    panels: dict[str, list[Comparison]] = {}
+    for result in results:
+        panels.setdefault(result.attribute, []).append(result)
+    # Each panel goes below the others of the shortest column.
+    columns: list[list[str]] = [[] for _ in range(min(3, len(panels)))]
+    heights = [0.0] * len(columns)
+    for attribute, mine in panels.items():
+        shortest = heights.index(min(heights))
+        columns[shortest].append(attribute)
+        heights[shortest] += _HEAD + _ROW * len(mine)
+    figure = plt.figure(
+        figsize=(max(6.5, 4.6 * len(columns)), max(heights) + 0.9), layout="constrained"
     )
-    for axis in axes.flat[len(attributes) :]:
-        axis.set_visible(False)
-    for axis, attribute in zip(axes.flat, attributes, strict=False):
-        mine = [result for result in results if result.attribute == attribute]
-        places = range(len(mine))
-        values = [result.estimate for result in mine]
-        middles = [(result.low + result.high) / 2 for result in mine]
-        reach = [(result.high - result.low) / 2 for result in mine]
-        axis.bar(places, values, width=0.6, color="#9ecae1", label="estimate")
-        axis.errorbar(
-            places, middles, yerr=reach, fmt="none", ecolor="#08519c", capsize=4, label="95%"
-        )
-        axis.hlines(
-            [result.truth for result in mine],
-            [place - 0.4 for place in places],
-            [place + 0.4 for place in places],
-            colors="#d94801",
-            linewidth=2,
-            label="truth",
-        )
-        labels = [result.label for result in mine]
-        axis.set_xticks(list(places), labels)
-        if sum(map(len, labels)) > _LABELS:
-            axis.tick_params(axis="x", labelrotation=90, labelsize="small")
-        axis.set_xlim(-0.8, len(mine) - 0.2)
-        axis.set_title(attribute)
-        axis.spines[["top", "right"]].set_visible(False)
-    axes.flat[0].legend(frameon=False, fontsize="small")
+    legend: list[Artist] = []
+    places = figure.add_gridspec(1, len(columns))
+    for number, column in enumerate(columns):
+        rows = [_HEAD + _ROW * len(panels[attribute]) for attribute in column]
+        grid = places[0, number].subgridspec(len(column), 1, height_ratios=rows)
+        for row, attribute in enumerate(column):
+            axis = figure.add_subplot(grid[row, 0])
+            legend = _draw_panel(axis, panels[attribute])
+            axis.set_title(_cut(titles.get(attribute) or attribute, 48), fontsize="medium")
     figure.suptitle(f"{title}\nestimated from randomised answers alone")
+    figure.legend(handles=legend, loc="outside lower center", ncols=2, frameon=False)
     figure.savefig(file, dpi=120)
     plt.close(figure)
+
+
+def _draw_panel(axis: Axes, results: Sequence[Comparison]) -> list[Artist]:
+    """Draw a row for each estimate, the first one on top; return what a legend explains."""
+    places = range(len(results))
+    estimates = [result.estimate for result in results]
+    axis.hlines(
+        places,
+        [result.low for result in results],
+        [result.high for result in results],
+        colors=_ESTIMATE,
+        linewidth=2.5,
+    )
+    (dots,) = axis.plot(
+        estimates, places, "o", color=_ESTIMATE, markersize=5, label="estimate, 95% interval"
+    )
+    (truths,) = axis.plot(
+        [result.truth for result in results],
+        places,
+        "D",
+        markerfacecolor="none",
+        markeredgecolor=_TRUTH,
+        markersize=7,
+        label="truth",
+    )
+    axis.set_yticks(list(places), [_cut(result.label, _LABEL) for result in results])
+    axis.set_ylim(len(results) - 0.4, -0.6)
+    axis.grid(axis="x", alpha=0.3)
+    axis.spines[["top", "right", "left"]].set_visible(False)
+    axis.tick_params(left=False, labelsize="small")
+    return [dots, truths]
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
