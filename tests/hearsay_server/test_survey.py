@@ -334,6 +334,14 @@ def test_what_is_not_public_shows_and_asks_nothing(field: str) -> None:
         resolve(f"{SURVEY}\n[page]\n{field} = true\n")
 
 
+def test_a_page_asks_nothing_that_a_browser_may_never_answer() -> None:
+    answers = "\n[page]\npublic = true\nanswers = true\n"
+    with pytest.raises(InvalidInput, match="answers = true needs a survey with a period"):
+        resolve(SURVEY + answers)
+    daily = SURVEY.replace('title = "A', 'period = "P1D"\ntitle = "A')
+    assert resolve(daily + answers).period == "P1D"
+
+
 def test_a_page_is_no_part_of_the_plan() -> None:
     public = f"{SURVEY}\n[page]\npublic = true\nresults = true\n"
     assert resolve(public).revision == resolve(SURVEY).revision

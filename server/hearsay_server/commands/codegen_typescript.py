@@ -7,8 +7,9 @@ from textwrap import wrap
 
 import hearsay.plans.plan
 from hearsay.agreement import Agreement
-from hearsay.plans.domains import Binned, Categorical, Ratings, SetOf, Strings
+from hearsay.plans.domains import Categorical, Ratings, SetOf, Strings
 from hearsay.plans.plan import Plan
+from hearsay_server.surveys.agreements import for_typescript
 
 _COLUMNS = 80
 """Lines are broken as prettier breaks them by default."""
@@ -108,33 +109,8 @@ def _union(name: str, values: Iterable[str]) -> str:
 
 
 def _agreement(agreement: Agreement, plan: Plan, *, with_plan: bool) -> str:
-    """Return the declaration of AGREEMENT, whose plan is base64.
-
-    Bins are given by their range or edges: labels are not made on the other side.
-    """
-    binned = {
-        name: attribute.domain.edges or (attribute.domain.low, attribute.domain.high)
-        for name, attribute in plan.attributes.items()
-        if isinstance(attribute.domain, Binned)
-    }
-    given: dict[str, object] = {
-        "survey": agreement.survey,
-        "revision": agreement.revision,
-        "period": agreement.period,
-        "domains": {**agreement.domains, **binned},
-        "levels": agreement.levels,
-    }
-    for name, value in (
-        ("defaultLevel", agreement.default_level),
-        ("mayReveal", agreement.may_reveal),
-        ("maps", agreement.maps),
-        ("mayTellChanges", agreement.may_tell_changes),
-        ("views", agreement.views),
-        ("panels", agreement.panels),
-        ("properties", agreement.properties),
-    ):
-        if value:
-            given[name] = value
+    """Return the declaration of AGREEMENT, whose plan is base64."""
+    given = for_typescript(agreement, plan)
     lines = [_property(name, value, 1) for name, value in given.items()]
     if with_plan:
         pieces = wrap(b64encode(agreement.plan).decode(), 72)

@@ -18,7 +18,9 @@ class Lately:
     A key must say everything that its value depends on: whoever has the key gets the value.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = _MOST) -> None:
+        """Keep `most` values at most; the one that was made first goes first."""
+        self._most = most
         self._made: OrderedDict[tuple[str, ...], tuple[float, asyncio.Future[Any]]]
         self._made = OrderedDict()
 
@@ -36,7 +38,7 @@ class Lately:
             found[1].add_done_callback(_taken_note_of)
             self._made[key] = found
             self._made.move_to_end(key)
-            while len(self._made) > _MOST:
+            while len(self._made) > self._most:
                 self._made.popitem(last=False)
         try:
             # The one who came first may leave: the others wait on.

@@ -14,6 +14,7 @@ from hearsay_server.pages import operator, planner, start
 from hearsay_server.pages.caller import Caller, find
 from hearsay_server.pages.fragments import Fragments, Lately
 from hearsay_server.pages.page import PUBLIC, Page
+from hearsay_server.pages.person import pages as person
 from hearsay_server.pages.rendering import HEADERS, Statics, Templates
 from hearsay_server.pages.visit import Shared, Visit
 from hearsay_server.serving.inside import Inside
@@ -22,10 +23,13 @@ from hearsay_server.storage.sessions import Sessions
 
 _log = logging.getLogger("hearsay.server")
 
-PAGES: tuple[Page, ...] = (*start.PAGES, *operator.PAGES, *planner.PAGES)
+PAGES: tuple[Page, ...] = (*start.PAGES, *operator.PAGES, *person.PAGES, *planner.PAGES)
 
 _OPEN = 128
 """Requests at once of those who are signed in, and as many of all others."""
+
+_CROWDS = 1 << 14
+"""Public surveys whose results are kept: no visitor has one found out again before its time."""
 
 _YEAR = 365 * 86_400
 
@@ -55,7 +59,9 @@ class Site:
         templates = Templates(self._statics)
         sessions = Sessions(inside.database, lambda: inside.clock().timestamp())
         lately = Lately()
-        self._shared = Shared(inside, sessions, templates, Fragments(lately), lately)
+        self._shared = Shared(
+            inside, sessions, templates, Fragments(lately), lately, Lately(_CROWDS)
+        )
         self._open = {True: 0, False: 0}
         nowhere = [Page("/{rest:path}", PUBLIC, _nowhere, posts) for posts in (False, True)]
         routes = [

@@ -34,6 +34,8 @@ class Shared:
     templates: Templates
     fragments: Fragments
     lately: Lately
+    crowds: Lately
+    """What the crowd says on public pages."""
 
 
 @dataclass(frozen=True)

@@ -107,7 +107,7 @@ def resolve(survey: survey_pb2.Survey) -> bytes:
         raise InvalidInput("attributes: at least one is needed, as [[attributes]]")
     asked = questions(survey)
     properties_of(survey)  # before budgets are allocated, which may take long
-    _check_page(survey.page)
+    _check_page(survey)
     levels = sorted(survey.levels.items(), key=lambda item: (item[1], item[0]))
     for name, epsilon in levels:
         check_name("levels", name)
@@ -144,14 +144,21 @@ def resolve(survey: survey_pb2.Survey) -> bytes:
     return data
 
 
-def _check_page(page: survey_pb2.Page) -> None:
-    """Raise `InvalidInput` where a page that is not public is to show or to ask something."""
+def _check_page(survey: survey_pb2.Survey) -> None:
+    """Raise `InvalidInput` where a page that is not public is to show or to ask something, and
+    where a page is to ask what a browser without an account may never answer."""
+    page = survey.page
     for field in ("results", "answers"):
         if getattr(page, field) and not page.public:
             raise InvalidInput(
                 f"page: {field} = true needs public = true: a survey that is not public has no "
                 "page for everybody"
             )
+    if page.answers and not survey.period:
+        raise InvalidInput(
+            "page: answers = true needs a survey with a period: a browser whose data may have been "
+            "cleared answers from its next period on, and without a period there is none"
+        )
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,99 @@
+"""What the crowd says so far, for everybody: asked once a minute at most, and rounded."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import grpc
+
+from hearsay.plans.domains import Domain, Numeric, Ratings, Strings
+from hearsay.plans.plan import Plan
+from hearsay.v1 import analyst_pb2
+from hearsay_server.serving.inside import Inside
+from hearsay_server.serving.status import Ended
+
+FEWEST = 100
+"""Reports below which nothing is shown: the interval would say nothing either."""
+
+_MOST_ROWS = 24
+"""Values of a question that are shown: those of the largest estimates."""
+
+_MOST_QUESTIONS = 32
+"""Questions that one look asks about."""
+
+
+@dataclass(frozen=True)
+class Said:
+    """What the crowd says of one question: rows of value, estimate, and both ends of the interval.
+
+    `refused` says why there are none. All numbers are rounded to the interval's digits.
+    """
+
+    title: str
+    reports: int
+    rows: Sequence[tuple[str, str, str, str]]
+    unit: str
+    refused: str = ""
+    left_out: int = 0
+
+
+async def crowd(inside: Inside, plan: Plan) -> list[Said]:
+    """Return what the crowd says of each attribute, one question after the other.
+
+    The server asks in its own name, as the operator declared the results public; the limits of
+    analysts' questions hold. The reports are of all periods.
+    """
+    attributes = list(plan.attributes.values())[:_MOST_QUESTIONS]
+    return [
+        await _one(inside, plan.survey, each.name, each.title or each.name, each.domain)
+        for each in attributes
+    ]
+
+
+async def _one(inside: Inside, survey: str, name: str, title: str, domain: Domain) -> Said:
+    if isinstance(domain, Strings):
+        return Said(title, 0, (), "", "Words are not shown here: rare ones could tell of somebody.")
+    request = analyst_pb2.EstimateRequest(survey=survey, attribute=name, top=_MOST_ROWS)
+    if isinstance(domain, Numeric):
+        request.top = 0
+    found = analyst_pb2.EstimateResponse()
+    try:
+        for part in await inside.own("Analyst/Estimate", request):
+            found.MergeFromString(part)
+    except Ended as error:
+        if error.code == grpc.StatusCode.FAILED_PRECONDITION:
+            return Said(title, 0, (), "", "There is nothing to show yet.")
+        return Said(title, 0, (), "", "This cannot be found out now: come again in a minute.")
+    if found.reports < FEWEST:
+        words = f"Fewer than {FEWEST} reports came so far: nothing can be said yet."
+        return Said(title, 0, (), "", words)
+    is_share = not isinstance(domain, Numeric | Ratings)
+    scale = 100.0 if is_share else 1.0
+    rows = [rounded(row, scale) for row in found.rows if row.HasField("low")]
+    refused = "" if rows else "There is nothing to show yet."
+    unit = "%" if is_share else ""
+    left_out = len(domain.labels) - len(rows) if not isinstance(domain, Numeric) else 0
+    return Said(title, found.reports, rows, unit, refused, max(0, left_out))
+
+
+def rounded(row: analyst_pb2.Row, scale: float = 1.0) -> tuple[str, str, str, str]:
+    """Return label, estimate and interval with the digits that the interval's half width has.
+
+    So an interval of 42.13% ± 3.2% is shown as 42%, from 39% to 45%.
+    """
+    half = scale * (row.high - row.low) / 2
+    digits = max(0, -math.floor(math.log10(half))) if half > 0 else 6
+    step = 10.0**-digits if half < 1 or digits else 10.0 ** math.floor(math.log10(max(half, 1)))
+    low, high = scale * row.low, scale * row.high
+    estimate = min(max(scale * row.estimate, low), high)
+    return (
+        row.label,
+        _at(estimate, step, digits),
+        _at(math.floor(low / step) * step, step, digits),
+        _at(math.ceil(high / step) * step, step, digits),
+    )
+
+
+def _at(number: float, step: float, digits: int) -> str:
+    text = f"{round(number / step) * step:,.{digits}f}"
+    return "0" if float(text.replace(",", "")) == 0 else text

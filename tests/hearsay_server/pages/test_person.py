@@ -1,0 +1,144 @@
+"""The page of the person who is asked: who may open it, and what it says."""
+
+import asyncio
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from serving import connected, create
+from visiting import Site, showing
+
+from hearsay import MEMORY, Client
+from hearsay.v1 import admin_pb2, admin_pb2_grpc, analyst_pb2, analyst_pb2_grpc
+from hearsay_server.pages.person.crowd import FEWEST, rounded
+from hearsay_server.serving.inside import Inside
+
+SURVEY = """
+name = "{name}"
+title = "How people come to work"
+period = "P1D"
+default_level = "standard"
+[levels]
+strict = 0.5
+standard = 2.0
+[[attributes]]
+name = "late"
+title = "Were <i>you</i> late?"
+categorical = {{ values = ["no", "yes"] }}
+[[attributes]]
+name = "minutes"
+numeric = {{ low = 0, high = 120, clamp = true }}
+"""
+
+
+def register(site: Site, name: str, page: str = "", token: str | None = None) -> None:
+    """Register a survey, and wait until its page is there, if it has one."""
+    create(site.grpc, SURVEY.format(name=name) + (f"[page]\n{page}\n" if page else ""), token)
+    while page and site.get(f"/asked/{name}").status == 404:
+        time.sleep(0.05)
+
+
+def test_a_survey_that_is_not_public_looks_like_one_that_is_not_there(site: Site) -> None:
+    register(site, "hidden")
+    register(site, "shown", "public = true")
+    for path in ("/asked/{}", "/asked/{}/crowd"):
+        answers = [site.get(path.format(name)) for name in ("hidden", "nowhere", "HIDDEN", "..")]
+        assert {answer.status for answer in answers} == {404}
+        assert len({answer.body for answer in answers}) == 1
+    assert "/asked/hidden" not in site.text("/asked")
+    assert "/asked/shown" in site.text("/asked")
+    assert site.get("/asked/shown/crowd").status == 404  # which it does not show
+
+
+def test_everybody_may_open_a_public_page_where_all_else_needs_a_token(
+    guarded: tuple[Site, dict[str, str]],
+) -> None:
+    site, tokens = guarded
+    register(site, "open", "public = true", tokens["admin"])
+    assert "How people come to work" in site.text("/asked/open")
+    assert site.get("/operator").status == 303
+    for role in ("device", "analyst"):
+        assert site.get("/asked/open", authorization=f"Bearer {tokens[role]}").status == 200
+
+
+def test_a_page_says_the_odds_of_each_level_and_the_fingerprint(site: Site) -> None:
+    register(site, "odds", "public = true")
+    with connected(site.grpc) as channel:
+        asked = admin_pb2.ShowSurveyRequest(survey="odds")
+        revision = admin_pb2_grpc.AdminStub(channel).ShowSurvey(asked).status.revision
+    page = site.text("/asked/odds?level=strict")
+    assert revision.hex() in page
+    text = re.sub(r"<[^>]+>", "", page)
+    assert "Of 100 people who say yes, 56 send yes." in text  # an epsilon of 0.25 each
+    assert "Of 100 people who say yes, 73 send yes." in text  # at the other level, of 1
+    assert "by a factor of 1.7 at most" in text
+    assert 'data-level="strict" aria-labelledby="level-strict-title">' in page
+    assert 'data-level="standard" aria-labelledby="level-standard-title" hidden>' in page
+    assert "Were &lt;i&gt;you&lt;/i&gt; late?" in page and "<i>you</i>" not in page
+    assert "What the crowd says" not in page and 'id="answer-form"' not in page
+
+
+def test_the_crowd_is_asked_once_whoever_looks_and_how_often(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    async def own(self: Inside, method: str, request: Any) -> list[bytes]:
+        asked.append(request.attribute)
+        await asyncio.sleep(0)
+        n = FEWEST if request.attribute == "late" else FEWEST - 1
+        row = analyst_pb2.Row(label="yes", estimate=0.42134, low=0.39, high=0.4527)
+        return [analyst_pb2.EstimateResponse(reports=n, rows=[row]).SerializeToString()]
+
+    monkeypatch.setattr(Inside, "own", own)
+    with showing(tmp_path) as site:
+        register(site, "crowd", "public = true\nresults = true")
+        pages = [site.text(f"/asked/crowd?level={n}") for n in range(10)]
+        part = site.text("/asked/crowd/crowd")
+    assert asked == ["late", "minutes"]
+    for page in [*pages, part]:
+        assert "42%" in page and "39% to 46%" in page
+        assert "0.42" not in page
+        assert f"Fewer than {FEWEST} reports" in page
+
+
+@pytest.mark.parametrize(
+    ("given", "scale", "shown"),
+    [
+        ((0.42134, 0.39, 0.4527), 100.0, ("42", "39", "46")),
+        ((0.42134, 0.2, 0.6), 100.0, ("40", "20", "60")),
+        ((0.00123, 0.0011, 0.00136), 100.0, ("0.12", "0.11", "0.14")),
+        ((-0.01, 0.0, 0.05), 100.0, ("0", "0", "5")),
+        ((41234.0, 39000.0, 43000.0), 1.0, ("41,000", "39,000", "43,000")),
+        ((36.8, 36.31, 37.29), 1.0, ("36.8", "36.3", "37.3")),
+    ],
+)
+def test_numbers_have_the_digits_of_their_interval(
+    given: tuple[float, float, float], scale: float, shown: tuple[str, str, str]
+) -> None:
+    estimate, low, high = given
+    row = analyst_pb2.Row(label="v", estimate=estimate, low=low, high=high)
+    assert rounded(row, scale) == ("v", *shown)
+
+
+def test_what_the_crowd_says_is_what_an_analyst_is_told(site: Site) -> None:
+    register(site, "many")
+    with Client(site.grpc, "many", epsilon=2.0, ledger=MEMORY, consent=True) as client:
+        assert client.wait_ready()
+        for number in range(300):
+            person = client.person(f"p{number}")
+            person.grant()
+            person.record(late="yes" if number % 3 else "no", minutes=30)
+        assert client.flush(30)
+    register(site, "many", "public = true\nresults = true")  # as its operator decides now
+    page = re.sub(r"<[^>]+>", " ", site.text("/asked/many/crowd"))
+    assert "300 reports" in page
+    with connected(site.grpc) as channel:
+        stub = analyst_pb2_grpc.AnalystStub(channel)
+        request = analyst_pb2.EstimateRequest(survey="many", attribute="late")
+        (found,) = stub.Estimate(request)
+    for row in found.rows:
+        _, estimate, low, high = rounded(row, 100.0)
+        assert re.search(rf"{row.label}\s+{estimate}%\s+{low}% to {high}%", page)
