@@ -25,7 +25,10 @@ _LARGEST = 4 << 20
 """Bytes of a posted form, with its files."""
 
 _CURVES = 8
-"""Questions that are drawn: the first, as many as colours and markers tell apart."""
+"""Curves that are drawn: the first, as many as colours and markers tell apart."""
+
+_LONGEST = 16
+"""Characters of a question's name beside its curve."""
 
 _USERS = 10_000
 
@@ -129,6 +132,9 @@ def _tables(planned: Planned) -> dict[str, object]:
             {"level": level, "periods": f"{n:,}", "total": f"{total:.4g}", "composed": f"{one:.4g}"}
             for level, n, total, one in planned.costs
         ],
+        "guesses": [
+            {"column": column, "why": why, "notes": notes} for column, why, notes in planned.guesses
+        ],
         **_fit_tables(planned.fit),
         "by_users": _rows(names, USERS, planned.by_users),
         "by_epsilon": _rows(names, EPSILONS, planned.by_epsilon),
@@ -169,18 +175,26 @@ def _curves(
     table: Sequence[Sequence[float]],
     at: float,
 ) -> dict[str, object]:
-    """Return the first questions' curves, as charts.js draws them."""
+    """Return the questions' curves as curves.js draws them; those that look alike are one."""
+    alike: list[list[int]] = []
+    for place, halves in enumerate(table):
+        for group in alike:
+            if _alike(halves, table[group[0]]):
+                group.append(place)
+                break
+        else:
+            alike.append([place])
     return {
         "x": {"label": label, "log": True},
         "y": {"label": "half a 95% interval", "log": True, "percent": True},
         "lines": [
             {
-                "name": name,
+                "name": _cut(names[first]) + (f" +{len(more)}" if more else ""),
                 "points": [
-                    [x, y] for x, y in zip(columns, halves, strict=True) if math.isfinite(y)
+                    [x, y] for x, y in zip(columns, table[first], strict=True) if math.isfinite(y)
                 ],
             }
-            for name, halves in zip(names[:_CURVES], table, strict=False)
+            for first, *more in alike[:_CURVES]
         ],
         "at": at,
     }
@@ -211,6 +225,15 @@ def _fit_tables(fit: Fit | None) -> dict[str, object]:
             for cell in column.misfits
         ],
     }
+
+
+def _alike(some: Sequence[float], others: Sequence[float]) -> bool:
+    """Whether two curves look alike: each point is within a tenth of the other's."""
+    return all(abs(one - other) <= 0.1 * other for one, other in zip(some, others, strict=True))
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}\u2026"
 
 
 def _percent(part: float, nothing: str = "\u2013") -> str:

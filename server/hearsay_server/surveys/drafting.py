@@ -48,16 +48,25 @@ def title_of(heading: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def lines(draft: Draft) -> Iterator[str]:
-    """Yield what was guessed and why: a line for each column, and what is to be known of it."""
+def told(draft: Draft) -> list[tuple[str, str, list[str]]]:
+    """Return of each column what it is called, what it was taken for and why, and what is to be
+    known of it."""
+    found = []
     for each in draft.guesses:
-        made = "" if each.kind else "left out: "
-        yield f"{_called(each)}: {made}{each.why}"
-        yield from (f"  {note}" for note in each.noted)
+        notes = list(each.noted)
         if each.blanks:
-            yield f"  {each.blanks:,} of {draft.rows:,} cells are blank"
+            notes.append(f"{each.blanks:,} of {draft.rows:,} cells are blank")
         if each.rare:
-            yield f"  fewer than {RARE} rows each: {listed(each.rare)}"
+            notes.append(f"fewer than {RARE} rows each: {listed(each.rare)}")
+        found.append((_called(each), each.why if each.kind else f"left out: {each.why}", notes))
+    return found
+
+
+def lines(draft: Draft) -> Iterator[str]:
+    """Yield what is `told` as lines."""
+    for called, why, notes in told(draft):
+        yield f"{called}: {why}"
+        yield from (f"  {note}" for note in notes)
 
 
 def warnings(draft: Draft) -> Iterator[str]:

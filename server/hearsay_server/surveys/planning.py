@@ -90,8 +90,8 @@ class Planned:
 
     `level` is the one whose curves are told: the default one, or else the strictest. `by_users` and
     `by_epsilon` have half a 95% interval of each question for each of `USERS` and `EPSILONS`, as
-    `Asked.half`. `guesses` and `warnings` are of a survey that was guessed from a table, `fit` of a
-    survey and a table that were both given.
+    `Asked.half`. `guesses` (column, what for, notes) and `warnings` are of a survey that was guessed
+    from a table, `fit` of a survey and a table that were both given.
     """
 
     toml: str
@@ -109,7 +109,7 @@ class Planned:
     by_epsilon: tuple[tuple[float, ...], ...]
     budgets: tuple[Budget, ...]
     advice: tuple[str, ...]
-    guesses: tuple[str, ...] = ()
+    guesses: tuple[tuple[str, str, str], ...] = ()
     warnings: tuple[str, ...] = ()
     fit: Fit | None = None
 
@@ -145,7 +145,9 @@ def planned(given: Sequence[tuple[str, bytes]], users: int) -> Planned:
     draft = guessing.guess(table, people.name_of(stem, 1))
     return replace(
         _planned(drafting.toml(draft), "the guessed survey", users),
-        guesses=tuple(drafting.lines(draft)),
+        guesses=tuple(
+            (called, why, "; ".join(notes)) for called, why, notes in drafting.told(draft)
+        ),
         warnings=tuple(drafting.warnings(draft)),
     )
 
@@ -188,7 +190,7 @@ def _planned(toml: str, source: str, users: int) -> Planned:
         users=users,
         level=shown,
         levels=levels,
-        protections=tuple(explanation.protections),
+        protections=_together(explanation.protections),
         in_the_clear=tuple(explain.in_the_clear(plan, users)),
         words=tuple(explain_words.lines(plan, users)),
         costs=tuple(
@@ -210,6 +212,15 @@ def _planned(toml: str, source: str, users: int) -> Planned:
         ),
         advice=tuple(explain_budgets.advice(ways)),
     )
+
+
+def _together(lines: Sequence[str]) -> tuple[str, ...]:
+    """Return lines as "question: promise", with one line for all questions of one promise."""
+    names: dict[str, list[str]] = {}
+    for line in lines:
+        name, _, promise = line.partition(": ")
+        names.setdefault(promise, []).append(name)
+    return tuple(f"{', '.join(each)}: {promise}" for promise, each in names.items())
 
 
 def _level(explanation: Explanation, name: str) -> Level:
