@@ -1,7 +1,6 @@
 """The analyst's client of a server: debiased statistics and randomised rows."""
 
 import math
-import warnings
 from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self, Unpack
@@ -18,6 +17,7 @@ from hearsay.comparing import Comparisons
 from hearsay.comparing import compare_request as compare_request
 from hearsay.distributions import Distributions
 from hearsay.distributions import range_of as range_of
+from hearsay.forecasting import Forecasts
 from hearsay.margins import read_margins as read_margins
 from hearsay.plans import plan as plans
 from hearsay.plans.domains import Binned, Categorical, Ratings, SetOf, Strings
@@ -35,7 +35,7 @@ By = Literal["LEVEL", "PERIOD", "MAP", "PROPERTY"]
 """What answers may be given by, each by itself."""
 
 
-class Analyst(Changes, Comparisons, Distributions, Sets, Words):
+class Analyst(Changes, Comparisons, Distributions, Forecasts, Sets, Words):
     """Ask for debiased statistics, each with its error.
 
     Every question takes the keywords of `Selection`: `levels`, `periods`, `first_period`,
@@ -398,7 +398,7 @@ class Analyst(Changes, Comparisons, Distributions, Sets, Words):
         answers = list(self.query_by(survey, attribute, by, name=name, **options))
         for answer in answers:
             if answer.warning:
-                warnings.warn(f"{answer.group}: {answer.warning}", stacklevel=3)
+                warn_of(f"{answer.group}: {answer.warning}", above=1)
         return frames.grouped(answers, name or by.lower())
 
     def close(self) -> None:

@@ -3,6 +3,7 @@
 import contextlib
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from typing import Any, TypedDict, TypeVar
 
 from hearsay.margins import Margins, messages
@@ -17,6 +18,9 @@ _Answer = TypeVar(
     analyst_pb2.CrosstabResponse,
     analyst_pb2.CompareGroupsResponse,
 )
+
+_quiet: ContextVar[bool] = ContextVar("hearsay_quiet", default=False)
+"""Whether warnings are left to the answers' `attrs`."""
 
 LONG = 3600.0
 """Seconds that a question may take for which the server reads all stored reports."""
@@ -123,5 +127,18 @@ def warn_of(warning: str, *, above: int = 0) -> None:
 
     `above` counts the calls between that method and the one that calls this.
     """
-    if warning:
+    if warning and not _quiet.get():
         warnings.warn(warning, stacklevel=3 + above)
+
+
+@contextlib.contextmanager
+def quietly() -> Iterator[None]:
+    """Leave the warnings of answers to their `attrs`, in this thread and while the context lasts.
+
+    Filters of `warnings` are of the whole process.
+    """
+    before = _quiet.set(True)
+    try:
+        yield
+    finally:
+        _quiet.reset(before)

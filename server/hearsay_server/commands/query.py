@@ -1,7 +1,6 @@
 """`hearsay query` and `hearsay export`: estimates and rows at the command line."""
 
 import csv
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -14,29 +13,19 @@ from hearsay import Analyst
 from hearsay.analyst import (
     By,
     Options,
-    Selection,
     compare_request,
     range_of,
     read_margins,
 )
 from hearsay.changes import ChangeOptions
-from hearsay.columns import NO_MAP, NOT_GIVEN
 from hearsay.margins import messages
 from hearsay.plans.domains import Strings
 from hearsay.v1 import analyst_pb2
+from hearsay_server.answers.selecting import message, part_names, parts, selected, sets_of
 from hearsay_server.commands import connect, plotting, words
 from hearsay_server.commands.changing import OverTime
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Target, Token
-from hearsay_server.commands.selecting import (
-    First,
-    Last,
-    Level,
-    Map,
-    Period,
-    Where,
-    message,
-    selected,
-)
+from hearsay_server.commands.selecting import First, Last, Level, Map, Period, Where
 from hearsay_server.commands.shown import Shown, warn
 from hearsay_server.commands.together import TwoAttributes
 from ldp.errors import InvalidInput, needs
@@ -398,7 +387,7 @@ def query(
             if plot is not None:
                 plotting.distribution(found, plot)
         elif watch is not None:
-            sets = _sets(sums)
+            sets = sets_of(sums)
             for answer in analyst.watch_query(
                 survey, attribute, sums=sets, interval=watch, **options
             ):
@@ -409,22 +398,22 @@ def query(
                 **chosen,
                 "confidence": confidence,
                 "simultaneous": simultaneous,
-                "sums": _sets(sums),
+                "sums": sets_of(sums),
                 "ranges": [] if between is None else [between],
             }
             over_time.ask(analyst, survey, names, asked_of, show, plot)
         elif compare:
             names = [attribute] if attribute else _attributes(analyst, survey)
-            parts = _parts(compare, chosen)
+            both = parts(compare, chosen)
             compared = [
                 analyst.query_compare(
                     compare_request(
-                        survey, name, *parts, confidence=confidence, simultaneous=simultaneous
+                        survey, name, *both, confidence=confidence, simultaneous=simultaneous
                     )
                 )
                 for name in names
             ]
-            show.comparisons(compared, _part_names(compare))
+            show.comparisons(compared, part_names(compare))
             if plot is not None:
                 plotting.comparisons(compared, plot)
         else:
@@ -434,9 +423,9 @@ def query(
                 if by:
                     kind = _BY.get(by, "PROPERTY")
                     of = "" if by in _BY else by
-                    answers += analyst.query_by(survey, name, kind, _sets(sums), of, **options)
+                    answers += analyst.query_by(survey, name, kind, sets_of(sums), of, **options)
                 else:
-                    answers.append(analyst.query(survey, name, _sets(sums), **options))
+                    answers.append(analyst.query(survey, name, sets_of(sums), **options))
             show.estimates(answers, by)
             if plot is not None:
                 plotting.estimates(answers, by, plot)
@@ -508,54 +497,6 @@ def _attributes(analyst: Analyst, survey: str) -> list[str]:
             raise InvalidInput(f"name one of {left}, with --discover or --candidates FILE")
         warn(f"{left}: words are asked about by themselves, with --discover or --candidates FILE")
     return [name for name in names if not answered.isdisjoint(plan.questions_of([name]))] or names
-
-
-def _sets(sums: Sequence[str] | None) -> list[list[str]]:
-    """Return the values of each `--sum`; quotes keep a comma within a value."""
-    return [next(csv.reader([text])) if text else [] for text in sums or ()]
-
-
-def _parts(compare: str, chosen: Selection) -> tuple[Selection, Selection]:
-    """Return the two selections that `--compare` names, each restricted by the other options."""
-    kind, given, names = compare.partition("=")
-    parts = next(csv.reader([names])) if kind and given else []
-    # An empty name stands for those who chose no map, or whose app gave no value.
-    if len(parts) != 2 or (kind in ("level", "period") and not all(parts)):
-        raise InvalidInput(
-            "--compare must read like level=A,B or map=A,B or platform=A,B or period=A,B or "
-            f"period=A..B,C..D, got {compare!r}"
-        )
-    if kind != "period":
-        where = chosen.get("where", {})
-        twice = {"level": chosen.get("levels"), "map": chosen.get("maps")}.get(kind, kind in where)
-        if twice:
-            option = kind if kind in ("level", "map") else "where"
-            raise InvalidInput(f"give --compare {kind}=A,B or --{option}, not both")
-        one, other = (
-            Selection(**{**chosen, "levels": [name]})
-            if kind == "level"
-            else Selection(**{**chosen, "maps": [name]})
-            if kind == "map"
-            else Selection(**{**chosen, "where": {**where, kind: [name]}})
-            for name in parts
-        )
-        return one, other
-    if chosen.get("periods") or chosen.get("first_period") or chosen.get("last_period"):
-        raise InvalidInput("give --compare period=A,B or --period, --from and --to, not both")
-    found = []
-    for name in parts:
-        first, dots, last = name.partition("..")
-        ends = {"first_period": first, "last_period": last} if dots else {"periods": [first]}
-        found.append(Selection(**{**chosen, **ends}))  # type: ignore[typeddict-item]
-    one, other = found
-    return one, other
-
-
-def _part_names(compare: str) -> list[str]:
-    """Return what the two parts of `--compare` are called."""
-    kind, _, names = compare.partition("=")
-    nobody = NO_MAP if kind == "map" else NOT_GIVEN
-    return [name or nobody for name in next(csv.reader([names]))]
 
 
 _BY: dict[str, By] = {"level": "LEVEL", "period": "PERIOD", "map": "MAP"}

@@ -15,17 +15,10 @@ from hearsay.asking import Selection
 from hearsay.columns import FIT_COLUMNS, naive
 from hearsay.together import fit_request, groups_request
 from hearsay.v1 import analyst_pb2
+from hearsay_server.answers.selecting import message, selected
 from hearsay_server.commands import connect, plotting, tables
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Target, Token
-from hearsay_server.commands.selecting import (
-    First,
-    Last,
-    Level,
-    Period,
-    Where,
-    message,
-    selected,
-)
+from hearsay_server.commands.selecting import First, Last, Level, Period, Where
 from hearsay_server.commands.shown import Shown, interval_heading, plain, repeats_text, warn
 from ldp.errors import InvalidInput
 

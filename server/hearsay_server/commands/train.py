@@ -16,9 +16,10 @@ import hearsay.plans.plan
 from hearsay import Analyst
 from hearsay.plans.domains import Categorical, Numeric
 from hearsay.plans.plan import Plan
+from hearsay_server.answers.selecting import selected
 from hearsay_server.commands import connect
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Token
-from hearsay_server.commands.selecting import First, Last, Level, Period, selected
+from hearsay_server.commands.selecting import First, Last, Level, Period
 from ldp.errors import InvalidInput, needs
 
 if TYPE_CHECKING:

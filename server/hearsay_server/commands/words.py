@@ -12,9 +12,10 @@ import hearsay.plans.plan
 from hearsay import Analyst
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2
+from hearsay_server.answers.selecting import message, selected
 from hearsay_server.commands import connect
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, Insecure, Target, Token
-from hearsay_server.commands.selecting import First, Last, Level, Period, Where, message, selected
+from hearsay_server.commands.selecting import First, Last, Level, Period, Where
 from hearsay_server.commands.shown import warn
 from hearsay_server.commands.writing import write_new
 from hearsay_server.surveys import survey as surveys

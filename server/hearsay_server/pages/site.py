@@ -10,8 +10,9 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route, Router
 
-from hearsay_server.pages import operator, planner, start
+from hearsay_server.pages import analyst, operator, planner, start
 from hearsay_server.pages.caller import Caller, find
+from hearsay_server.pages.calling import Asking
 from hearsay_server.pages.fragments import Fragments, Lately
 from hearsay_server.pages.page import PUBLIC, Page
 from hearsay_server.pages.person import pages as person
@@ -23,7 +24,13 @@ from hearsay_server.storage.sessions import Sessions
 
 _log = logging.getLogger("hearsay.server")
 
-PAGES: tuple[Page, ...] = (*start.PAGES, *operator.PAGES, *person.PAGES, *planner.PAGES)
+PAGES: tuple[Page, ...] = (
+    *start.PAGES,
+    *operator.PAGES,
+    *analyst.PAGES,
+    *person.PAGES,
+    *planner.PAGES,
+)
 
 _OPEN = 128
 """Requests at once of those who are signed in, and as many of all others."""
@@ -60,7 +67,13 @@ class Site:
         sessions = Sessions(inside.database, lambda: inside.clock().timestamp())
         lately = Lately()
         self._shared = Shared(
-            inside, sessions, templates, Fragments(lately), lately, Lately(_CROWDS)
+            inside,
+            sessions,
+            templates,
+            Fragments(lately),
+            lately,
+            Lately(_CROWDS),
+            Asking(inside),
         )
         self._open = {True: 0, False: 0}
         nowhere = [Page("/{rest:path}", PUBLIC, _nowhere, posts) for posts in (False, True)]

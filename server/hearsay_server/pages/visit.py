@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from hearsay_server.pages.caller import Caller
+from hearsay_server.pages.calling import Asking
 from hearsay_server.pages.fragments import Fragments, Lately
 from hearsay_server.pages.rendering import Templates
 from hearsay_server.serving.auth import Proof
@@ -36,6 +37,7 @@ class Shared:
     lately: Lately
     crowds: Lately
     """What the crowd says on public pages."""
+    asking: Asking
 
 
 @dataclass(frozen=True)

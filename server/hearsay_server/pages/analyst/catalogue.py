@@ -1,0 +1,128 @@
+"""All views, in the order in which an analyst needs them, and the survey that they are of."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from hearsay.plans import plan as plans
+from hearsay.plans.attributes import Attribute
+from hearsay.plans.domains import Binned, Categorical, Numeric, Ratings, SetOf, Strings
+from hearsay.plans.plan import Plan
+from hearsay.v1 import admin_pb2
+from hearsay_server.pages.analyst import (
+    differences,
+    distributions,
+    estimates,
+    groups,
+    robustness,
+    together,
+)
+from hearsay_server.pages.analyst.options import Given, Option
+from hearsay_server.pages.analyst.view import View
+
+VIEWS: Mapping[str, View] = {
+    view.name: view
+    for view in (
+        *estimates.VIEWS,
+        *groups.VIEWS,
+        *differences.VIEWS,
+        *together.VIEWS,
+        *distributions.VIEWS,
+        *robustness.VIEWS,
+    )
+}
+
+_MOST = 400
+"""Periods, values or attributes that a form lists."""
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What the pages of a survey show of it."""
+
+    name: str
+    title: str
+    plan: Plan
+    periods: Sequence[str]
+    reports: Mapping[str, int]
+    closed: bool
+
+    @property
+    def attributes(self) -> Mapping[str, Attribute]:
+        return self.plan.attributes
+
+    def kind(self, attribute: str) -> str:
+        """Return what kind of answers an attribute has, as `Analyst.attributes` names it."""
+        match self.plan.attributes[attribute].domain:
+            case Strings():
+                return "strings"
+            case SetOf():
+                return "set"
+            case Ratings():
+                return "ratings"
+            case Numeric() | Binned():
+                return "numeric"
+            case Categorical():
+                return "categorical"
+        return "categorical"
+
+    def views(self, attribute: str) -> list[View]:
+        """Return the views of an attribute, the first one first."""
+        kind, found = self.kind(attribute), []
+        for view in VIEWS.values():
+            needs = {option.kind for option in view.options}
+            fits = kind in view.kinds
+            fits &= "other" not in needs or view.name == "between" or len(self.attributes) > 1
+            fits &= view.name not in ("change", "trend", "breaks") or bool(self.plan.period)
+            if fits:
+                found.append(view)
+        return found
+
+    def options(self, view: View, attribute: str) -> list[Option]:
+        """Return the options of a view for which the survey leaves a choice."""
+        return [
+            option
+            for option in view.options
+            if option.kind not in _CHOSEN or len(self.choices(option, attribute)) > 1
+        ]
+
+    def choices(self, option: Option, attribute: str) -> Sequence[str]:
+        """Return what an option can be, where it is one of several."""
+        maps = self.plan.maps(attribute)
+        match option.kind:
+            case "choice":
+                return option.choices
+            case "levels":
+                return list(self.plan.levels)
+            case "periods" | "period" | "two periods":
+                return self.periods[-_MOST:]
+            case "maps":
+                return [*maps, ""] if maps else []
+            case "other":
+                return [name for name in self.attributes if name != attribute][:_MOST]
+            case "by":
+                by = ["level", "period"] if self.plan.period else ["level"]
+                return [*by, *(["map"] if maps else []), *self.plan.properties.by_name]
+        return []
+
+
+_CHOSEN = {"levels", "periods", "period", "two periods", "maps"}
+
+
+def survey_of(shown: admin_pb2.ShowSurveyResponse) -> Survey:
+    """Return the survey that a server shows."""
+    plan = plans.parse(shown.plan)
+    reports = {
+        name: sum(
+            sum(each.reports)
+            for each in shown.reports
+            if each.attribute in plan.questions_of([name])
+        )
+        for name in plan.attributes
+    }
+    status = shown.status
+    return Survey(status.survey, status.title, plan, list(shown.periods), reports, status.closed)
+
+
+def given(pairs: Sequence[tuple[str, str]], view: View) -> Given:
+    """Return the options of an address; raise `InvalidInput` for one that the view has not."""
+    return Given(pairs, view.options)

@@ -1,0 +1,84 @@
+"""Views of how a number is distributed."""
+
+from typing import Any
+
+from hearsay_server.pages.analyst import charts
+from hearsay_server.pages.analyst.options import CONFIDENCE, SELECTION, STEP, Given, Option
+from hearsay_server.pages.analyst.view import Question, View
+
+BINS = Option("bins", "Bins", "whole", hint="as many as the reports can show")
+QUANTILE = Option("quantile", "Quantile", "number", hint="0.5")
+BETWEEN = Option("between", "From and to", "pair")
+OTHER = Option("other", "And of", "other")
+OTHER_BETWEEN = Option("other-between", "From and to, of the other", "pair")
+
+_COMMON = (*SELECTION, STEP, CONFIDENCE)
+
+
+def _options(given: Given) -> dict[str, Any]:
+    return {**given.stated(step="number", confidence="number"), **given.selection()}
+
+
+def _histogram(survey: str, given: Given) -> Question:
+    options = {**given.stated(bins="whole"), **_options(given)}
+    return Question("distribution", (survey, given.attribute), options, entry=0)
+
+
+def _quantiles(survey: str, given: Given) -> Question:
+    levels = given.numbers("quantile") or [0.1, 0.25, 0.5, 0.75, 0.9]
+    return Question("quantile", (survey, given.attribute, levels), _options(given))
+
+
+def _below(survey: str, given: Given) -> Question:
+    return Question("cdf", (survey, given.attribute), _options(given))
+
+
+def _between(survey: str, given: Given) -> Question:
+    ends = given.pair("between") or (0.0, 0.0)
+    if other := given.one("other"):
+        ranges = {given.attribute: ends, other: given.pair("other-between") or (0.0, 0.0)}
+        return Question("rectangle", (survey, ranges), _options(given))
+    return Question("between", (survey, given.attribute, *ends), _options(given))
+
+
+VIEWS = (
+    View(
+        "distribution",
+        "Distribution",
+        "How a number is distributed. Choose a range by dragging over the bins.",
+        ("numeric",),
+        (BINS, *_COMMON),
+        _histogram,
+        charts.histogram,
+    ),
+    View(
+        "quantiles",
+        "Quantiles",
+        "The number below which a share of the people are.",
+        ("numeric",),
+        (QUANTILE, *_COMMON),
+        _quantiles,
+        charts.intervals,
+    ),
+    View(
+        "cdf",
+        "Share below",
+        "The share of the people at or below each number.",
+        ("numeric",),
+        _COMMON,
+        _below,
+        charts.cumulative,
+    ),
+    View(
+        "between",
+        "Range",
+        "The share of the people whose number is in a range.",
+        ("numeric",),
+        (BETWEEN, *_COMMON, OTHER, OTHER_BETWEEN),
+        _between,
+        charts.intervals,
+        beside=lambda survey, given: Question(
+            "distribution", (survey, given.attribute), _options(given), entry=0
+        ),
+    ),
+)

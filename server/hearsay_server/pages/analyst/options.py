@@ -1,0 +1,169 @@
+"""Options of views, with the names that `hearsay query` has for them, in addresses and forms."""
+
+import csv
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+from urllib.parse import quote, urlencode
+
+from hearsay.asking import Selection
+from hearsay_server.answers.selecting import selected
+from ldp.errors import InvalidInput
+
+_LONGEST = 4000
+"""Characters of all options of an address."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option of a view: its name in the address, and how a form asks for it.
+
+    `kind` is "text", "number", "whole" (a whole number), "pair" (two numbers), "flag", "choice"
+    (one of `choices`), or what of the survey there is to choose: "levels", "periods", "period",
+    "two periods", "maps", "other" (another attribute), "by" or "value".
+    """
+
+    name: str
+    label: str
+    kind: str = "text"
+    choices: tuple[str, ...] = ()
+    hint: str = ""
+
+
+class Given:
+    """The options of an address, read one by one; empty fields of a form are not given."""
+
+    def __init__(self, pairs: Sequence[tuple[str, str]], known: Sequence[Option]) -> None:
+        """Raise `InvalidInput` for an option that the view does not have."""
+        if sum(len(name) + len(value) for name, value in pairs) > _LONGEST:
+            raise InvalidInput(f"an address has at most {_LONGEST} characters of options")
+        names = ["attribute", *(option.name for option in known)]
+        if unknown := [name for name, _ in pairs if name not in names]:
+            raise InvalidInput(f"this view has no option {unknown[0]!r}, only {', '.join(names)}")
+        self._given: dict[str, list[str]] = {}
+        for name, value in pairs:
+            if value or name == "map":
+                self._given.setdefault(name, []).append(value)
+        order = {name: number for number, name in enumerate(names)}
+        self._given = dict(sorted(self._given.items(), key=lambda item: order[item[0]]))
+
+    @property
+    def values(self) -> Mapping[str, Sequence[str]]:
+        """All that is given, by name, in the order of the view's options."""
+        return self._given
+
+    @property
+    def query(self) -> str:
+        """The options as an address has them, "" without any."""
+        pairs = [(name, value) for name, values in self._given.items() for value in values]
+        return f"?{urlencode(pairs, quote_via=quote)}" if pairs else ""
+
+    @property
+    def attribute(self) -> str:
+        """The attribute that is asked about."""
+        return self.needed("attribute", "an attribute of the survey")
+
+    def many(self, name: str) -> list[str]:
+        """Return all values of an option."""
+        return self._given.get(name, [])
+
+    def one(self, name: str) -> str:
+        """Return the only value of an option, "" without one."""
+        values = self.many(name)
+        if len(values) > 1:
+            raise InvalidInput(f"give {name} once, got it {len(values)} times")
+        return values[0] if values else ""
+
+    def needed(self, name: str, what: str) -> str:
+        """Return the only value of an option that must be given."""
+        found = self.one(name)
+        if not found:
+            raise InvalidInput(f"{name} is needed: {what}")
+        return found
+
+    def flag(self, name: str) -> bool:
+        """Tell whether an option that has no value is given."""
+        return bool(self.one(name))
+
+    def number(self, name: str) -> float | None:
+        """Return a number, None without one."""
+        text = self.one(name)
+        return _number(name, text) if text else None
+
+    def whole(self, name: str) -> int | None:
+        """Return a whole number, None without one."""
+        text = self.one(name)
+        if text and not (text.isascii() and text.isdigit() and len(text) <= 15):
+            raise InvalidInput(f"{name} must be a whole number >= 0, got {text!r}")
+        return int(text) if text else None
+
+    def numbers(self, name: str) -> list[float]:
+        """Return all numbers of an option."""
+        return [_number(name, text) for text in self.many(name)]
+
+    def pair(self, name: str) -> tuple[float, float] | None:
+        """Return two numbers, None without any."""
+        found = self.numbers(name)
+        if len(found) not in (0, 2):
+            raise InvalidInput(f"{name} takes two numbers, got {len(found)}")
+        return (found[0], found[1]) if found else None
+
+    def listed(self, name: str) -> list[str]:
+        """Return the values of a list such as A,B; quotes keep a comma within a value."""
+        text = self.one(name)
+        try:
+            return next(csv.reader([text])) if text else []
+        except (csv.Error, StopIteration):
+            raise InvalidInput(f"{name} must read like A,B, got {text!r}") from None
+
+    def selection(self) -> Selection:
+        """Return which reports are asked about, with no key that restricts nothing."""
+        try:
+            chosen = selected(
+                self.many("level"),
+                self.many("period"),
+                self.one("from"),
+                self.one("to"),
+                self.many("map"),
+                self.many("where"),
+            )
+        except (csv.Error, StopIteration):
+            raise InvalidInput("where must read like platform=ios or version=1,2") from None
+        found = {name: value for name, value in chosen.items() if value}
+        return cast(Selection, found)
+
+    def stated(self, **names: str) -> dict[str, Any]:
+        """Return the options that are given, by their names in `Analyst`; each names its kind."""
+        found: dict[str, Any] = {}
+        for name, kind in names.items():
+            value = getattr(self, kind)(name)
+            if value not in (None, "", False) and value != []:
+                found[name] = value
+        return found
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = math.nan
+    if not math.isfinite(found):
+        raise InvalidInput(f"{name} must be a number, got {text!r}")
+    return found
+
+
+LEVEL = Option("level", "Levels", "levels")
+PERIOD = Option("period", "Periods", "periods")
+FROM = Option("from", "From period", "period")
+TO = Option("to", "To period", "period")
+MAP = Option("map", "Maps", "maps")
+WHERE = Option("where", "Where", hint="platform=ios, or version=1,2; panel=1")
+SELECTION = (LEVEL, PERIOD, FROM, TO, MAP, WHERE)
+
+CONFIDENCE = Option("confidence", "Confidence", "number", hint="0.95")
+SIMULTANEOUS = Option("simultaneous", "Intervals for all values at once", "flag")
+METHOD = Option("method", "Pool levels by", "choice", ("mle", "gls", "inverse_variance", "scalar"))
+TOP = Option("top", "Only so many rows, of the largest estimates", "whole")
+STEP = Option("step", "Step of the numbers", "number", hint="1 for whole numbers")
+INTERVALS = (CONFIDENCE, SIMULTANEOUS)

@@ -1,0 +1,103 @@
+"""Views of what an answer is worth: forged reports, and errors to come."""
+
+import pandas as pd
+
+from hearsay_server.pages.analyst import charts
+from hearsay_server.pages.analyst.estimates import FORGED, RECOVER, options_of
+from hearsay_server.pages.analyst.options import (
+    CONFIDENCE,
+    FROM,
+    LEVEL,
+    MAP,
+    METHOD,
+    PERIOD,
+    SELECTION,
+    TO,
+    WHERE,
+    Given,
+    Option,
+)
+from hearsay_server.pages.analyst.view import ALL, Question, View
+
+SUSPECT = Option("suspect", "A value that may have been promoted")
+GOAL = Option("goal", "The standard error that is wanted", "number")
+
+_FORGED = 10
+
+
+def _forged(survey: str, given: Given) -> Question:
+    options = {"forged": _FORGED, **options_of(given)}
+    return Question("estimate", (survey, given.attribute), options)
+
+
+def _suspicions(survey: str, given: Given) -> Question:
+    options = dict(given.selection())
+    if targets := given.many("suspect"):
+        options["targets"] = targets
+    return Question("suspicions", (survey, given.attribute), options)
+
+
+def _forecast(survey: str, given: Given) -> Question:
+    options = {**given.stated(goal="number", confidence="number"), **given.selection()}
+    return Question("forecast", (survey, given.attribute), options)
+
+
+def _rate(table: pd.DataFrame) -> list[str]:
+    rate, twice = table.attrs["rate"], table.attrs["twice"]
+    said = [
+        "The error of n reports falls as 1 / sqrt(n) while as large a share of the people chooses "
+        "each level: of twice as many reports it is 29% smaller."
+    ]
+    if rate is None:
+        said.append(
+            "When that will be is not known: there must be reports of two periods, or the survey "
+            "has none."
+        )
+        return said
+    when = f"in {twice}" if twice else "in more than 100,000 periods"
+    said.append(
+        f"{rate:,.0f} reports came per period of late. At this rate there will be twice as many "
+        f"{when}."
+    )
+    if "reached" in table.attrs:
+        reached = table.attrs["reached"]
+        said.append(
+            f"Every row will have the wanted error by the end of {reached}."
+            if reached
+            else "The wanted error is more than 100,000 periods away."
+        )
+    return said
+
+
+VIEWS = (
+    View(
+        "forged",
+        "Forged reports",
+        f"How far so many forged reports could move each estimate, {_FORGED} unless more are asked "
+        "for: the line beyond the interval.",
+        ("categorical", "numeric"),
+        (FORGED, RECOVER, *SELECTION, CONFIDENCE, METHOD),
+        _forged,
+        charts.intervals,
+    ),
+    View(
+        "suspicions",
+        "Suspicions",
+        "Tests of whether the stored reports look forged. The server reads all the reports.",
+        ALL,
+        (SUSPECT, LEVEL, PERIOD, FROM, TO, MAP, WHERE),
+        _suspicions,
+        charts.nothing,
+        poll=False,
+    ),
+    View(
+        "forecast",
+        "Error",
+        "The error now, with twice as many people, and when it will be reached at this rate.",
+        ALL,
+        (GOAL, LEVEL, MAP, WHERE, CONFIDENCE),
+        _forecast,
+        charts.intervals,
+        _rate,
+    ),
+)

@@ -1,0 +1,250 @@
+"""The addresses of the analyst's pages, and how each is answered.
+
+A view is computed in a thread of `Asking`, and once for all who look at it: the event loop only
+hands over what was made.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+from urllib.parse import quote
+
+import grpc
+import pandas as pd
+from starlette.responses import HTMLResponse, Response
+
+from hearsay import Analyst, NotReady, Unreachable
+from hearsay.v1 import admin_pb2
+from hearsay_server.limits import TooMany
+from hearsay_server.pages.analyst import catalogue, drawing, tables
+from hearsay_server.pages.analyst.catalogue import VIEWS, Survey
+from hearsay_server.pages.analyst.charts import nothing
+from hearsay_server.pages.analyst.options import Given
+from hearsay_server.pages.analyst.view import Question, View, curl
+from hearsay_server.pages.fragments import Fragment
+from hearsay_server.pages.page import ANALYSTS, Page
+from hearsay_server.pages.visit import Visit
+from hearsay_server.serving.status import Ended
+from ldp.errors import InvalidInput
+
+_T = TypeVar("_T")
+
+_FRESH = 4.0
+"""Seconds for which a view is shown as it was made; those that read all reports, longer."""
+
+_FRESH_LONG = 60.0
+
+_UNKNOWN = {"warning": "", "method": "", "simultaneous": False, "confidence": 0, "repeats": 0}
+"""What some tables do not have."""
+
+_PICTURES = 12
+"""Attributes of a survey whose estimates its page draws; of more it has links."""
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A view as an address asks for it."""
+
+    visit: Visit
+    survey: Survey
+    view: View
+    given: Given
+
+    @property
+    def path(self) -> str:
+        """The address without options."""
+        return f"/analyst/{quote(self.survey.name, safe='')}/{self.view.name}"
+
+    def address(self, ending: str = "") -> str:
+        return f"{self.path}{ending}{self.given.query}"
+
+    @property
+    def question(self) -> Question:
+        return self.view.question(self.survey.name, self.given)
+
+    async def table(self) -> pd.DataFrame:
+        """Return the answer; raise `Ended` where there is none."""
+        return await _answered(self.visit, self.question.ask)
+
+    async def fragment(self) -> Fragment:
+        """Return the chart and the table, made once for all who look at them."""
+        key = ("analyst", self.address())
+        fresh = _FRESH if self.view.poll else _FRESH_LONG
+        return await self.visit.shared.fragments.get(key, fresh, self._made)
+
+    async def _made(self) -> str:
+        try:
+            return await _answered(self.visit, self._rendered)
+        except Ended as error:
+            return self.visit.html("analyst/trouble.html", trouble=str(error))
+
+    def _rendered(self, analyst: Analyst) -> str:
+        """Ask, and render the answer: in a thread."""
+        table = self.question.ask(analyst)
+        beside = None
+        if self.view.beside is not None:
+            beside = self.view.beside(self.survey.name, self.given).ask(analyst)
+        charts = [] if beside is None else [catalogue.VIEWS["distribution"].chart(beside)]
+        charts.append(self.view.chart(table))
+        return self.visit.html(
+            "analyst/answer.html",
+            id=f"{self.given.attribute}-{self.view.name}",
+            charts=[chart for chart in charts if chart is not None],
+            table=tables.shown(table),
+            attrs=_UNKNOWN | table.attrs,
+            counted=_counted(table.attrs.get("reports")),
+            notes=self.view.notes(table),
+            picture=self.address(".png"),
+            more=self.address(".csv"),
+        )
+
+
+async def _answered(visit: Visit, work: Callable[[Analyst], _T]) -> _T:
+    """Return what `work` makes of an `Analyst`; raise `Ended` for its errors."""
+    try:
+        return await visit.shared.asking.ask(visit.proof, work)
+    except NotReady as error:
+        raise Ended(grpc.StatusCode.FAILED_PRECONDITION, str(error)) from None
+    except InvalidInput as error:
+        raise Ended(grpc.StatusCode.INVALID_ARGUMENT, str(error)) from None
+    except TooMany as error:
+        code = grpc.StatusCode.RESOURCE_EXHAUSTED
+        raise Ended(code, str(error), error.retry_after) from None
+    except Unreachable as error:
+        code = grpc.StatusCode.UNAVAILABLE
+        raise Ended(code, str(error), error.retry_after or 1.0) from None
+
+
+async def _surveys(visit: Visit) -> Response:
+    listed = await visit.call("Admin/ListSurveys", admin_pb2.ListSurveysRequest())
+    return visit.page("analyst/surveys.html", surveys=listed.surveys)
+
+
+async def _survey(visit: Visit) -> Response:
+    survey = await _found(visit)
+    pictures = []
+    for name in list(survey.attributes)[:_PICTURES]:
+        view = survey.views(name)[0]
+        given = Given([("attribute", name)], view.options)
+        pictures.append(_Asked(visit, survey, view, given))
+    quick = [asked for asked in pictures if asked.view.poll]
+    made = await asyncio.gather(*(asked.fragment() for asked in quick))
+    shown = {a.given.attribute: (a, part) for a, part in zip(quick, made, strict=True)}
+    return visit.page("analyst/survey.html", survey=survey, shown=shown, base=_base(survey))
+
+
+async def _view(visit: Visit) -> Response:
+    name, _, form = visit.path["view"].partition(".")
+    view = VIEWS.get(name)
+    if view is None or form not in ("", "csv", "png", "live"):
+        raise Ended(grpc.StatusCode.NOT_FOUND, f"there is no view {visit.path['view']!r}")
+    survey = await _found(visit)
+    pairs = visit.request.query_params.multi_items()
+    have = dict(pairs).get("have")
+    pairs = [pair for pair in pairs if form != "live" or pair[0] != "have"]
+    try:
+        asked = _Asked(visit, survey, view, catalogue.given(pairs, view))
+        asked.question  # noqa: B018  # raises where an option is missing or wrong
+        trouble = ""
+    except InvalidInput as error:
+        if form or not _names_attribute(pairs, survey):
+            raise Ended(grpc.StatusCode.INVALID_ARGUMENT, str(error)) from None
+        trouble = str(error)
+        asked = _Asked(
+            visit,
+            survey,
+            view,
+            Given([(n, v) for n, v in pairs if n in _known(view)], view.options),
+        )
+    if asked.given.attribute not in survey.attributes:
+        detail = f"{survey.name} has no attribute {asked.given.attribute!r}"
+        raise Ended(grpc.StatusCode.NOT_FOUND, detail)
+    if form == "csv":
+        return await _csv(asked)
+    if form == "png":
+        return await _png(asked)
+    if form == "live":
+        part = await asked.fragment()
+        if part.tag == have:
+            return Response(status_code=204)
+        return HTMLResponse(visit.html("analyst/live.html", asked=asked, part=part))
+    return await _page(asked, trouble, 400 if trouble and len(pairs) > 1 else 200)
+
+
+async def _page(asked: _Asked, trouble: str, status: int) -> Response:
+    visit, survey, view = asked.visit, asked.survey, asked.view
+    target = f"{visit.request.url.scheme}://{visit.request.headers['host']}"
+    with_token = not visit.caller.is_open
+    return visit.page(
+        "analyst/view.html",
+        status=status,
+        asked=asked,
+        survey=survey,
+        view=view,
+        views=survey.views(asked.given.attribute),
+        given=asked.given.values,
+        attribute=survey.attributes[asked.given.attribute],
+        name=asked.given.attribute,
+        trouble=trouble,
+        part=None if trouble else await asked.fragment(),
+        python="" if trouble else asked.question.python(target, with_token=with_token),
+        curl=curl(target + asked.address(".csv"), with_token=with_token),
+        has_picture=view.chart is not nothing,
+        base=_base(survey),
+    )
+
+
+async def _csv(asked: _Asked) -> Response:
+    text = await _answered(asked.visit, lambda analyst: tables.csv(asked.question.ask(analyst)))
+    name = f"{asked.survey.name}-{asked.given.attribute}-{asked.view.name}.csv"
+    headers = {"content-disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}"}
+    return Response(text, media_type="text/csv; charset=utf-8", headers=headers)
+
+
+async def _png(asked: _Asked) -> Response:
+    table = await asked.table()
+    try:
+        data = await asked.visit.inside.analyses.run(partial(drawing.png, [table]))
+    except InvalidInput as error:
+        raise Ended(grpc.StatusCode.INVALID_ARGUMENT, str(error)) from None
+    except TooMany as error:
+        code = grpc.StatusCode.RESOURCE_EXHAUSTED
+        raise Ended(code, str(error), error.retry_after) from None
+    return Response(data, media_type="image/png")
+
+
+async def _found(visit: Visit) -> Survey:
+    request = admin_pb2.ShowSurveyRequest(survey=visit.path["survey"])
+    return catalogue.survey_of(await visit.call("Admin/ShowSurvey", request))
+
+
+def _base(survey: Survey) -> str:
+    return f"/analyst/{quote(survey.name, safe='')}"
+
+
+def _known(view: View) -> list[str]:
+    return ["attribute", *(option.name for option in view.options)]
+
+
+def _names_attribute(pairs: Sequence[tuple[str, str]], survey: Survey) -> bool:
+    return [
+        value for name, value in pairs if name == "attribute" and value in survey.attributes
+    ] != []
+
+
+def _counted(reports: object) -> str:
+    """Say how many reports an answer is of; of groups, of all of them."""
+    if isinstance(reports, dict):
+        return f"{sum(reports.values()):,} reports"
+    if isinstance(reports, tuple):
+        return " and ".join(f"{n:,}" for n in reports) + " reports"
+    return f"{reports:,} reports" if isinstance(reports, int) else ""
+
+
+PAGES = (
+    Page("/analyst", ANALYSTS, _surveys),
+    Page("/analyst/{survey}", ANALYSTS, _survey),
+    Page("/analyst/{survey}/{view}", ANALYSTS, _view),
+)

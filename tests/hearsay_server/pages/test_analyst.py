@@ -1,0 +1,271 @@
+"""The analyst's pages: their numbers are those of `Analyst`, whatever the titles are."""
+
+import csv
+import html
+import io
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+import pandas as pd
+import pytest
+from collected import DAYS, batch, register
+from serving import submit, tokens_of
+from visiting import Browser, Site, showing
+
+from hearsay.plans.plan import Plan
+
+TOML = """
+name = "lives"
+title = "</script><script>alert(1)</script>"
+period = "P1D"
+[levels]
+strict = 12.0
+open = 32.0
+[[attributes]]
+name = "how"
+title = "How do you go to <b>work</b>?"
+[attributes.categorical]
+values = ["bus", "bike, or foot", "<img src=x onerror=alert(1)>", "=1+1"]
+[[attributes]]
+name = "smokes"
+[attributes.categorical]
+values = ["no", "yes"]
+[[attributes]]
+name = "hours"
+mechanism = "square_wave"
+[attributes.numeric]
+low = 0
+high = 8
+step = 1
+[[attributes]]
+name = "apps"
+mechanism = "set_pairs"
+[attributes.set]
+values = ["mail", "maps", "chess"]
+at_most = 2
+[[attributes]]
+name = "stars"
+[attributes.ratings]
+keys = ["food", "staff"]
+low = 1
+high = 5
+at_most = 2
+"""
+
+QUICK = [
+    "estimate?attribute=how",
+    "estimate?attribute=how&level=open&consistent=norm-sub&top=2",
+    "estimate?attribute=how&sum=bus%2C%22bike%2C+or+foot%22",
+    "estimate?attribute=stars",
+    "sizes?attribute=apps",
+    "by?attribute=how&by=level&simultaneous=1",
+    "by?attribute=smokes&by=period",
+    "compare?attribute=how&compare=level%3Dstrict%2Copen",
+    f"change?attribute=how&change={DAYS[0]}&change={DAYS[1]}",
+    "distribution?attribute=hours",
+    "quantiles?attribute=hours&quantile=0.5",
+    "cdf?attribute=hours",
+    "between?attribute=hours&between=2&between=5",
+    "forged?attribute=how&forged=7",
+    "forecast?attribute=how&goal=0.01",
+]
+"""Views that are answered from tallies."""
+
+LONG = [
+    "trend?attribute=how",
+    "pairs?attribute=apps",
+    "joint?attribute=how&other=smokes",
+    "independent?attribute=how&other=smokes",
+    "given?attribute=how&given=smokes",
+    "differences?attribute=how&given=smokes&confidence=0.9",
+]
+"""Views for which the server reads the reports, or that need many days."""
+
+
+def people(plan: Plan, rows: int, seed: int) -> dict[str, Any]:
+    source = np.random.default_rng(seed)
+    sets = np.array([[0, 1], [0, -1], [-1, -1], [1, 2]])
+    stars = np.array([[0, 3], [0, -1], [1, 2], [-1, -1]])
+    return {
+        "how": source.choice(4, rows, p=[0.4, 0.3, 0.2, 0.1]),
+        "smokes": source.integers(0, 2, rows),
+        "hours": source.beta(2, 4, rows) * 2 - 1,
+        "apps": sets[source.integers(0, 4, rows)],
+        "stars": stars[source.integers(0, 4, rows)],
+    }
+
+
+def fill(address: str, token: str | None = None) -> None:
+    """Register the survey, with reports of three days at each level."""
+    _, plan = register(address, TOML, token)
+    cohorts = [(level, day) for level in plan.levels for day in DAYS]
+    batches = [
+        batch(plan, level, day, people(plan, 300, seed), seed)
+        for seed, (level, day) in enumerate(cohorts)
+    ]
+    submit(address, *batches)
+
+
+@pytest.fixture(scope="module")
+def lives(site: Site) -> Site:
+    """A site with a survey that has reports."""
+    fill(site.grpc)
+    return site
+
+
+def shown_code(page: str, name: str) -> str:
+    found = re.search(f'<code id="{name}">(.*?)</code>', page, re.DOTALL)
+    assert found
+    return html.unescape(found[1])
+
+
+def check(site: Site, view: str) -> None:
+    """The code that a page shows gives the numbers of its CSV and table, to the last digit."""
+    page = site.text(f"/analyst/lives/{view}")
+    told = site.text(f"/analyst/lives/{view.replace('?', '.csv?')}")
+    names: dict[str, Any] = {}
+    exec(shown_code(page, "python"), names)
+    table, analyst = names["table"], names["analyst"]
+    analyst.close()
+    if isinstance(table, pd.Series):
+        table = table.to_frame().T
+    assert table.to_csv(lineterminator="\r\n") == told
+    assert len(table) > 0
+    exact = [float(each) for each in re.findall('<data value="([^"]*)">', page)]
+    rows = table.drop(columns=["share_standard_error"], errors="ignore")
+    wanted = [value for value in rows.to_numpy().ravel().tolist() if not isinstance(value, str)]
+    assert sorted(map(repr, exact)) == sorted(repr(float(value)) for value in wanted)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_the_code_beside_each_view_gives_its_numbers(lives: Site) -> None:
+    for view in QUICK:
+        check(lives, view)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("view", LONG)
+def test_the_code_beside_views_of_rows_gives_their_numbers(lives: Site, view: str) -> None:
+    check(lives, view)
+
+
+def test_a_chart_has_the_numbers_of_the_table(lives: Site) -> None:
+    page = lives.text("/analyst/lives/estimate?attribute=smokes")
+    found = re.search('<script type="application/json"[^>]*>(.*?)</script>', page, re.DOTALL)
+    assert found
+    chart = json.loads(found[1])
+    told = list(
+        csv.DictReader(io.StringIO(lives.text("/analyst/lives/estimate.csv?attribute=smokes")))
+    )
+    assert [row["label"] for row in chart["rows"]] == ["no", "yes"]
+    for row, line in zip(chart["rows"], told, strict=True):
+        assert [row["estimate"], row["low"]] == [float(line["estimate"]), float(line["low"])]
+        assert row["alike"][0] == float(line["alike"])
+
+
+def test_hostile_titles_and_values_are_text(lives: Site) -> None:
+    for path in ("", "/lives", "/lives/estimate?attribute=how", "/lives/by?attribute=how&by=level"):
+        page = lives.text(f"/analyst{path}")
+        for raw in ("<img src=x", "<b>work", "<script>alert", "</script><script>"):
+            assert raw not in page, path
+    assert "&lt;img src=x onerror=alert(1)&gt;" in page
+    assert lives.get(f"/analyst/lives/estimate?attribute={quote('<b>x')}").status == 404
+
+
+def test_a_view_that_cannot_be_answered_says_why(lives: Site) -> None:
+    path = "/analyst/lives/estimate{}?attribute=how&period=2020-01-01"
+    page = lives.text(path.format(""))
+    assert "there are no" in page or "no such reports" in page
+    assert lives.get(path.format(".csv")).status == 409
+    assert lives.get("/analyst/lives/nothing?attribute=how").status == 404
+    assert lives.get("/analyst/nowhere").status == 404
+    wrong = lives.get("/analyst/lives/estimate?attribute=how&tpo=3")
+    assert wrong.status == 400 and b"no option" in wrong.body and b"<form" in wrong.body
+    missing = lives.get("/analyst/lives/by?attribute=how")  # a form is there to choose
+    assert missing.status == 200 and b"by is needed" in missing.body
+    for bad in ("confidence=x", "confidence=2", "top=-1", "between=1", "where=%22", "change=1"):
+        assert lives.get(f"/analyst/lives/estimate.csv?attribute=how&{bad}").status == 400
+
+
+def test_a_view_that_did_not_change_is_not_sent_again(lives: Site) -> None:
+    page = lives.text("/analyst/lives/estimate?attribute=smokes")
+    found = re.search('hx-get="([^"]*)"', page)
+    assert found
+    again = lives.get(html.unescape(found[1]))
+    assert (again.status, again.body) == (204, b"")
+    other = lives.get(html.unescape(found[1]).partition("have=")[0] + "have=old")
+    assert other.status == 200 and b"<table>" in other.body and b"<html" not in other.body
+
+
+def test_tokens_open_the_pages_as_the_calls_and_curl_does_the_same(tmp_path: Any) -> None:
+    tokens = tokens_of(tmp_path)
+    made = {role: tokens.create(role, f"a {role}")[1] for role in ("device", "analyst", "admin")}
+    with showing(tmp_path) as site:
+        fill(site.grpc, made["admin"])
+        path = "/analyst/lives/estimate?attribute=smokes&level=open"
+        for role, status in {"device": 403, "admin": 403, "analyst": 200}.items():
+            for each in (path, path.replace("?", ".csv?"), "/analyst", "/analyst/lives"):
+                assert site.get(each, authorization=f"Bearer {made[role]}").status == status
+        page = site.signed_in(made["analyst"]).text(path)
+        assert 'token=os.environ["HEARSAY_TOKEN"]' in shown_code(page, "python")
+        line = shown_code(page, "curl")
+        told = subprocess.run(
+            ["sh", "-c", line],
+            env=os.environ | {"HEARSAY_TOKEN": made["analyst"]},
+            capture_output=True,
+            check=True,
+        ).stdout
+        csv_path = path.replace("?", ".csv?")
+        assert told == site.signed_in(made["analyst"]).get(csv_path).body
+        assert made["analyst"] not in page + line
+
+
+@pytest.mark.slow
+def test_pictures_are_png(lives: Site) -> None:
+    for view in ("estimate.png?attribute=how", "distribution.png?attribute=hours"):
+        answer = lives.get(f"/analyst/lives/{view}")
+        assert answer.status == 200 and answer.body.startswith(b"\x89PNG")
+    none = lives.get("/analyst/lives/independent.png?attribute=how&other=smokes")
+    assert none.status == 400
+
+
+@pytest.fixture
+def drawn(lives: Site, browser: Browser) -> Iterator[tuple[Site, Browser]]:
+    yield lives, browser
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [390, 1280])
+def test_every_chart_is_drawn_within_the_policy(drawn: tuple[Site, Browser], width: int) -> None:
+    site, browser = drawn
+    for view in [f"/{view}" for view in (*QUICK[:1], *QUICK[3:])] + [""]:
+        page = browser.open(site, f"/analyst/lives{view}", width=width)
+        page.wait_for_selector("figure.chart svg")
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, view
+        assert page.evaluate("[...document.querySelectorAll('style')].length") == 0
+        page.context.close()
+
+
+@pytest.mark.slow
+def test_a_range_is_chosen_by_dragging(drawn: tuple[Site, Browser]) -> None:
+    site, browser = drawn
+    page = browser.open(site, "/analyst/lives/distribution?attribute=hours")
+    box = page.locator("figure.chart svg").bounding_box()
+    page.mouse.move(box["x"] + box["width"] * 0.3, box["y"] + 120)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.6, box["y"] + 120)
+    page.mouse.up()
+    page.wait_for_url("**/between?*")
+    low, high = (float(each.input_value()) for each in page.locator("[name=between]").all())
+    assert 0 <= low < high <= 8
+    page.wait_for_selector("figure.chart svg")
+    page.fill("[name=between] >> nth=0", "1")
+    page.press("[name=between] >> nth=0", "Enter")
+    page.wait_for_url("**between=1&**")
