@@ -13,6 +13,7 @@ from over_http import Answer, Door
 from serving import serving
 
 from hearsay_server.pages import make_site
+from hearsay_server.serving.inside import MakeSite
 from support import free_port
 
 
@@ -54,10 +55,10 @@ class Site(Door):
 
 
 @contextlib.contextmanager
-def showing(data: Path, **keys: Any) -> Iterator[Site]:
+def showing(data: Path, site: MakeSite = make_site, **keys: Any) -> Iterator[Site]:
     """Serve with pages and these keys of the configuration while the context lasts."""
     port = free_port()
-    with serving(data, site=make_site, http=f"127.0.0.1:{port}", **keys) as address:
+    with serving(data, site=site, http=f"127.0.0.1:{port}", **keys) as address:
         yield Site(port, address)
 
 

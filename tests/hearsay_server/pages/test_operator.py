@@ -4,16 +4,24 @@ import contextlib
 import math
 import re
 from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
 from html import unescape
+from pathlib import Path
 
 import pytest
 import trained
+from certificates import Authority
 from serving import create, registered, submit, tokens_of
-from visiting import Site, showing
+from visiting import Browser, Site, showing
 
+from hearsay_server.pages import make_site
 from hearsay_server.pages.operator import figures
+from hearsay_server.serving.inside import Inside
+from hearsay_server.serving.inside import Site as Site_
 from hearsay_server.serving.metrics import Metrics
 from hearsay_server.serving.minutes import Minutes, Sample
+from hearsay_server.serving.tls import Certificates
 from hearsay_server.storage.database import open_folder
 from support import SURVEY
 
@@ -49,6 +57,26 @@ def test_the_overview_has_the_figures_of_now(admin: Site) -> None:
     row = text[text.index('href="/operator/surveys/health"') :]
     assert re.findall(r'class="number">([^<]*)<', row)[:3] == ["1,234", "1,234", "2"]
     assert 'href="/operator/trainings/' in text
+
+
+def test_the_overview_says_why_the_server_is_not_ready_and_when_its_certificate_ends(
+    tmp_path: Path,
+) -> None:
+    issued = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    Authority(tmp_path).issue(*issued)
+    ends = Certificates(*issued, None).ends()
+    assert ends is not None
+
+    def site(inside: Inside) -> Site_:
+        inside.readiness.trouble = "a probe failed: the disk is full"
+        week_before = ends - timedelta(days=7, hours=1)
+        certificates = Certificates(*issued, None)
+        return make_site(replace(inside, certificates=certificates, clock=lambda: week_before))
+
+    with showing(tmp_path / "data", site=site) as pages:
+        text = re.sub(r"\s+", " ", pages.text("/operator"))
+    assert "<strong>Not ready:</strong> <bdi>a probe failed: the disk is full</bdi>" in text
+    assert "The certificate ends in 7.0 days" in text and "7 days left" in text
 
 
 def test_a_live_part_is_sent_again_only_when_it_has_changed(admin: Site) -> None:
@@ -159,6 +187,19 @@ def test_latencies_are_of_recent_commits() -> None:
         metrics.commit.observe(seconds)
     found = figures.latency(minutes)
     assert (found.commits, found.half, found.most) == (100, 0.005, 0.5)
+
+
+@pytest.mark.slow
+def test_figures_are_renewed_in_a_browser_and_fit_its_width(admin: Site, browser: Browser) -> None:
+    survey = registered(admin.grpc, "live", _token(admin))
+    page = browser.open(admin, "/operator", width=390)
+    seen = page.locator(".facts dd").nth(1).inner_text()
+    submit(admin.grpc, survey.batch(17, rows=1000))
+    changed = "([seen]) => document.querySelectorAll('.facts dd')[1].innerText !== seen"
+    page.wait_for_function(changed, arg=[seen], timeout=15_000)
+    for path in ("", "/surveys/health", "/surveys/health/delete", "/tokens", "/audit"):
+        page.goto(f"{admin.origin}/operator{path}")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390, path
 
 
 def _token(admin: Site) -> str:
