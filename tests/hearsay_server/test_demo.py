@@ -85,10 +85,7 @@ def test_the_whole_job_on_the_marriage_survey(redbook: sources.Source, tmp_path:
         assert isinstance(affair, PolicyMechanism)
         revealed = [affair.promise.members[a] for a in affair.promise.ordinary]
         assert revealed == [(0,)]  # a "no" may be revealed, a "yes" never
-    assert (
-        sum(t.n for q in plan.questions for t in store.tallies("redbook", q).values())
-        == 800
-    )
+    assert sum(t.n for q in plan.questions for t in store.tallies("redbook", q).values()) == 800
     tallies = store.tallies("redbook", "affair")
     assert {cohort.level for cohort in tallies} == {"strict", "standard", "open"}
     store.close()
