@@ -11,7 +11,7 @@ import numpy as np
 import trained
 from collected import DAYS, batch, register
 from serving import submit, tokens_of
-from visiting import Site, showing
+from visiting import Browser, Site, showing
 
 from hearsay_server.storage.database import open_folder
 
@@ -113,6 +113,7 @@ class Shown:
     role: str
     path: str
     act: Callable[[Any], None] | None = None
+    status: int = 200
 
 
 def _plan(page: Any) -> None:
@@ -165,12 +166,11 @@ _VIEWS = {
 SHOWN: tuple[Shown, ...] = (
     Shown("start", NOBODY, "/"),
     Shown("sign-in", NOBODY, "/sign-in"),
-    Shown("no-page", NOBODY, "/nowhere"),
+    Shown("no-page", NOBODY, "/nowhere", status=404),
     Shown("asked", NOBODY, "/asked"),
     Shown("asked-survey", NOBODY, "/asked/commute"),
     Shown("asked-tried", NOBODY, "/asked/commute?level=strict", _try),
     Shown("asked-hostile", NOBODY, "/asked/hostile"),
-    Shown("asked-crowd", NOBODY, "/asked/commute/crowd"),
     Shown("start-admin", ADMIN, "/"),
     Shown("operator", ADMIN, "/operator"),
     Shown("operator-survey", ADMIN, "/operator/surveys/commute"),
@@ -184,7 +184,7 @@ SHOWN: tuple[Shown, ...] = (
     Shown("operator-audit", ADMIN, "/operator/audit"),
     Shown("planner", ADMIN, "/planner"),
     Shown("planner-planned", ADMIN, "/planner", _plan),
-    Shown("not-allowed", ADMIN, "/analyst"),
+    Shown("not-allowed", ADMIN, "/analyst", status=403),
     Shown("start-analyst", ANALYST, "/"),
     Shown("analyst", ANALYST, "/analyst"),
     Shown("analyst-survey", ANALYST, "/analyst/commute"),
@@ -202,8 +202,11 @@ SHOWN: tuple[Shown, ...] = (
     ),
 )
 
-NO_PAGES = {"/operator/live": "a part of /operator"}
-"""Addresses that are no whole pages."""
+DRAWN = """() => [...document.querySelectorAll('figure.chart')].every((each) => each.querySelector('svg'))"""
+"""Whether all charts of a page are drawn."""
+
+PARTS = {"/operator/live", "/asked/{survey}/crowd"}
+"""Addresses of what is part of a page."""
 
 
 @dataclass(frozen=True)
@@ -217,6 +220,30 @@ class Filled:
     def path(self, shown: Shown) -> str:
         """Return the address of a page on this server."""
         return re.sub(r"\{(\w+)\}", lambda found: self.names[found[1]], shown.path)
+
+    def opened(
+        self, browser: Browser, role: str, width: int = 1280, **options: Any
+    ) -> Iterator[tuple[Shown, Any]]:
+        """Yield each page of a role, drawn whole in one tab of a browser."""
+        tab = browser.open(self.sites[role], "/", width=width, **options)
+        for shown in of_role(role):
+            self.show(tab, shown)
+            yield shown, tab
+        # The console tells the status of what is no page, as it is meant to be.
+        meant = {each.status for each in of_role(role)} - {200}
+        browser.faults[:] = [
+            fault
+            for fault in browser.faults
+            if not any(f"responded with a status of {status} " in fault for status in meant)
+        ]
+
+    def show(self, tab: Any, shown: Shown) -> None:
+        """Open a page in a tab, and wait until its charts are drawn."""
+        answer = tab.goto(self.sites[shown.role].origin + self.path(shown))
+        assert answer.status == shown.status, shown
+        if shown.act:
+            shown.act(tab)
+        tab.wait_for_function(DRAWN, timeout=10_000)
 
 
 def of_role(role: str) -> list[Shown]:
