@@ -202,8 +202,8 @@ SHOWN: tuple[Shown, ...] = (
     ),
 )
 
-DRAWN = """() => [...document.querySelectorAll('figure.chart')].every((each) => each.querySelector('svg'))"""
-"""Whether all charts of a page are drawn."""
+DRAWN = """() => !document.querySelector('[hx-trigger="load"], figure.chart:not(:has(svg))')"""
+"""Whether a page has all its parts, and its charts are drawn."""
 
 PARTS = {"/operator/live", "/asked/{survey}/crowd"}
 """Addresses of what is part of a page."""

@@ -130,7 +130,7 @@ function table(question, { reports, sum, rows, isNumber, isCode }) {
   box.className = "scroll";
   box.tabIndex = 0;
   box.setAttribute("role", "region");
-  box.setAttribute("aria-label", data.titles[question]);
+  box.setAttribute("aria-label", `What would have been sent: ${data.titles[question]}`);
   const whole = document.createElement("table");
   const caption = whole.createCaption();
   caption.append(made("bdi", data.titles[question]), `: ${reports} reports`);
