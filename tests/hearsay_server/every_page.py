@@ -114,6 +114,8 @@ class Shown:
     path: str
     act: Callable[[Any], None] | None = None
     status: int = 200
+    alike: bool = False
+    """Whether another page has the same controls."""
 
 
 def _plan(page: Any) -> None:
@@ -197,6 +199,7 @@ SHOWN: tuple[Shown, ...] = (
             f"analyst-{view.replace(' ', '-')}",
             ANALYST,
             _VIEW.format(f"{view.partition(' ')[0]}?attribute={options}"),
+            alike=view not in ("estimate", "distribution"),
         )
         for view, options in _VIEWS.items()
     ),
@@ -222,11 +225,16 @@ class Filled:
         return re.sub(r"\{(\w+)\}", lambda found: self.names[found[1]], shown.path)
 
     def opened(
-        self, browser: Browser, role: str, width: int = 1280, **options: Any
+        self, browser: Browser, role: str, width: int = 1280, alike: bool = True, **options: Any
     ) -> Iterator[tuple[Shown, Any]]:
-        """Yield each page of a role, drawn whole in one tab of a browser."""
+        """Yield each page of a role, drawn whole in one tab of a browser.
+
+        Without `alike`, of pages with the same controls one.
+        """
         tab = browser.open(self.sites[role], "/", width=width, **options)
         for shown in of_role(role):
+            if shown.alike and not alike:
+                continue
             self.show(tab, shown)
             yield shown, tab
         # The console tells the status of what is no page, as it is meant to be.
