@@ -12,7 +12,8 @@ pytestmark = pytest.mark.slow
 CONTROLS = """() => {
   const all = "a[href], button, input, select, textarea, summary, [tabindex='0']";
   const found = [...document.querySelectorAll(all)].filter((each) =>
-    !each.matches(":disabled") && each.type !== "hidden" && each.checkVisibility({visibilityProperty: true}));
+    !each.matches(":disabled") && each.type !== "hidden"
+    && each.checkVisibility({visibilityProperty: true}));
   // Of radio buttons that belong together one is reached, and arrows lead to the others.
   window.missing = new Map(found.map((each) =>
     [each, each.type === "radio" ? [each.form, each.name] : null]));
