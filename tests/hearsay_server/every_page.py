@@ -238,12 +238,8 @@ class Filled:
             self.show(tab, shown)
             yield shown, tab
         # The console tells the status of what is no page, as it is meant to be.
-        meant = {each.status for each in of_role(role)} - {200}
-        browser.faults[:] = [
-            fault
-            for fault in browser.faults
-            if not any(f"responded with a status of {status} " in fault for status in meant)
-        ]
+        for status in {each.status for each in of_role(role)} - {200}:
+            browser.forget(f"responded with a status of {status} ")
 
     def show(self, tab: Any, shown: Shown) -> None:
         """Open a page in a tab, and wait until its charts are drawn."""

@@ -40,7 +40,7 @@ def test_a_devices_token_opens_no_page_that_asks_for_one(
     assert site.post("/sign-in", {"token": tokens["device"]}).status in (401, 403)
 
 
-def test_most_of_the_table_is_of_pages_that_are_there() -> None:
+def test_the_table_is_of_pages_that_are_there() -> None:
     patterns = [compile_path(page.address)[0] for page in OPENED]
     for shown in SHOWN:
         there = any(each.match(shown.path.partition("?")[0]) for each in patterns)
