@@ -99,6 +99,7 @@ class _Asked:
             ],
             table=tables.shown(table),
             attrs=_UNKNOWN | table.attrs,
+            about=table.attrs.get("title") or table.attrs.get("attribute"),
             counted=_counted(table.attrs.get("reports")),
             notes=self.view.notes(table),
             picture=self.address(".png"),
