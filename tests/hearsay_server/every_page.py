@@ -269,12 +269,16 @@ def _answers(rows: int, seed: int) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def filling(folder: Path, rows: int = 1500) -> Iterator[Filled]:
-    """Serve pages of two surveys and a training, with so many people a day at each level."""
+def filling(folder: Path, rows: int = 1500, hostile: bool = True) -> Iterator[Filled]:
+    """Serve pages of a survey and a training, with so many people a day at each level.
+
+    With `hostile` there are a survey and a token whose texts hold markup, too.
+    """
     with contextlib.closing(open_folder(folder)) as database:
         training = trained.register(database).name
     made = tokens_of(folder)
-    made.create("device", LABEL)
+    if hostile:
+        made.create("device", LABEL)
     created = {role: made.create(role, f"a {role}") for role in ("device", ANALYST, ADMIN)}
     tokens = {role: secret for role, (_, secret) in created.items()}
     with showing(folder, keep_batches_days=30) as site:
@@ -283,9 +287,10 @@ def filling(folder: Path, rows: int = 1500) -> Iterator[Filled]:
         for seed, (level, day) in enumerate(cohorts):
             one = batch(plan, level, day, _answers(rows, seed), 100 * seed)
             submit(site.grpc, one, token=tokens["device"])
-        _, plan = register(site.grpc, HOSTILE, tokens[ADMIN])
-        what = {"what": np.arange(rows) % 4}
-        submit(site.grpc, batch(plan, "strict", "once", what, 7), token=tokens["device"])
+        if hostile:
+            _, plan = register(site.grpc, HOSTILE, tokens[ADMIN])
+            what = {"what": np.arange(rows) % 4}
+            submit(site.grpc, batch(plan, "strict", "once", what, 7), token=tokens["device"])
         sites = {NOBODY: site} | {role: site.signed_in(tokens[role]) for role in (ANALYST, ADMIN)}
         token = created["device"][0]
         yield Filled(sites, tokens, {"training": training, "token": token.id})

@@ -1,5 +1,7 @@
 """What holds for every page: it is listed, devices may not open it, and it asks for a token."""
 
+from pathlib import Path
+
 from every_page import PARTS, SHOWN
 from starlette.routing import compile_path
 from visiting import Site
@@ -45,3 +47,14 @@ def test_the_table_is_of_pages_that_are_there() -> None:
     for shown in SHOWN:
         there = any(each.match(shown.path.partition("?")[0]) for each in patterns)
         assert there == (shown.name != "no-page"), shown
+
+
+def test_each_page_has_a_picture_that_the_docs_show() -> None:
+    docs = Path(__file__).parents[3] / "docs"
+    text = (docs / "pages.md").read_text()
+    drawn = {file.stem for file in (docs / "pages").glob("*.png")}
+    names = {each.name for each in SHOWN if "hostile" not in each.name}
+    assert names == {name for name in drawn if not name.endswith("-narrow")}, (
+        "run `python docs/pages.py`"
+    )
+    assert all(f"(pages/{name}.png)" in text for name in drawn)
