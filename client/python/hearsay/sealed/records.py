@@ -125,7 +125,8 @@ def opened(
     bit of it has changed. Raises `InvalidInput`, which says nothing of the content, where that is
     not so, where the clear part does not fit the plan (`check_envelope`), and where what is inside
     is not exactly what `seal` writes: a batch of one row of the envelope's survey, revision and
-    period, or a `Forget`, in zeros. Raises `MissingExtra` without the package cryptography.
+    period, or a `Forget`, in zeros, and no field that is unknown here. Raises `MissingExtra`
+    without the package cryptography.
     """
     check_envelope(plan, record)
     bound = info(plan.survey, plan.revision, record.period)
@@ -150,4 +151,8 @@ def _parsed(data: bytes) -> shuffler_pb2.Sealed:
         raise InvalidInput("the sealed record holds no message that can be read") from None
     if content.WhichOneof("content") is None:
         raise InvalidInput("the sealed record holds neither a batch nor a request to forget")
+    size = content.ByteSize()
+    content.DiscardUnknownFields()
+    if content.ByteSize() != size:
+        raise InvalidInput("the sealed record has fields that are unknown here")
     return content
