@@ -43,7 +43,7 @@ FLOORS = {
         {"environment", "interrupts", "trouble", "v1"},
         {"columns", "palette"},
         {"plans", "storage"},
-        {"agreement", "federated.declaration", "formulas", "frames", "plots", "rows"},
+        {"agreement", "federated.declaration", "formulas", "frames", "plots", "rows", "sealed"},
         {"choices", "federated.parsing"},
         {"recording"},
         {"sending"},

@@ -23,6 +23,8 @@ from hearsay.v1 import (
     analyst_pb2_grpc,
     collector_pb2,
     collector_pb2_grpc,
+    shuffler_pb2,
+    shuffler_pb2_grpc,
     trainer_pb2,
     trainer_pb2_grpc,
 )
@@ -46,6 +48,7 @@ from hearsay_server.serving.http.app import Bounds as HttpBounds
 from hearsay_server.serving.inside import Inside, MakeSite
 from hearsay_server.serving.metrics import Metrics, exposed
 from hearsay_server.serving.minutes import Minutes
+from hearsay_server.serving.sealed import SealedCollector
 from hearsay_server.serving.trainer import Trainer
 from hearsay_server.serving.visits import Visits
 from hearsay_server.storage import tokens
@@ -127,6 +130,8 @@ async def running(
         rates = _rates(config)
         collector = Collector(store, writer, metrics, limits, rates, clock)
         collector_pb2_grpc.add_CollectorServicer_to_server(collector, server)
+        sealed = SealedCollector(store, writer, metrics, clock)
+        shuffler_pb2_grpc.add_SealedCollectorServicer_to_server(sealed, server)
         bounds = Bounds(config.analysis_seconds, config.analysis_memory_mib << 20)
         cores = max(2, (os.cpu_count() or 1) // 2)
         analyses = Analyses("analysis", cores, _ANALYSES, bounds, metrics)
@@ -160,6 +165,7 @@ async def running(
         services = {
             collector_pb2.DESCRIPTOR.services_by_name["Collector"]: collector,
             trainer_pb2.DESCRIPTOR.services_by_name["Trainer"]: trainer,
+            shuffler_pb2.DESCRIPTOR.services_by_name["SealedCollector"]: sealed,
             analyst_pb2.DESCRIPTOR.services_by_name["Analyst"]: analyst,
             admin_pb2.DESCRIPTOR.services_by_name["Admin"]: admin,
         }

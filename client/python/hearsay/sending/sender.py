@@ -1,4 +1,4 @@
-"""The one thread that talks to the server: it fetches the plan, seals, sends, and waits.
+"""The one thread that talks to the server: it fetches the plan, packs, sends, and waits.
 
 No other thread waits for the network. An app's thread that flushes waits for this one, for as
 long as it wants to, so that an exception of a signal handler, or the end of the process, finds
@@ -19,7 +19,7 @@ from typing import ParamSpec
 from hearsay.recording import outbox
 from hearsay.recording.consent import Consent
 from hearsay.recording.counters import LOST, Counters
-from hearsay.sending import sealing
+from hearsay.sending import packing
 from hearsay.sending.failures import on_one_line
 from hearsay.sending.plan_keeper import PlanKeeper
 from hearsay.sending.transport import Transport, Unreachable
@@ -54,7 +54,7 @@ _AGAIN = 0.1
 
 @dataclass(frozen=True)
 class Delivery:
-    """When batches are sealed and sent, how much may wait, and for how long.
+    """When batches are packed and sent, how much may wait, and for how long.
 
     A batch goes when `batch_rows` reports or `batch_bytes` wait, or one for `batch_age` seconds.
     At most `max_reports` and `max_bytes` wait; the oldest are dropped beyond that. A try that
@@ -385,7 +385,7 @@ class Sender:
             if waits.reports and due:
                 rows, size = delivery.batch_rows, delivery.batch_bytes
                 full = _unless_full(
-                    sealing.seal, self._store, self._survey, self._coins, rows=rows, size=size
+                    packing.pack, self._store, self._survey, self._coins, rows=rows, size=size
                 )
             elif not waits.free:
                 self._tidy()
@@ -494,7 +494,7 @@ leaving: set[Sender] = set()
 def _unless_full(write: Callable[P, object], *args: P.args, **options: P.kwargs) -> Trouble | None:
     """Write to the ledger; return the `Trouble` where the disk fails, and raise any other.
 
-    Sending goes on where the disk is full: a sealed batch needs no space.
+    Sending goes on where the disk is full: a packed batch needs no space.
     """
     try:
         write(*args, **options)

@@ -1,4 +1,4 @@
-"""Seal waiting reports into batches, outside of the transactions that answers wait for."""
+"""Pack waiting reports into batches, outside of the transactions that answers wait for."""
 
 import sqlite3
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from hearsay.storage.store import Store
 from ldp import Coins
 
 _UNANSWERED = 8
-"""Batches of a survey that may wait for an answer before more are sealed: so reports that pile up
+"""Batches of a survey that may wait for an answer before more are packed: so reports that pile up
 while the server is away go in large batches. Batches that the server put off do not count."""
 
 
@@ -23,16 +23,16 @@ class _Row(NamedTuple):
     report: bytes
 
 
-def seal(store: Store, survey: str, coins: Coins, *, rows: int, size: int) -> None:
+def pack(store: Store, survey: str, coins: Coins, *, rows: int, size: int) -> None:
     """Turn waiting reports into batches: of one revision, period, panel and tuple of properties
     each, of at most `rows` rows and about `size` bytes, the rows in random order. `lease` makes
     them durable."""
-    while _seal_some(store, survey, coins, rows, size):
+    while _pack_some(store, survey, coins, rows, size):
         pass
 
 
-def _seal_some(store: Store, survey: str, coins: Coins, rows: int, size: int) -> bool:
-    """Seal the oldest reports, or in a survey with panels or properties all reports of the kind of
+def _pack_some(store: Store, survey: str, coins: Coins, rows: int, size: int) -> bool:
+    """Pack the oldest reports, or in a survey with panels or properties all reports of the kind of
     some that are drawn; return whether there may be more.
 
     Few reports are of one kind there: the oldest reports alone would make small batches, which
@@ -56,11 +56,11 @@ def _seal_some(store: Store, survey: str, coins: Coins, rows: int, size: int) ->
     # Batches are built outside of the transaction, so that no answer waits for it.
     if grouped:
         found = [found[i] for i in coins.permutation(len(found))]
-    sealed = [(group, _sealed(survey, group, coins)) for group in _groups(found, rows, size)[:free]]
+    packed = [(group, _packed(survey, group, coins)) for group in _groups(found, rows, size)[:free]]
 
     def work(connection: sqlite3.Connection) -> None:
         keep_totals(connection, survey)
-        for group, row in sealed:
+        for group, row in packed:
             if _take_out(connection, survey, [each.seq for each in group]):
                 connection.execute(
                     "INSERT INTO batches (id, survey, period, rows, size, batch, people, at)"
@@ -68,15 +68,15 @@ def _seal_some(store: Store, survey: str, coins: Coins, rows: int, size: int) ->
                     row,
                 )
 
-    if sealed:
+    if packed:
         store.write(work)
-    return len(found) == rows and bool(sealed)
+    return len(found) == rows and bool(packed)
 
 
 def _take_out(connection: sqlite3.Connection, survey: str, seqs: Sequence[int]) -> bool:
     """Delete reports if all are still there; return whether they were.
 
-    Somebody else may have sealed, dropped or revoked some of them since they were read.
+    Somebody else may have packed, dropped or revoked some of them since they were read.
     """
     first, last = min(seqs), max(seqs)
     within = "survey = ? AND seq BETWEEN ? AND ?"
@@ -119,7 +119,7 @@ def _groups(found: Sequence[_Row], rows: int, size: int) -> list[list[_Row]]:
     return groups
 
 
-def _sealed(survey: str, group: Sequence[_Row], coins: Coins) -> tuple[object, ...]:
+def _packed(survey: str, group: Sequence[_Row], coins: Coins) -> tuple[object, ...]:
     """Return reports of one `kind` as a row of the table of batches."""
     shuffled = [group[i] for i in coins.permutation(len(group))]
     reports = []
