@@ -127,7 +127,10 @@ function add(rows, key) {
 function table(question, { reports, sum, rows, isNumber }) {
   if (!rows.size) {
     const told = made("p", "");
-    told.append(made("bdi", data.titles[question]), `: ${reports} reports, codes that name no answer`);
+    told.append(
+      made("bdi", data.titles[question]),
+      `: ${reports} reports, codes that name no answer`,
+    );
     return told;
   }
   const box = document.createElement("div");

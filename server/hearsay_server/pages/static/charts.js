@@ -21,7 +21,8 @@ function draw(figure) {
     plot.setAttribute("aria-hidden", "true");
   }
   const note = document.createElement("figcaption");
-  note.textContent = `Lines are ${chart.interval} intervals.${chart.note ?? ""}`;
+  const lines = known(chart.rows).length ? `Lines are ${chart.interval} intervals.` : "";
+  note.textContent = `${lines}${chart.note ?? ""}`;
   figure.replaceChildren(...plots, note);
   figure.dataset.width = width;
   if (chart.kind === "histogram") choosing(figure, plots[0], chart);
