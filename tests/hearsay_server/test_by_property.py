@@ -225,7 +225,7 @@ def test_groups_are_drawn_beside_each_other(moods: tuple[str, Analyst]) -> None:
     looks = {(line.get_color(), line.get_marker()) for line in dots}
     assert len({colour for colour, _ in looks}) == len({marker for _, marker in looks}) == 3
     beside = [text.get_text() for text in axis.texts]
-    assert sorted(beside) == ["(not given)", "ios", "web"]
+    assert sorted(beside) == ["(not given)", "android", "ios"]
     assert "by platform" in axis.get_xlabel()
 
 
