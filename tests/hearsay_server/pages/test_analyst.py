@@ -7,6 +7,7 @@ import json
 import os
 import re
 import subprocess
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote
 
@@ -14,11 +15,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from collected import DAYS, batch, register
-from serving import submit, tokens_of
+from serving import connected, submit, tokens_of
 from visiting import Browser, Site, showing
 
 from hearsay import Analyst
 from hearsay.plans.plan import Plan, parse
+from hearsay.v1 import admin_pb2, admin_pb2_grpc
+from hearsay_server.pages.analyst import charts
 
 TOML = """
 name = "lives"
@@ -283,3 +286,74 @@ def test_a_view_renews_itself_as_reports_arrive(lives: Site, browser: Browser) -
         timeout=20_000,
     )
     page.wait_for_selector("figure.chart svg")
+
+
+ASKED = """
+name = "{name}"
+period = "P1D"
+{more}
+[levels]
+one = 2.0
+two = 4.0
+[page]
+public = true
+results = true
+[[attributes]]
+name = "how"
+[attributes.categorical]
+values = ["foot", "bike", "bus"]
+"""
+
+
+def _answered(site: Site, name: str, more: str, parts: list[tuple[str, str, float]]) -> None:
+    """Register a survey and send 1,000 reports for each level, day and share of "foot"."""
+    _, plan = register(site.grpc, ASKED.format(name=name, more=more))
+    draw = np.random.default_rng(1)
+    for number, (level, day, share) in enumerate(parts):
+        answers = np.where(draw.random(1000) < share, 0, draw.integers(1, 3, 1000))
+        submit(site.grpc, batch(plan, level, day, {"how": answers}, number))
+
+
+def test_a_forecast_is_made_from_now_and_of_an_open_survey(site: Site) -> None:
+    days = [f"{datetime.now(UTC) - timedelta(days=n):%Y-%m-%d}" for n in (40, 39, 38, 3, 2)]
+    _answered(site, "silent", "", [("one", day, 0.5) for day in days[:3]])
+    _answered(site, "shut", "", [("one", day, 0.5) for day in days])
+    analyst = Analyst(site.grpc)
+    assert analyst.forecast("silent", "how").attrs["rate"] is None  # none came of late
+    found = analyst.forecast("shut", "how", goal=0.001).attrs
+    assert found["rate"] == pytest.approx(2000 / 7)
+    assert min(found["twice"], found["reached"]) > f"{datetime.now(UTC):%Y-%m-%d}"
+    with connected(site.grpc) as channel:
+        request = admin_pb2.CloseSurveyRequest(survey="shut")
+        admin_pb2_grpc.AdminStub(channel).CloseSurvey(request, timeout=20)
+    found = analyst.forecast("shut", "how", goal=0.001).attrs
+    assert found["closed"]
+    assert found["rate"] is found["twice"] is found["reached"] is None
+    assert "This survey is closed" in site.text("/analyst/shut/forecast?attribute=how")
+
+
+def test_the_crowd_is_not_shown_where_what_is_pooled_describes_nobody(site: Site) -> None:
+    parts = [("one", DAYS[0], 0.8), ("two", DAYS[0], 0.1)]
+    _answered(site, "pooled", "levels_differ_at_most = 0.0", parts)
+    _answered(site, "mixed", "", parts)
+    assert "answer differently" in site.text("/asked/pooled/crowd")
+    assert "foot" not in site.text("/asked/pooled/crowd")
+    assert "foot" in site.text("/asked/mixed/crowd")
+
+
+def test_errors_to_come_are_drawn_around_the_estimates() -> None:
+    table = pd.DataFrame(
+        {
+            "estimate": [-0.02, 1.02],
+            "standard_error": [0.04, 0.02],
+            "low": [0.0, 0.98],
+            "high": [0.06, 1.0],
+            "with_twice": [0.03, 0.01],
+        },
+        index=pd.Index(["no", "yes"], name="how"),
+    )
+    table.attrs = {"attribute": "how", "title": "", "statistic": "frequency", "confidence": 0.95}
+    chart = charts.errors(table)
+    assert chart is not None
+    assert chart["rows"][0]["twice"] == pytest.approx([-0.02, -0.05, 0.01])
+    assert chart["rows"][1]["low"] == pytest.approx(1.0)

@@ -54,10 +54,13 @@ def _rate(table: pd.DataFrame) -> list[str]:
             "period, whose further reports may not lower it at all: then the times below are too "
             "early."
         )
+    if table.attrs["closed"]:
+        said.append("This survey is closed: no more reports come.")
+        return said
     if rate is None:
         said.append(
-            "When that will be is not known: there must be reports of two periods, or the survey "
-            "has none."
+            "When that will be is not known: the survey has no periods, this is its first one, or "
+            "no reports came of late."
         )
         return said
     when = f"in {twice}" if twice else "in more than 100,000 periods"
@@ -103,7 +106,7 @@ VIEWS = (
         ALL,
         (GOAL, LEVEL, MAP, WHERE, CONFIDENCE),
         _forecast,
-        charts.intervals,
+        charts.errors,
         _rate,
     ),
 )
