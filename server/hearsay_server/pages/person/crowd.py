@@ -60,7 +60,7 @@ async def crowd(inside: Inside, plan: Plan) -> list[Said]:
 async def _one(
     inside: Inside, survey: str, name: str, title: str, domain: Domain, pools: bool
 ) -> Said:
-    """Ask about one attribute; `pools` says whether the plan takes all levels for one population."""
+    """Ask about one attribute; `pools`: the plan takes people of all levels for alike."""
     if isinstance(domain, Strings):
         return Said(title, 0, (), "", "Words are not shown here: rare ones could tell of somebody.")
     request = analyst_pb2.EstimateRequest(survey=survey, attribute=name, top=_MOST_ROWS)
