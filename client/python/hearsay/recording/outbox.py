@@ -292,6 +292,22 @@ def _drop_oldest(connection: sqlite3.Connection, survey: str, at: float) -> tupl
     return rows, size
 
 
+def drop_reports(
+    connection: sqlite3.Connection, survey: str, seqs: Sequence[int], became: str
+) -> None:
+    """Drop waiting reports by their numbers, and count them as `became`."""
+    sizes = [
+        size
+        for seq in seqs
+        for (size,) in connection.execute(
+            "DELETE FROM reports WHERE survey = ? AND seq = ? RETURNING length(report)",
+            (survey, seq),
+        ).fetchall()
+    ]
+    _less(connection, survey, len(sizes), sum(sizes))
+    add_counts(connection, survey, {became: len(sizes)})
+
+
 def _keep_ids(
     connection: sqlite3.Connection, survey: str, batches: Sequence[tuple[bytes, str]]
 ) -> None:
