@@ -56,7 +56,7 @@ FLOORS = {
         {"aio"},
     ],
     "hearsay_server": [
-        {"build", "clock", "config", "limits", "tables", "wrapping"},
+        {"build", "clock", "config", "limits", "tables", "tabular", "wrapping"},
         {"ingest", "surveys", "trainings"},
         {"storage"},
         {"answers"},

@@ -31,7 +31,9 @@ def read(file: Path) -> str:
     """Return a file's text; raise `InvalidInput` where it cannot be read."""
     try:
         return file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise InvalidInput(f"cannot read {file}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
         raise InvalidInput(f"cannot read {file}: {error}") from None
 
 

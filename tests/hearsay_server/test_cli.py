@@ -75,7 +75,7 @@ def test_a_bad_survey_file_ends_with_one_line_that_names_it(address: str, tmp_pa
         f"hearsay: {file}: levels.strict: epsilon must be finite and > 0, got nan\n"
     )
     missing = hearsay("survey", "create", tmp_path / "none.toml", "--target", address)
-    assert "none.toml: [Errno 2] No such file" in missing.stderr
+    assert "none.toml: No such file or directory" in missing.stderr
 
 
 def test_a_query_gives_estimates_with_their_errors(answered: Survey) -> None:

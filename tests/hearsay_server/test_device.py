@@ -89,7 +89,7 @@ def test_epsilon_and_answers_dropped_have_different_names(survey: Survey, tmp_pa
     lines = [line.strip("│ ") for line in run("device", "show", file).splitlines()]
     assert "spent" not in lines
     assert "epsilon spent" in lines
-    counted = "spent    │ 1     │ answers dropped: given in the period already, or above a cap"
+    counted = "spent    │     1 │ answers dropped: given in the period already, or above a cap"
     assert counted in lines
 
 
@@ -126,8 +126,8 @@ def test_looking_leaves_no_file_behind(survey: Survey, tmp_path: Path) -> None:
     assert list(folder.iterdir()) == [file]
     assert len(list(copied.iterdir())) == 2
     for text in texts:
-        assert "│ smokes    │ 0.5" in text
-    assert ["│ age       │ 0.5" in text for text in texts] == [False, False, True]
+        assert "│ smokes    │     0.5 │" in text
+    assert ["│ age       │     0.5 │" in text for text in texts] == [False, False, True]
 
 
 def test_what_is_no_ledger_is_told(tmp_path: Path) -> None:

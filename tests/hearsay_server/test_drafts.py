@@ -250,6 +250,8 @@ def test_kinds_are_guessed() -> None:
         ([f"I said {n % 40}" for n in range(90)], "free text: more than 18 different values"),
         ([f"{'abcdefghij'[n % 10]}{'klmno'[n % 5]}{'pqrst'[n // 9 % 5]}" for n in range(99)],
          "words, more than 19 different ones: ask for them as strings"),
+        ([f"{n % 70 * 37:05d}" for n in range(140)], "free text: more than 28 different values"),
+        ([str(n % 50 * 1000) for n in range(60)] + ["n/a"] * 50, "50 rows have 'n/a'"),
         (["a  b", "c"] * 30, "row 2: a value: 'a  b' has a space"),
         (["\u202eevil", "c"] * 30, "contains U+202E"),
     ],

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import grpc
 import pytest
-from sealing import SEALED, Sealed, collector
+from sealing import SEALED, Sealed, collector, sealed_server
 from serving import connected, submit
 
 from hearsay import InvalidInput
@@ -22,7 +22,7 @@ from hearsay_server.surveys import sealing
 from hearsay_server.surveys import survey as surveys
 from support import DAILY, SURVEY
 
-__all__ = ["collector"]
+__all__ = ["collector", "sealed_server"]
 
 Result, Reason = collector_pb2.Result, collector_pb2.Reason
 
@@ -32,7 +32,7 @@ NOW = datetime(2026, 7, 4, 12, tzinfo=UTC)
 
 def counted(server: Sealed) -> int:
     with connected(server.address, server.token("admin")) as channel:
-        asked = admin_pb2.ShowSurveyRequest(survey="daily")
+        asked = admin_pb2.ShowSurveyRequest(survey=server.survey)
         found = admin_pb2_grpc.AdminStub(channel).ShowSurvey(asked, timeout=20)
         return int(found.status.records)
 
@@ -108,7 +108,7 @@ def test_what_an_adversary_changes_is_refused_for_good_and_the_others_count(
     junk = hpke.encrypted(
         padded,
         records.sealing_of(plan).publics[0],
-        records.info("daily", plan.revision, collector.today),
+        records.info(plan.survey, plan.revision, collector.today),
     )
     bad = [
         changed(lambda record: setattr(record, "sealed", flipped)),
@@ -145,7 +145,7 @@ def test_records_of_an_unknown_survey_or_revision_may_come_again(collector: Seal
     (good,) = collector.seal(collector.batch(1))
     good.survey = "nothing"
     assert statuses(collector.submit(good)) == ["RETRY"]
-    good.survey, good.revision = "daily", bytes(32)
+    good.survey, good.revision = collector.survey, bytes(32)
     assert statuses(collector.submit(good)) == ["RETRY"]
 
 

@@ -370,4 +370,5 @@ def test_plots_name_groups_and_differences(asked: tuple[str, Analyst, Plan]) -> 
     assert labels[1] == ["so so - well", "badly - well", "badly - so so"]
     assert labels[2] == ["yes - no: well", "yes - no: so so", "yes - no: badly"]
     assert labels[3] == ["well", "so so", "badly"]
-    assert [text.get_text() for text in drawn.axes[3].texts] == ["smokes no", "yes"]
+    assert [text.get_text() for text in drawn.axes[3].texts] == ["yes", "no"]
+    assert "by smokes" in drawn.axes[3].get_xlabel()

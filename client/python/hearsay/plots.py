@@ -25,6 +25,8 @@ _MOST_ROWS = 60
 _LABEL, _LINES = 36, 2
 """Characters of a label in a line, and its lines."""
 
+_LABELLED = 0.4
+"""Inches between direct labels, of two lines each."""
 _TITLE = 70
 """Characters of a title in a line, where labels are short."""
 
@@ -135,17 +137,23 @@ class _Panel:
         if self._grouped:
             groups = list(dict.fromkeys(self._table.index.get_level_values(0)))
         thick = 0.7 / len(groups)
+        named: list[palette.End] = []
         for number, group in enumerate(groups):
             table = self._table if group is None else self._table.loc[group]
             places = np.arange(len(table)) + (number - (len(groups) - 1) / 2) * thick
             colour, marker = palette.colour(number), palette.marker(number)
             middle, reach = _ends(table)
+            if "shift_down" in table.columns:
+                moved = table["low"] + table["shift_down"], table["high"] + table["shift_up"]
+                axis.hlines(places, *moved, color=VERMILLION, linewidth=0.8)
             axis.errorbar(middle, places, xerr=reach, fmt="none", ecolor=colour, linewidth=2)
             axis.plot(table[column], places, marker, color=colour, markersize=6)
-            if group is not None:  # beside the first interval
-                kind = f"{self._table.index.names[0]} " if number == 0 else ""
-                name = _shortened(f"{kind}{group}", _LABEL // 2)
-                _beside(axis, table["high"].iloc[0], places[0], name)
+            # Where an interval is cut to what is possible, its estimate may lie outside of it.
+            nearest = table[column].clip(table["low"], table["high"])
+            axis.hlines(places, table[column], nearest, color=colour, linestyle=":")
+            if group is not None:
+                name = _shortened(str(group), _LABEL // 2)
+                named.append(palette.End(table["high"].iloc[0], places[0], name, colour))
             if "unweighted" in table.columns:
                 axis.plot(table["unweighted"], places, "D", color=VERMILLION, markersize=4)
                 if number == 0:
@@ -158,11 +166,14 @@ class _Panel:
         statistic = self._table.attrs["statistic"]
         if self._difference or statistic not in ("rating", "mean"):
             axis.axvline(0, color="black", linewidth=0.8)
+        palette.label(axis, named, gap=_LABELLED / self.height)
         kind = statistic
         if self._difference:
             slope = self._difference == "slope"
             kind = f"{statistic} per period" if slope else f"difference in {statistic}"
-        axis.set_xlabel(f"{kind}, with {interval}")
+        groups_of = f", by {_plain(str(self._table.index.names[0]))}" if named else ""
+        forged = "; thin: with forged reports" if "shift_down" in self._table.columns else ""
+        axis.set_xlabel(f"{kind}{groups_of}, with {interval}{forged}")
 
     def _draw_lines(self, axis: Axes, interval: str) -> None:
         names = list(dict.fromkeys(self._table.index.get_level_values(0)))

@@ -197,6 +197,12 @@ def repeats_memos(plan: Plan, attribute: str, tallies: Tallies) -> bool:
     return memo and len({cohort.period for cohort in tallies}) > 1
 
 
+_POOLED = (
+    "this is the pooled estimate, for which forged reports can be bounded: it assumes that people "
+    "of all levels answer alike, as the usual estimate, the stratified one, does not"
+)
+
+
 def _forgeable(method: str) -> str:
     """Return a pooling method for which the effect of forged reports is known."""
     if method not in ("", "inverse_variance", "scalar"):
@@ -223,11 +229,14 @@ def estimate(
         return _sizes(plan, question, cohorts, tallies, group)
     answer = _answered(plan, question.attribute, cohorts, question.method, forged is not None)
     raw = domain.in_units(answer.estimate)
+    warning = answer.warning
     shift: Shift | None = None
     if forged is not None:
         sets_of.check_forged(cohorts)
         method = question.method or "inverse_variance"
         shift = largest_shift(cohorts, forged, method)
+        if not question.method and len(cohorts) > 1:
+            warning = "; ".join(filter(None, (warning, _POOLED)))
     value, tag = _processed(question, [mechanism for mechanism, _ in cohorts], raw)
     confidence = confidence_of(question)
     low, high = raw.interval(confidence, simultaneous=question.simultaneous)
@@ -241,7 +250,6 @@ def estimate(
         columns["raw"] = raw.value
     if domain.statistic == "frequency":
         columns["effective_sample_size"] = effective_sample_size(raw)
-    warning = answer.warning
     if isinstance(domain, Ratings):
         columns, few = sets_of.rating_columns(
             domain,

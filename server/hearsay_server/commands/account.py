@@ -9,7 +9,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from hearsay_server.commands import plotting, tables
+from hearsay_server import tabular
+from hearsay_server.commands import plotting
 from hearsay_server.commands.connect import AsJson
 from hearsay_server.commands.plotting import Plot
 from ldp.errors import InvalidInput, needs
@@ -76,7 +77,7 @@ def account(
     for figure in figures:
         epsilon = "-" if figure.epsilon is None else f"{figure.epsilon:.5g}"
         table.add_row(figure.name, epsilon, _standing(figure))
-    tables.show(table, lines=_NOTE)
+    tabular.show(table, lines=_NOTE)
 
 
 def draw(event: "Event", relation: "Relation", delta: float, file: Path) -> None:

@@ -14,7 +14,7 @@ from rich.table import Table
 import hearsay.plans.plan
 from hearsay.sending.transport import open_calls
 from hearsay.v1 import admin_pb2
-from hearsay_server.commands import tables
+from hearsay_server import tabular
 from hearsay_server.demo import canaries as collection
 from hearsay_server.demo.devices import start
 from hearsay_server.surveys import survey as surveys
@@ -75,7 +75,7 @@ def audit(file: Path, canaries: int, confidence: float, as_json: bool) -> bool:
             f"{result.p_value:.2g}",
             "[bold red]REFUTED[/]" if result.violated else "kept",
         )
-    tables.show(table)
+    tabular.show(table)
     Console().print(
         f"{canaries:,} canaries at each level, through a server; {len(refuted)} of {len(found)} "
         f"claims refuted, all bounds together at {confidence:.4g}",

@@ -16,7 +16,8 @@ from hearsay.analyst import Options, change_request
 from hearsay.changes import ChangeOptions, Kind
 from hearsay.columns import DIFFERENCE_COLUMNS, change_columns, errors_text
 from hearsay.v1 import analyst_pb2
-from hearsay_server.commands import plotting, tables
+from hearsay_server import tabular
+from hearsay_server.commands import plotting
 from hearsay_server.commands.shown import Shown, interval_heading, plain
 from ldp.errors import InvalidInput
 
@@ -166,7 +167,7 @@ def _print(answer: analyst_pb2.ChangeResponse) -> None:
             *([] if broken else [f"{row.low:.{digits}f} to {row.high:.{digits}f}"]),
             f"{row.adjusted_p_value:.2g}",
         )
-    tables.show(table)
+    tabular.show(table)
     if more := len(answer.rows) - len(rows):
         Console().print(f"{more:,} more rows are not shown: --csv has all")
     counts = answer.period_reports

@@ -23,6 +23,7 @@ from hearsay.recording.ledger_file import SurveyFile
 from hearsay.recording.trainings import Participation
 from hearsay.sealed.keys import fingerprint
 from hearsay.v1 import collector_pb2
+from hearsay_server import tabular
 from hearsay_server.commands.connect import AsJson
 from hearsay_server.surveys.describe import describe
 from hearsay_server.trainings import figures
@@ -202,14 +203,14 @@ def _show(survey: dict[str, Any], console: Console) -> None:
         console.print(f"the user's caps: {escape(json.dumps(survey['caps']))}")
     if survey["persons"]:
         console.print(f"people besides the device's own user: {survey['persons']} (see --person)")
-    spent = Table(
-        "attribute", "epsilon", "times", "in all", f"at delta {DELTA:g}", "left of the user's caps"
-    )
+    spent = Table("attribute")
+    for heading in ("epsilon", "times", "in all", f"at delta {DELTA:g}", "left of the user's caps"):
+        spent.add_column(heading, justify="right")
     for attribute, spendings in survey["spent"].items():
         left = survey["left"].get(attribute)
         for number, each in enumerate(spendings):
             total = each["epsilon"] * each["times"]
-            composed = "" if number else f"{survey['composed'][attribute]:.6g}"  # of all the rows
+            composed = "" if number else f"{survey['composed'][attribute]:.4g}"  # of all the rows
             spent.add_row(
                 escape(attribute),
                 f"{each['epsilon']:.6g}",
@@ -227,14 +228,22 @@ def _show(survey: dict[str, Any], console: Console) -> None:
         if maps["protected"] is not None:
             line += f", which together protect {', '.join(maps['protected']) or 'no value'}"
         console.print(escape(line), soft_wrap=True)
-    counted = Table("counter", "count", "what was counted")
+    counted = Table("counter")
+    counted.add_column("count", justify="right")
+    counted.add_column("what was counted", overflow="fold")
     for name, count in survey["counters"].items():
         counted.add_row(name, str(count), _COUNTED.get(name, "answers dropped, for this reason"))
     console.print("counted" + ("" if counted.row_count else ": nothing"))
     if counted.row_count:
-        console.print(counted)
+        tabular.show(counted)
     for title, batches in (("waiting", survey["waiting"]), ("sent", survey["sent"])):
-        table = Table("period", "rows", "bytes", "what it says", "became (UTC)")
+        table = Table()
+        for heading in ("period", "rows", "bytes"):
+            table.add_column(
+                heading, justify="right" if heading != "period" else "left", no_wrap=True
+            )
+        table.add_column("what it says", overflow="fold")
+        table.add_column("became (UTC)", no_wrap=True)
         for batch in batches:
             lines = _in_the_clear(batch)
             lines += [line for column in batch["columns"] for line in _lines(column)]
@@ -246,7 +255,7 @@ def _show(survey: dict[str, Any], console: Console) -> None:
             table.add_row(*row, escape("\n".join(lines)), became)
         console.print(title + (": nothing" if not batches else ""))
         if batches:
-            console.print(table)
+            tabular.show(table)
 
 
 _PROTECTS = {
@@ -281,7 +290,7 @@ def _show_trainings(found: dict[str, Any], console: Console) -> None:
                 _spent(each),
             ]
         table.add_row(escape(each["training"]), consent, *took_part)
-    console.print(table)
+    tabular.show(table)
     if joined:
         print_wrapped(
             "rounds: taken part in, of the most that the training allows; last: the newest of "

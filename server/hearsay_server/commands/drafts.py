@@ -11,12 +11,14 @@ from rich.markup import escape
 from rich.table import Table
 
 import hearsay.plans.plan
+from hearsay_server import tabular
 from hearsay_server.commands.connect import AsJson
-from hearsay_server.commands.writing import check_new, opened_new
+from hearsay_server.commands.writing import opened_new
 from hearsay_server.surveys import drafting, fitting, guessing, people
 from hearsay_server.surveys import survey as surveys
 from hearsay_server.surveys.fitting import Fit
 from hearsay_server.wrapping import print_wrapped
+from ldp import InvalidInput
 
 _Data = Annotated[
     Path, typer.Argument(help="A table as CSV: a row a person, the first row names the columns.")
@@ -38,8 +40,8 @@ def survey_init(
     stem = data.name.split(".")[0]
     name = name or people.name_of(stem, 1)
     out = out or Path(f"{name}.toml")
-    if not force:
-        check_new(out)
+    if out.exists() and not force:
+        raise InvalidInput(f"{out} exists: give another name by --out, or --force to replace it")
     draft = guessing.guess(people.read(data), name)
     text = drafting.toml(draft)
     surveys.resolve(surveys.from_toml(text, str(out)))  # refused before anything is written
@@ -90,7 +92,7 @@ def _show(fit: Fit, file: Path, data: Path, first: int, console: Console) -> Non
     for column in fit.columns:
         counts = (column.answers, column.moved, column.blanks, column.wrong)
         table.add_row(escape(column.attribute), *(f"{count:,}" for count in counts))
-    console.print(table)
+    tabular.show(table)
     if any(column.moved for column in fit.columns):
         print_wrapped(
             "Moved: outside the range, and counted as its nearer end; or larger than at_most, of "
@@ -118,8 +120,9 @@ def _show(fit: Fit, file: Path, data: Path, first: int, console: Console) -> Non
         print_wrapped(f"All {fit.rows:,} rows of {data} fit {file}.", console)
         return
     missing = f"{len(fit.missing)} missing columns and " if fit.missing else ""
+    wrong = "1 cell is no answer" if fit.wrong == 1 else f"{fit.wrong:,} cells are no answers"
     print_wrapped(
-        f"{data} does not fit {file}: {missing}{fit.wrong:,} cells are no answers. A device "
-        "reports a random value in the place of each.",
+        f"{data} does not fit {file}: {missing}{wrong}. A "
+        "device reports a random value in the place of each.",
         console,
     )

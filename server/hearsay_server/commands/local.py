@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from hearsay_server import config
+from hearsay_server import config, tabular
 from hearsay_server.storage.database import Database, open_database
 from ldp import InvalidInput
 
@@ -22,8 +21,8 @@ Url = Annotated[str | None, typer.Option(help="The server's database, postgresql
 ConfigFile = Annotated[
     Path | None, typer.Option("--config", help="The server's TOML file.", envvar="HEARSAY_CONFIG")
 ]
-_WHOLE = 17
-"""Characters of a cell that always stays in one line: a moment has 17, an id 16."""
+_WHOLE = 16
+"""Characters of a cell that always stays in one line: an id has 16."""
 
 AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV.")]
 
@@ -57,14 +56,15 @@ def when(seconds: float) -> str:
 
 
 def print_rows(heading: Sequence[str], rows: Sequence[Sequence[str]], as_csv: bool) -> None:
-    """Print rows as a table, or as CSV."""
+    """Print rows as a table without the columns that are empty, or as CSV."""
     if as_csv:
         csv.writer(sys.stdout).writerows([heading, *rows])
         return
     table = Table()
-    for number, name in enumerate(heading):
-        short = all(len(row[number]) <= _WHOLE for row in rows)  # ids are copied from here
-        table.add_column(name, no_wrap=short, overflow="fold")
+    filled = [place for place in range(len(heading)) if not rows or any(row[place] for row in rows)]
+    for place in filled:
+        short = all(len(row[place]) <= _WHOLE for row in rows)  # ids are copied from here
+        table.add_column(heading[place], no_wrap=short, overflow="fold")
     for row in rows:
-        table.add_row(*map(escape, row))
-    Console().print(table)
+        table.add_row(*(escape(row[place]) for place in filled))
+    tabular.show(table)

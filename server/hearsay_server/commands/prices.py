@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from rich.markup import escape
 from rich.table import Table
 
-from hearsay_server.commands import tables
+from hearsay_server import tabular
 from hearsay_server.surveys import survey as surveys
 from hearsay_server.surveys import worth
 from hearsay_server.surveys.explain import explain
@@ -114,7 +114,7 @@ def _of_counts(asked: Asked, names: Sequence[str], levels: Levels, as_json: bool
     shown = {
         heading: (found[key], form) for key, (heading, form) in headings.items() if key in found
     }
-    tables.show(_table(shown))
+    tabular.show(_table(shown))
     typer.echo(f"worth: in respondents at {names[reference]}, where levels are pooled")
     if asked.respondents:
         typer.echo("one more: what one more respondent changes the variance by, pooled")
@@ -166,7 +166,7 @@ def _of_people(
         menu = menus[label]
         columns[f"price, {label}"] = (menu.prices.tolist(), "{:,.3g}".format)
         columns[f"takers, {label}"] = ((n * menu.chosen).tolist(), "{:,.0f}".format)
-    tables.show(_table(columns))
+    tabular.show(_table(columns))
 
 
 def _moved(levels: Levels, counts: NDArray[np.float64]) -> list[float]:

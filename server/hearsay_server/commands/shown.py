@@ -16,7 +16,7 @@ from rich.table import Table
 
 from hearsay.columns import DIFFERENCE_COLUMNS, PAIR_COLUMNS, given_columns, number
 from hearsay.v1 import analyst_pb2
-from hearsay_server.commands import tables
+from hearsay_server import tabular
 
 _ROWS = 40
 """Rows of a table unless more are asked for: those of the largest estimates."""
@@ -83,7 +83,7 @@ class Shown:
                 table.add_section()
             for row in answer.sums:
                 table.add_row(*_cells(row), *(_cell(row, column) for column in shown))
-            tables.show(table)
+            tabular.show(table)
             if hidden := answer.rows_left_out + len(answer.rows) - len(rows):
                 Console().print(
                     f"{hidden:,} more rows are not shown: --top N shows N rows, those of the "
@@ -93,6 +93,10 @@ class Shown:
             cohorts = f"{_reports(answer.reports)} in {many} cohort{'s' if many > 1 else ''}"
             Console().print(f"{cohorts}, {answer.method}{repeats_text(answer.repeats)}")
             _tell_weights(answer)
+            if any(row.estimate < row.low or row.estimate > row.high for row in answer.rows):
+                Console().print(
+                    "Intervals are cut to what is possible: an estimate may lie outside of its own."
+                )
             if "alike" in columns:
                 Console().print(_if_alike(answer))
 
@@ -193,7 +197,7 @@ class Shown:
                     f"{row.low:.4f} to {row.high:.4f}",
                     f"{row.adjusted_p_value:.2g}",
                 )
-            tables.show(table)
+            tabular.show(table)
             counts = f"{answer.first_reports:,} and {answer.second_reports:,} reports"
             Console().print(f"{counts}{repeats_text(answer.repeats)}")
 
@@ -226,7 +230,7 @@ class Shown:
             table = _table(answer.attribute, kind, answer.confidence, False, [])
             for row in rows:
                 table.add_row(*_cells(row))
-            tables.show(table)
+            tabular.show(table)
         repeats = repeats_text(answer.repeats)
         Console().print(f"{_reports(answer.reports)}, {answer.method}{repeats}")
         _tell_weights(answer)
@@ -261,7 +265,7 @@ class Shown:
                 f"{pair.low:.4f} to {pair.high:.4f}",
                 f"{pair.independent:.4f}",
             )
-        tables.show(table)
+        tabular.show(table)
         if answer.pairs_left_out:
             Console().print(f"{answer.pairs_left_out:,} more pairs are not shown: see --top")
         counts = f"{answer.reports:,} reports, {answer.method}{repeats_text(answer.repeats)}"
@@ -286,7 +290,7 @@ class Shown:
         for each in answer.suspicions:
             numbers = (f"{each.statistic:.4g}", f"{each.p_value:.3g}", f"{each.reports:,}")
             table.add_row(each.level, each.test, *numbers)
-        tables.show(table)
+        tabular.show(table)
         Console().print(f"together: {escape(', '.join(answer.targets))}")
 
     def write_csv(self, headings: Sequence[str], lines: Iterable[Sequence[object]]) -> None:
@@ -352,8 +356,8 @@ def _if_alike(answer: analyst_pb2.EstimateResponse) -> str:
         found = answer.detectable_difference
         unseen = f"differences between {groups} below {found:.2g} may go unseen"
     return (
-        f"Pooling (--method), which assumes that people of all {groups} answer alike, would make "
-        f"the intervals {narrower:.0f}% narrower; {unseen}."
+        f"Pooling (--method mle), which assumes that people of all {groups} answer alike, would "
+        f"make the intervals {narrower:.0f}% narrower; {unseen}."
     )
 
 

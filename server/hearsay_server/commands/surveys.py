@@ -19,7 +19,8 @@ from hearsay.plans.domains import Numeric, Ratings, Strings
 from hearsay.sealed.keys import fingerprint
 from hearsay.sending.transport import open_calls
 from hearsay.v1 import admin_pb2, survey_pb2
-from hearsay_server.commands import connect, drafts, ranging, tables, upkeep, words
+from hearsay_server import tabular
+from hearsay_server.commands import connect, drafts, ranging, upkeep, words
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Target, Token
 from hearsay_server.surveys import explain_budgets
 from hearsay_server.surveys import survey as surveys
@@ -106,7 +107,7 @@ def explain_survey(
         return
     Console(stderr=True).print(f"[bold red]{weights.WARNING}[/]")
     found = weights.propose(survey, target, public)
-    Console().print(weights.table(found))
+    tabular.show(weights.table(found))
     typer.echo(
         textwrap.fill(
             f"At {found.level} the present weights take {found.gain:.2f} times as many people as "
@@ -150,7 +151,7 @@ def list_surveys(
         table.add_row(
             s.survey, escape(s.title), s.revision.hex()[:12], f"{s.batches:,}", f"{s.records:,}"
         )
-    tables.show(table)
+    tabular.show(table)
 
 
 @app.command("show")
@@ -205,7 +206,7 @@ def show_survey(
         listed = escape(f"{each.name}: {', '.join(each.values)}")
         Console().print(f"property {listed}, or none, as the app says", soft_wrap=True)
     Console().print(f"records  {answer.status.records:,} in {answer.status.batches:,} batches")
-    tables.show(_questions(plan, answer.reports), lines=_ANSWERS)
+    tabular.show(_questions(plan, answer.reports), lines=_ANSWERS)
     table = Table("level", "attribute", "domain", "mechanism")
     table.add_column("epsilon", justify="right")
     table.add_column("bytes", justify="right")
@@ -224,7 +225,7 @@ def show_survey(
         size = sum(max(m.code_bytes for m in each.values()) for each in level.by_map.values())
         table.add_row(level.name, "[bold]whole record[/bold]", "", "", whole, str(size))
         table.add_section()
-    tables.show(table)
+    tabular.show(table)
 
 
 def _page_in_words(page: survey_pb2.Page) -> str:

@@ -15,8 +15,9 @@ from hearsay.asking import Selection
 from hearsay.columns import FIT_COLUMNS, naive
 from hearsay.together import fit_request, groups_request
 from hearsay.v1 import analyst_pb2
+from hearsay_server import tabular
 from hearsay_server.answers.selecting import message, selected
-from hearsay_server.commands import connect, plotting, tables
+from hearsay_server.commands import connect, plotting
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Target, Token
 from hearsay_server.commands.selecting import First, Last, Level, Period, Where
 from hearsay_server.commands.shown import Shown, interval_heading, plain, repeats_text, warn
@@ -149,7 +150,7 @@ def _show_table(answer: analyst_pb2.CrosstabResponse, show: Shown) -> None:
             table.add_row(
                 escape(value), *(f"{row.estimate:.4f}\n±{row.standard_error:.4f}" for row in own)
             )
-        tables.show(table)
+        tabular.show(table)
     Console().print("± one standard error; --csv has the intervals", soft_wrap=True)
     _print_test(answer)
 
@@ -257,7 +258,7 @@ def _show_groups(answer: analyst_pb2.CompareGroupsResponse, show: Shown) -> None
             f"{own.low:.4f} to {own.high:.4f}",
         )
         before = row.group
-    tables.show(table)
+    tabular.show(table)
     table = Table("difference", answer.attribute)
     for heading_ in (answer.statistic, interval, "p (Holm)"):
         table.add_column(heading_, justify="right")
@@ -270,7 +271,7 @@ def _show_groups(answer: analyst_pb2.CompareGroupsResponse, show: Shown) -> None
             f"{found.low:.4f} to {found.high:.4f}",
             f"{found.adjusted_p_value:.2g}",
         )
-    tables.show(table)
+    tabular.show(table)
     if (more := len(answer.differences) - _DIFFERENCES) > 0:
         Console().print(f"{more:,} more differences are not shown: --csv has all")
     Console().print(
@@ -380,7 +381,7 @@ def summary(
         "-" * width,
     ]
     for label, row in zip(labels, rows, strict=True):
-        short = tables.shortened(label, first)
+        short = tabular.shortened(label, first)
         lines.append(f"{short:<{width - sum(widths)}}{_aligned(row, widths)}")
     lines += [
         "=" * width,

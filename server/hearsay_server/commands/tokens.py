@@ -55,7 +55,7 @@ def list_tokens(
     The use of a device's token is not recorded: it may be one person's.
     """
     now = datetime.now(UTC).timestamp()
-    heading = ("id", "role", "label", "created", "last use", "state")
+    heading = ("id", "role", "label", "created", "last use", "state", "until")
     with opened(data, database, config_file) as found:
         every = tokens.Tokens(found).list()
     rows = [(*(token.id, token.role, token.label), *_times(token, now)) for token in every]
@@ -115,20 +115,17 @@ def _moment(expires: str | None) -> float | None:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-def _times(token: tokens.Token, now: float) -> tuple[str, str, str]:
-    """Return when a token was made and last used, and its state."""
+def _times(token: tokens.Token, now: float) -> tuple[str, str, str, str]:
+    """Return when a token was made and last used, its state, and when it ends or ended."""
     used = "-" if token.used is None else date.fromordinal(_EPOCH + token.used).isoformat()
     return (
         when(token.created),
         "not recorded" if token.role == "device" else used,
-        _state(token, now),
+        token.state(now),
+        _until(token),
     )
 
 
-def _state(token: tokens.Token, now: float) -> str:
-    state = token.state(now)
-    if token.revoked is not None:
-        return f"{state} {when(token.revoked)}"
-    if token.expires is not None:
-        return f"{state} {'until ' if state == 'works' else ''}{when(token.expires)}"
-    return state
+def _until(token: tokens.Token) -> str:
+    end = token.expires if token.revoked is None else token.revoked
+    return "" if end is None else when(end)

@@ -13,8 +13,8 @@ from rich.table import Table
 
 import hearsay.plans.plan
 from hearsay.plans.domains import Numeric
+from hearsay_server import tabular
 from hearsay_server.commands import prices as pricing
-from hearsay_server.commands import tables
 from hearsay_server.commands.connect import AsJson
 from hearsay_server.surveys import catalogue
 from hearsay_server.surveys import survey as surveys
@@ -366,7 +366,7 @@ def audit(
             verdict = "[bold red]VIOLATED[/]" if result.violated else "kept"
             numbers = (f"{result.claimed:.6g}", exact, f"{result.lower_bound:.4g}", verdict)
             table.add_row(place, name, sampler, *numbers)
-        tables.show(table)
+        tabular.show(table)
         Console().print(f"{violated} of {len(audited)} mechanisms violate what they claim")
     if violated:
         raise typer.Exit(1)

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.filesize import decimal
 from rich.table import Table
 
+from hearsay_server import tabular
 from hearsay_server.commands.connect import AsJson, Delta
 from hearsay_server.trainings import explain, figures, planning
 from hearsay_server.trainings.planning import Noise, Pace
@@ -99,7 +100,7 @@ def plan_training(
     console = Console()
     print_wrapped(_kept(people, available, updates_per_round, rounds, pace), console)
     console.print("\n[bold]Noise of the server[/bold] (the server must be honest)")
-    console.print(_table(found, scale, delta))
+    tabular.show(_table(found, scale, delta))
     print_wrapped(
         "On the right: the L2 norm, over max_update_norm, of the noise in the mean update of round "
         "1, and in the sum of those of all rounds; one update has a norm of 1 at most.",
@@ -120,7 +121,7 @@ def plan_training(
         table.add_column("updates needed in a round", justify="right")
         for each, count in local:
             table.add_row(f"{each:g}", f"{count:,}")
-        console.print(table)
+        tabular.show(table)
         print_wrapped(
             f"So many, for an error of a third of the mean update, if that has a norm of {norm:g} "
             f"times max_update_norm; this plan has {updates_per_round:,}.",

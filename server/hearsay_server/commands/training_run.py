@@ -15,6 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
 from hearsay.federated import models
+from hearsay_server import tabular
 from hearsay_server.commands import plotting
 from hearsay_server.commands.connect import AsJson, Delta
 from hearsay_server.commands.writing import check_new, opened_new
@@ -170,7 +171,7 @@ def run_training(
         f"{training.name}: {len(parts):,} people with {held_by_each} examples, "
         f"tested on {len(held.labels):,}"
     )
-    Console().print(_table(told))
+    tabular.show(_table(told))
     typer.echo(
         f"accuracy {told[-1].accuracy:.1%} after {told[-1].number:,} rounds; {mean:.1%} on average "
         f"over the last {min(_LAST, len(told))}, standard deviation {spread:.1%}"

@@ -17,6 +17,7 @@ from hearsay.federated.parsing import parse
 from hearsay.sending.transport import Calls, open_calls
 from hearsay.v1 import admin_pb2, trainer_pb2
 from hearsay.v1.admin_pb2 import TrainingRound, TrainingStatus
+from hearsay_server import tabular
 from hearsay_server.commands import connect, training_plan, training_run, training_shown
 from hearsay_server.commands.confirming import Yes, confirm
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Delta, Insecure, Target, Token
@@ -81,7 +82,7 @@ def list_trainings(
         listed = [training_shown.status(each) for each in answer.trainings]
         typer.echo(json.dumps(listed, indent=2))
         return
-    Console().print(training_shown.table(answer.trainings))
+    tabular.show(training_shown.table(answer.trainings))
 
 
 @app.command("show")

@@ -13,8 +13,8 @@ from rich.table import Table
 
 from hearsay.sending.transport import open_calls
 from hearsay.v1 import admin_pb2
-from hearsay_server import config
-from hearsay_server.commands import connect, tables
+from hearsay_server import config, tabular
+from hearsay_server.commands import connect
 from hearsay_server.commands.confirming import Yes, confirm
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Target, Token
 from hearsay_server.commands.local import ConfigFile, Data, Url, opened, where
@@ -55,7 +55,7 @@ def verify(
             panel = f"panel {one.panel}" if one.panel else ""
             level = ", ".join(filter(None, (one.level, one.map, panel, one.group)))
             table.add_row(one.survey, one.period, attribute, level, *numbers, said)
-        tables.show(table)
+        tabular.show(table)
         Console().print(f"{len(checked)} checked, {len(wrong)} differ")
     if wrong:
         raise typer.Exit(1)

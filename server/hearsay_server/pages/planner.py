@@ -139,7 +139,7 @@ def _tables(planned: Planned) -> dict[str, object]:
         "by_users": _rows(names, USERS, planned.by_users),
         "by_epsilon": _rows(names, EPSILONS, planned.by_epsilon),
         "users_columns": [("name", "question", "text")]
-        + [(str(n), f"{n:,} people", "number") for n in USERS],
+        + [(str(n), f"{n:,}", "number") for n in USERS],
         "epsilon_columns": [("name", "question", "text")]
         + [(str(e), f"epsilon {e:g}", "number") for e in EPSILONS],
         "users_curves": _curves("people", names, USERS, planned.by_users, planned.users),

@@ -14,7 +14,7 @@ from hearsay_server.pages import analyst, operator, planner, start
 from hearsay_server.pages.caller import Caller, find
 from hearsay_server.pages.calling import Asking
 from hearsay_server.pages.fragments import Fragments, Lately
-from hearsay_server.pages.page import PUBLIC, Page
+from hearsay_server.pages.page import ANALYSTS, OPERATORS, PUBLIC, Page
 from hearsay_server.pages.person import pages as person
 from hearsay_server.pages.rendering import HEADERS, Statics, Templates
 from hearsay_server.pages.visit import Shared, Visit
@@ -117,7 +117,7 @@ class Site:
                 known = caller.proof is not None or caller.is_open
                 with self._place(known):
                     if page.who != PUBLIC:
-                        await inside.guard.admit(page.who, caller.proof)
+                        await self._admit(page, caller)
                     return await page.answer(Visit(bounded, caller, self._shared))
             except Ended as error:
                 return self._failed(bounded, caller, error)
@@ -127,6 +127,17 @@ class Site:
                 return self._failed(bounded, caller, fault)
 
         return answer
+
+    async def _admit(self, page: Page, caller: Caller) -> None:
+        """Raise `Ended` where the caller may not see a page, in the words of the pages."""
+        try:
+            await self._shared.inside.guard.admit(page.who, caller.proof)
+        except Ended as error:
+            if error.code != grpc.StatusCode.PERMISSION_DENIED:
+                raise
+            role = {OPERATORS: "admin", ANALYSTS: "analyst"}.get(page.who, "admin or analyst")
+            detail = f"this page needs a token of role {role}: sign out, and sign in with one"
+            raise Ended(error.code, detail) from None
 
     def _place(self, known: bool) -> "_Place":
         return _Place(self._open, known)

@@ -202,7 +202,11 @@ async def running(
             door = Door(app, config)
             doors.append(door.close)
             context = certificates.context() if certificates else None
-            _log.info("HTTP on port %d", await door.open(config.http, context, config.share_port))
+            http = await door.open(config.http, context, config.share_port)
+            _log.info("HTTP on port %d", http)
+            if site:
+                scheme = "https" if context else "http"
+                _log.info("pages: %s://%s:%d/", scheme, config.http.rpartition(":")[0], http)
         stack.push_async_callback(healthy.stop)
         stack.callback(analyst.stop_watching)
         await stack.enter_async_context(

@@ -13,6 +13,7 @@ import hearsay.plans.plan
 from hearsay.plans.domains import Binned, Categorical, Grid, Numeric, Ratings, SetOf, Strings
 from hearsay.plans.plan import Level, Plan
 from hearsay.v1 import survey_pb2
+from hearsay_server import tabular
 from hearsay_server.surveys import (
     explain_budgets,
     explain_changes,
@@ -396,9 +397,8 @@ def show(explanation: Explanation, console: Console) -> None:
     maps = any(row.map for row in explanation.rows)
     alone = "level and map" if maps else "level"
     table = Table(title=f"Each {alone} by itself, with {explanation.users:,} users at it")
-    for heading in ("level", "attribute, map" if maps else "attribute"):
-        table.add_column(heading, overflow="fold")
-    table.add_column("mechanism", no_wrap=True)
+    for heading in ("level", "attribute, map" if maps else "attribute", "mechanism"):
+        table.add_column(heading)
     for heading in ("epsilon", "reported", "bytes", "error", *(["memo"] if memos else [])):
         table.add_column(heading, justify="right")
     for level in plan.levels.values():
@@ -418,10 +418,10 @@ def show(explanation: Explanation, console: Console) -> None:
             level.name, "[bold]whole record[/bold]", "", f"{level.budget.record_epsilon:.4f}"
         )
         table.add_section()
-    console.print(table)
+    tabular.show(table)
     if explanation.costs:
         console.print()
-        console.print(over_time.table(explanation.periods, explanation.costs))
+        tabular.show(over_time.table(explanation.periods, explanation.costs))
         print_wrapped(_OVER_TIME, console)
         if maps:
             print_wrapped(_OVER_TIME_BY_MAP, console)
@@ -449,10 +449,10 @@ def show(explanation: Explanation, console: Console) -> None:
         strictest = explanation.strict[name]
         factor = (strictest / error) ** 2
         compared.add_row(name, f"{error:.4f}", f"{strictest:.4f}", f"{factor:.1f} times as many")
-    console.print(compared)
+    tabular.show(compared)
     if explanation.precisions:
         print_wrapped(worth.MEANING, console)
-        console.print(worth.table(plan, explanation.precisions, explanation.users))
+        tabular.show(worth.table(plan, explanation.precisions, explanation.users))
     if explanation.together:
         print_wrapped(
             "What is asked together can be estimated together. Apart, a combination is estimated "

@@ -9,6 +9,7 @@ from rich.table import Table
 
 from hearsay.plans.domains import Numeric, Ratings, SetOf
 from hearsay.plans.plan import Level, Plan
+from hearsay_server import tabular
 from ldp import FrequencyOracle
 from ldp.core.exact import ONE
 from ldp.core.mechanism import Mechanism
@@ -103,4 +104,4 @@ def show(found: Sequence[Smallest], users: int, console: Console) -> None:
         told = "" if each.memos is None else f"{each.memos:.4f}"
         cells = f"{each.alone:.4f}", f"{each.by_panels:.4f}", *([told] if memos else [])
         table.add_row(each.level, each.attribute, *cells)
-    console.print(table)
+    tabular.show(table)

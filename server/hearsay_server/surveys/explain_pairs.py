@@ -11,6 +11,7 @@ from rich.table import Table
 
 from hearsay.plans import domains
 from hearsay.plans.plan import Level, Plan
+from hearsay_server import tabular
 from ldp.core.exact import ONE
 from ldp.core.mechanism import Categorical
 from ldp.estimating.joint import MAX_CELLS
@@ -88,4 +89,4 @@ def show(pairs: Sequence[Pair], users: int, console: Console) -> None:
     for pair in pairs:
         together = f"{pair.first} and {pair.second}"
         table.add_row(pair.level, together, f"{pair.error:.4f}", f"{pair.as_many:,.0f}")
-    console.print(table)
+    tabular.show(table)

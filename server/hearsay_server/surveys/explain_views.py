@@ -11,6 +11,7 @@ from rich.table import Table
 from hearsay.plans.domains import Binned, Categorical
 from hearsay.plans.plan import Level, Plan
 from hearsay.v1 import survey_pb2
+from hearsay_server import tabular
 from hearsay_server.surveys import survey as surveys
 from hearsay_server.surveys.survey import Question
 from ldp import Mechanism
@@ -121,4 +122,4 @@ def show(rows: Sequence[Together], plan: Plan, users: int, console: Console) -> 
                 factor = f"{row.factor:.2f} times"
                 table.add_row(level, row.name, f"{row.error:.4f}", f"{row.apart:.4f}", factor)
         table.add_section()
-    console.print(table)
+    tabular.show(table)

@@ -37,6 +37,12 @@ _UNIQUE = 5
 _NUMBERS = 0.95
 """The part of the cells that are numbers from which the column is one."""
 
+_SOME_NUMBERS = 1 / 3
+"""The part from which a column that is none is said to have numbers."""
+
+_CODE = re.compile(r"[-+]?0\d")
+"""How cells begin that are no numbers, such as postcodes."""
+
 _TAIL = 0.005
 """The part of the rows at each end of a number that the proposed range may clamp."""
 
@@ -152,9 +158,11 @@ def _part(counts: Counter[str], test: Callable[[str], object]) -> float:
 
 
 def _numbers(counts: Counter[str]) -> dict[str, float]:
-    """Return the cells that are finite numbers."""
+    """Return the cells that are finite numbers; digits after a leading zero are a code."""
     found = {}
     for cell in counts:
+        if _CODE.match(cell):
+            continue
         try:
             number = float(cell)
         except ValueError:
@@ -291,6 +299,13 @@ def _choice(counts: Counter[str], rows: Sequence[int], cells: Sequence[str]) -> 
             return (
                 f"words, more than {most:,} different ones: ask for them as strings, which find "
                 "the frequent words without a list"
+            )
+        numbers = _numbers(counts)
+        if _part(counts, numbers.__contains__) > _SOME_NUMBERS:
+            other = next(cell for cell, _ in counts.most_common() if cell not in numbers)
+            return (
+                f"numbers and other cells: {counts[other]:,} rows have {other!r}; make what is no "
+                "number blank to ask for a number"
             )
         return f"free text: more than {most:,} different values, with few rows each"
     if reason := _refused(counts):

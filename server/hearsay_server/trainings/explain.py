@@ -11,6 +11,7 @@ from rich.table import Table
 
 from hearsay.federated.declaration import CentralNoise, LocalNoise, RecordLevel, Training
 from hearsay.federated.encoding import size as encoded_size
+from hearsay_server import tabular
 from hearsay_server.trainings.figures import epsilon_of
 from hearsay_server.wrapping import print_wrapped
 from ldp.planning import prefix_sums
@@ -116,7 +117,7 @@ def explain(training: Training, model: int, delta: float, norm: float, console: 
     table = Table("who", "sees", "protected by")
     for each in seen(training, delta):
         table.add_row(each.who, each.sees, each.protection)
-    console.print(table)
+    tabular.show(table)
     print_wrapped("  How many people took part in a round is not protected.", console)
     console.print("\n[bold]Who must be honest for that[/bold]")
     for line in duties(training):

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
+from every_page import Filled, filling
 from serving import tokens_of
 from visiting import Browser, Site, chromium, showing
 
@@ -22,6 +23,13 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Site, di
     made = {role: tokens.create(role, f"a {role}")[1] for role in ("device", "analyst", "admin")}
     with showing(folder) as found:
         yield found, made
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Filled]:
+    """A server that has something to show on each page."""
+    with filling(tmp_path_factory.mktemp("filled")) as found:
+        yield found
 
 
 @pytest.fixture(scope="module")

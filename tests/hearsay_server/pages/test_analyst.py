@@ -189,7 +189,7 @@ def test_a_view_that_cannot_be_answered_says_why(lives: Site) -> None:
     wrong = lives.get("/analyst/lives/estimate?attribute=how&tpo=3")
     assert wrong.status == 400 and b"no option" in wrong.body and b"<form" in wrong.body
     missing = lives.get("/analyst/lives/by?attribute=how")  # a form is there to choose
-    assert missing.status == 200 and b"by is needed" in missing.body
+    assert missing.status == 200 and b"Choose level, period" in missing.body
     for bad in ("confidence=x", "confidence=2", "top=-1", "between=1", "where=%22", "change=1"):
         assert lives.get(f"/analyst/lives/estimate.csv?attribute=how&{bad}").status == 400
 

@@ -129,5 +129,8 @@ def test_a_survey_with_every_kind_of_question_has_a_page(site: Site) -> None:
         time.sleep(0.05)
     assert answer.status == 200
     text = re.sub(r"<[^>]+>", "", answer.body.decode())
-    assert "That does not hold for values that may be revealed" in text
-    assert "gives it away" in text and "keeps it for as long as your answer is the same" in text
+    assert "That does not hold for answers that a report may reveal" in text
+    assert "Over time it does not hold for answers that your device keeps" in text
+    assert (
+        "reveals their answer" in text and "keeps it for as long as your answer is the same" in text
+    )

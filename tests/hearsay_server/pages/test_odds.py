@@ -94,8 +94,8 @@ def test_a_value_that_may_be_revealed_is_said_to_be() -> None:
         PolicyUnary.utility_optimised(4, [0], 1.0),
     ):
         lines = odds(domain(4), mechanism).lines
-        (ordinary,) = [line for line in lines if "gives it away" in line]
-        (sensitive,) = [line for line in lines if "gives it away" not in line]
+        (ordinary,) = [line for line in lines if "reveals their answer" in line]
+        (sensitive,) = [line for line in lines if "reveals their answer" not in line]
         assert "v0" in sensitive and "v0" not in ordinary and "v3" in ordinary
 
 

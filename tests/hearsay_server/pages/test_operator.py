@@ -5,6 +5,7 @@ import math
 import re
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
 from html import unescape
@@ -19,6 +20,8 @@ from visiting import Browser, Site, showing
 
 from hearsay_server.pages import make_site
 from hearsay_server.pages.operator import figures
+from hearsay_server.pages.operator import overview as overview_page
+from hearsay_server.pages.visit import Visit
 from hearsay_server.serving.inside import Inside
 from hearsay_server.serving.inside import Site as Site_
 from hearsay_server.serving.metrics import Metrics
@@ -93,6 +96,22 @@ def test_a_live_part_is_sent_again_only_when_it_has_changed(admin: Site) -> None
     if answer.status == 200:
         assert 'hx-trigger="every 5s"' in answer.body.decode()
     assert admin.get("/operator/live?have=other").status == 200
+
+
+def test_many_open_pages_cost_one_rendering(admin: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[float] = []
+    render = overview_page._live_html
+
+    async def counted(visit: Visit) -> str:
+        made.append(time.monotonic())
+        return await render(visit)
+
+    monkeypatch.setattr(overview_page, "_live_html", counted)
+    begin = time.monotonic()
+    with ThreadPoolExecutor(10) as visitors:
+        answers = list(visitors.map(admin.get, ["/operator/live?have=other"] * 50))
+    assert {answer.status for answer in answers} == {200}
+    assert len(made) <= 1 + (time.monotonic() - begin) // overview_page._EVERY
 
 
 def test_titles_and_labels_of_others_are_text(admin: Site) -> None:

@@ -52,7 +52,7 @@ def test_a_survey_is_planned_and_its_text_comes_back(site: Site) -> None:
     for told in (
         "every value from every other, by epsilon",
         "The smallest share that will be visible",
-        "30,000 people",
+        ">30,000<",
         "epsilon 0.5",
         'budget = "auto" would make errors',
     ):

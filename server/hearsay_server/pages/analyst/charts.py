@@ -46,6 +46,14 @@ def intervals(table: pd.DataFrame) -> Chart | None:
     return _chart("intervals", table, rows, zero=table.attrs.get("statistic") == "frequency")
 
 
+def quantiles(table: pd.DataFrame) -> Chart | None:
+    """Return quantiles, on the axis of the number itself."""
+    chart = intervals(table)
+    if chart is not None:
+        chart["x"] = shown(table.attrs["title"] or table.attrs["attribute"])
+    return chart
+
+
 def groups(table: pd.DataFrame) -> Chart | None:
     """Return the answers of groups: a panel for each value, or lines where there are many."""
     found = list(dict.fromkeys(table.index.get_level_values(0)))

@@ -17,6 +17,7 @@ from hearsay_server.pages.analyst.options import (
     TO,
     WHERE,
     Given,
+    Missing,
     Option,
 )
 from hearsay_server.pages.analyst.view import ALL, Question, View
@@ -33,7 +34,7 @@ def _intervals(given: Given) -> dict[str, Any]:
 
 
 def _compare(survey: str, given: Given) -> Question:
-    named = given.needed("compare", f"it reads like {COMPARE.hint}")
+    named = given.needed("compare", f"two parts of the reports, such as {COMPARE.hint}")
     both = [
         {name: value for name, value in part.items() if value}
         for part in parts(named, given.selection())
@@ -43,6 +44,8 @@ def _compare(survey: str, given: Given) -> Question:
 
 def _change(survey: str, given: Given) -> Question:
     periods = given.many("change")
+    if not periods:
+        raise Missing("change is needed: two periods, the earlier one first")
     if len(periods) != 2:
         raise InvalidInput(f"change takes two periods, got {len(periods)}")
     return Question("change", (survey, given.attribute, *periods), _over_time(given))

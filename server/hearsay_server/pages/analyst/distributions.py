@@ -3,7 +3,7 @@
 from typing import Any
 
 from hearsay_server.pages.analyst import charts
-from hearsay_server.pages.analyst.options import CONFIDENCE, SELECTION, STEP, Given, Option
+from hearsay_server.pages.analyst.options import CONFIDENCE, SELECTION, STEP, Given, Missing, Option
 from hearsay_server.pages.analyst.view import Question, View
 
 BINS = Option("bins", "Bins", "whole", hint="as many as the reports can show")
@@ -34,7 +34,9 @@ def _below(survey: str, given: Given) -> Question:
 
 
 def _between(survey: str, given: Given) -> Question:
-    ends = given.pair("between") or (0.0, 0.0)
+    ends = given.pair("between")
+    if ends is None:
+        raise Missing("between is needed: the two ends of a range")
     if other := given.one("other"):
         ranges = {given.attribute: ends, other: given.pair("other-between") or (0.0, 0.0)}
         return Question("rectangle", (survey, ranges), _options(given))
@@ -58,7 +60,7 @@ VIEWS = (
         ("numeric",),
         (QUANTILE, *_COMMON),
         _quantiles,
-        charts.intervals,
+        charts.quantiles,
     ),
     View(
         "cdf",

@@ -13,7 +13,8 @@ def png(tables: list[pd.DataFrame]) -> bytes:
     from hearsay import plots
 
     for table in tables:
-        table.attrs.setdefault("statistic", "share")
+        quantiles = table.index.name == "quantile"
+        table.attrs.setdefault("statistic", table.attrs["attribute"] if quantiles else "share")
         table.attrs.setdefault("warning", "")
     made = io.BytesIO()
     plots.figure(*tables).savefig(made, format="png")

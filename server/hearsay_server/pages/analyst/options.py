@@ -31,6 +31,10 @@ class Option:
     hint: str = ""
 
 
+class Missing(InvalidInput):
+    """An option that a view needs is not given yet."""
+
+
 class Given:
     """The options of an address, read one by one; empty fields of a form are not given."""
 
@@ -76,10 +80,10 @@ class Given:
         return values[0] if values else ""
 
     def needed(self, name: str, what: str) -> str:
-        """Return the only value of an option that must be given."""
+        """Return the only value of an option; raise `Missing` where it is not given."""
         found = self.one(name)
         if not found:
-            raise InvalidInput(f"{name} is needed: {what}")
+            raise Missing(f"{name} is needed: {what}")
         return found
 
     def flag(self, name: str) -> bool:

@@ -90,7 +90,7 @@ VIEWS = (
         "suspicions",
         "Suspicions",
         "Tests of whether the stored reports look forged. The server reads all the reports.",
-        ALL,
+        ("categorical",),
         (SUSPECT, LEVEL, PERIOD, FROM, TO, MAP, WHERE),
         _suspicions,
         charts.nothing,

@@ -22,7 +22,7 @@ from hearsay_server.limits import TooMany
 from hearsay_server.pages.analyst import catalogue, drawing, tables
 from hearsay_server.pages.analyst.catalogue import VIEWS, Survey
 from hearsay_server.pages.analyst.charts import nothing
-from hearsay_server.pages.analyst.options import Given
+from hearsay_server.pages.analyst.options import Given, Missing
 from hearsay_server.pages.analyst.view import Question, View, curl
 from hearsay_server.pages.fragments import Fragment
 from hearsay_server.pages.page import ANALYSTS, Page
@@ -99,6 +99,8 @@ class _Asked:
             ],
             table=tables.shown(table),
             attrs=_UNKNOWN | table.attrs,
+            about=table.attrs.get("title") or table.attrs.get("attribute"),
+            has_intervals="low" in table.columns and bool(table["low"].notna().any()),
             counted=_counted(table.attrs.get("reports")),
             notes=self.view.notes(table),
             picture=self.address(".png"),
@@ -152,11 +154,12 @@ async def _view(visit: Visit) -> Response:
     try:
         asked = _Asked(visit, survey, view, catalogue.given(pairs, view))
         asked.question  # noqa: B018  # raises where an option is missing or wrong
-        trouble = ""
+        trouble = wanted = ""
     except InvalidInput as error:
         if form or not _names_attribute(pairs, survey):
             raise Ended(grpc.StatusCode.INVALID_ARGUMENT, str(error)) from None
-        trouble = str(error)
+        is_missing = isinstance(error, Missing)
+        trouble, wanted = ("", _wanted(error)) if is_missing else (str(error), "")
         asked = _Asked(
             visit,
             survey,
@@ -175,16 +178,21 @@ async def _view(visit: Visit) -> Response:
         if part.tag == have:
             return Response(status_code=204)
         return HTMLResponse(visit.html("analyst/live.html", asked=asked, part=part))
-    return await _page(asked, trouble, 400 if trouble and len(pairs) > 1 else 200)
+    return await _page(asked, trouble, wanted)
 
 
-async def _page(asked: _Asked, trouble: str, status: int) -> Response:
+def _wanted(error: InvalidInput) -> str:
+    """Return what is to be chosen first, for people."""
+    return f"Choose {str(error).partition(': ')[2]}."
+
+
+async def _page(asked: _Asked, trouble: str, wanted: str) -> Response:
     visit, survey, view = asked.visit, asked.survey, asked.view
     target = f"{visit.request.url.scheme}://{visit.request.headers['host']}"
     with_token = not visit.caller.is_open
     return visit.page(
         "analyst/view.html",
-        status=status,
+        status=400 if trouble else 200,
         asked=asked,
         survey=survey,
         view=view,
@@ -193,8 +201,9 @@ async def _page(asked: _Asked, trouble: str, status: int) -> Response:
         attribute=survey.attributes[asked.given.attribute],
         name=asked.given.attribute,
         trouble=trouble,
-        part=None if trouble else await asked.fragment(),
-        python="" if trouble else asked.question.python(target, with_token=with_token),
+        wanted=wanted,
+        part=None if trouble or wanted else await asked.fragment(),
+        python="" if trouble or wanted else asked.question.python(target, with_token=with_token),
         curl=curl(target + asked.address(".csv"), with_token=with_token),
         has_picture=view.chart is not nothing,
         base=_base(survey),

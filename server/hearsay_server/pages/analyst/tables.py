@@ -90,6 +90,8 @@ def _cell(row: "pd.Series[Any]", column: str) -> Cell:
         return Cell(value)
     if column in _ENDS:
         ends = (value, row[_ENDS[column][0]])
+        if all(map(math.isnan, ends)):
+            ends = ends[:1]
         return Cell(numbers=tuple((repr(float(end)), _rounded(end, column)) for end in ends))
     return Cell(numbers=((repr(float(value)), _rounded(value, column)),))
 

@@ -49,8 +49,10 @@ class LevelFacts:
     year_composed: float | None
     """The same but for a probability of `DELTA`; None where memos are kept."""
     questions: tuple[Asking, ...]
-    has_exceptions: bool
-    """Whether some values may be revealed, or a memo is kept: then the factor is not all."""
+    reveals: bool
+    """Whether a report may reveal some values, for which the factor does not hold."""
+    keeps: bool
+    """Whether some answers are kept and repeated, for which it does not hold over time."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,8 @@ class Field:
     high: float
     step: str
     most: int
+    clamps: bool = False
+    """Whether a number outside the range counts as the nearer end."""
 
 
 def levels(plan: Plan) -> tuple[LevelFacts, ...]:
@@ -94,13 +98,13 @@ def _level(plan: Plan, level: Level) -> LevelFacts:
         level.epsilon * times * memo,
         composed,
         tuple(_asking(plan, level, name, position) for position, name in enumerate(plan.questions)),
-        any(
-            mechanism.guarantee != "pure"
-            for by_map in level.by_map.values()
-            for mechanism in by_map.values()
-        )
-        or any(each.memo for each in plan.attributes.values()),
+        any(_reveals(level, name) for name in plan.questions),
+        any(each.memo for each in plan.attributes.values()),
     )
+
+
+def _reveals(level: Level, question: str) -> bool:
+    return any(each.guarantee != "pure" for each in level.by_map[question].values())
 
 
 def _asking(plan: Plan, level: Level, name: str, position: int) -> Asking:
@@ -135,6 +139,19 @@ def asked_here(plan: Plan) -> list[Field]:
     return [field for field in fields(plan) if not plan.attributes[field.name].memo]
 
 
+def may_reveal(plan: Plan) -> list[tuple[str, tuple[str, ...]]]:
+    """Return the questions of which a report may reveal an answer at some level without a map, by
+    their titles, with those answers; without any where it depends on how much answers differ."""
+    found: list[tuple[str, tuple[str, ...]]] = []
+    for name, question in plan.questions.items():
+        if any(level.mechanisms[name].guarantee != "pure" for level in plan.levels.values()):
+            domain = question.domain
+            hidden = domain.sensitive if isinstance(domain, Categorical) else ()
+            values = domain.labels if hidden else ()
+            found.append((question.title or name, tuple(v for v in values if v not in hidden)))
+    return found
+
+
 def _field(name: str, title: str, domain: Domain) -> Field:
     if isinstance(domain, Categorical):
         return Field(name, title, "one", domain.values, 0, 0, "", 1)
@@ -147,7 +164,7 @@ def _field(name: str, title: str, domain: Domain) -> Field:
     if isinstance(domain, Strings):
         return Field(name, title, "word", domain.candidates, 0, 0, "", domain.longest)
     step = f"{domain.step:g}" if isinstance(domain, Numeric) and domain.step else "any"
-    return Field(name, title, "number", (), domain.low, domain.high, step, 1)
+    return Field(name, title, "number", (), domain.low, domain.high, step, 1, domain.clamp)
 
 
 def for_scripts(survey: PublicSurvey) -> dict[str, object]:

@@ -237,14 +237,18 @@ def _by_value(
         if len(values) > _LISTED:
             listed += f" and {len(values) - _LISTED} more"
         line = _say(
-            "{listed}: the code speaks for it from {p} people whose answer it is, and from {q} at "
+            "{listed}: {p} people whose answer it is send a code that speaks for it; so do {q} at "
             "most whose answer is another one.",
             listed=listed,
             p=p_,
             q=q_,
         )
         if not r_.startswith("none"):
-            line += _say(" The code of {r} people who gave it gives it away.", r=r_)
+            line += _say(
+                " {r} people whose answer it is send a code that nobody else sends, which reveals "
+                "their answer.",
+                r=r_[0].upper() + r_[1:],
+            )
         lines.append(line)
     return Odds(sent, tuple(lines))
 
@@ -280,8 +284,8 @@ def _number(domain: Numeric, mechanism: MeanMechanism) -> Odds:
                 q=_counted(float(above[0]), many),
             ),
             _say(
-                "One report is wrong by about {error}, its standard error where it is largest. The "
-                "average of 1,000 reports is wrong by about {mean}.",
+                "One report is wrong by about {error} or less, the average of 1,000 reports by "
+                "about {mean}.",
                 error=_figure(typical, typical),
                 mean=_figure(typical / math.sqrt(1000), typical / math.sqrt(1000)),
             ),

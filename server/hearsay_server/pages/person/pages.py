@@ -95,6 +95,7 @@ def _body(visit: Visit, survey: PublicSurvey, level: str) -> str:
         times=facts.times_a_year(plan),
         keep_days=config.keep_batches_days,
         asked_here=facts.asked_here(plan),
+        may_reveal=facts.may_reveal(plan),
         takes_answers=not survey.closed and not config.require_device_token,
         delta=DELTA,
     )

@@ -117,11 +117,14 @@ async function answer() {
   const given = answersOf(form, fields, (name) => values[name]);
   if (!Object.keys(given).length) return say("Answer one question at least.");
   if (!(await opened().status()).ready) return say(await whether());
-  const { taken, dropped } = await client.record(given);
+  const { taken, dropped, invalid } = await client.record(given);
   const titles = new Map(data.fields.map(({ name, title }) => [name, title]));
   const left = Object.entries(dropped).map(
     ([name, reason]) => `${titles.get(name)} is not taken: ${WHY[reason] ?? reason}.`,
   );
+  for (const name of invalid) {
+    left.push(`What you gave for ${titles.get(name)} is no answer: a random one was taken.`);
+  }
   if (taken.length) form.querySelectorAll("#answer-fields input").forEach(clear);
   say(
     [...(taken.length ? ["Your report is made. It leaves in a few seconds."] : []), ...left].join(

@@ -117,7 +117,6 @@ function count(counts, question, level, code) {
     add(of.rows, no === undefined ? name : `${name}: ${no ? "no" : "yes"}`);
   }
   of.isNumber = number !== undefined;
-  of.isCode = number === undefined && places === undefined;
 }
 
 function add(rows, key) {
@@ -125,16 +124,23 @@ function add(rows, key) {
 }
 
 /** Return the table of one question's tally. */
-function table(question, { reports, sum, rows, isNumber, isCode }) {
+function table(question, { reports, sum, rows, isNumber }) {
+  if (!rows.size) {
+    const told = made("p", "");
+    told.append(
+      made("bdi", data.titles[question]),
+      `: ${reports} reports, codes that name no answer`,
+    );
+    return told;
+  }
   const box = document.createElement("div");
   box.className = "scroll";
   box.tabIndex = 0;
   box.setAttribute("role", "region");
-  box.setAttribute("aria-label", data.titles[question]);
+  box.setAttribute("aria-label", `What would have been sent: ${data.titles[question]}`);
   const whole = document.createElement("table");
   const caption = whole.createCaption();
   caption.append(made("bdi", data.titles[question]), `: ${reports} reports`);
-  if (isCode) caption.append(", codes that name no answer");
   if (isNumber) caption.append(`, on average ${shortened(sum / reports)}`);
   const order = [...data.labels[question]];
   const sorted = [...rows].sort(

@@ -21,7 +21,8 @@ function draw(figure) {
     plot.setAttribute("aria-hidden", "true");
   }
   const note = document.createElement("figcaption");
-  note.textContent = `Lines are ${chart.interval} intervals.${chart.note ?? ""}`;
+  const lines = known(chart.rows).length ? `Lines are ${chart.interval} intervals.` : "";
+  note.textContent = `${lines}${chart.note ?? ""}`;
   figure.replaceChildren(...plots, note);
   figure.dataset.width = width;
   if (chart.kind === "histogram") choosing(figure, plots[0], chart);
@@ -31,8 +32,15 @@ function drawAll(within) {
   for (const figure of within.querySelectorAll("figure.chart[data-numbers]")) draw(figure);
 }
 
-const px = (rows) => Math.max(...rows.map((row) => Math.min(row.label.length, 26)), 3) * 6.4 + 12;
 const cut = (text, most = 26) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
+
+const pen = document.createElement("canvas").getContext("2d");
+/** The margin that labels need: characters are narrow in one script and wide in another. */
+function room(labels) {
+  pen.font = `12px ${getComputedStyle(document.body).fontFamily}`;
+  return Math.ceil(Math.max(24, ...labels.map((label) => pen.measureText(label).width))) + 12;
+}
+
 const known = (rows) => rows.filter((row) => row.low !== null && row.high !== null);
 
 /** Estimates below each other: a dot with its interval, and beside it what else there is. */
@@ -53,7 +61,7 @@ function intervals(chart, width) {
     Plot.plot({
       width,
       height: 56 + rows.length * (second.length || twice.length ? 30 : 24),
-      marginLeft: px(rows),
+      marginLeft: room(rows.map((row) => cut(row.label))),
       marginRight: 24,
       marginBottom: 40,
       color: { type: "identity" },
@@ -138,7 +146,7 @@ function panels(chart, width, heads, head, inner) {
   const ends = chart.rows.flatMap((row) => [row.low ?? row.estimate, row.high ?? row.estimate]);
   const domain = [Math.min(0, ...ends), Math.max(...ends)];
   const kinds = [...new Set(chart.rows.map((row) => row[inner]))];
-  const left = Math.max(...kinds.map((kind) => Math.min(kind.length, 20))) * 7 + 16;
+  const left = room(kinds.map((kind) => cut(kind, 20)));
   return heads.map((name) => {
     const rows = chart.rows.filter((row) => row[head] === name);
     const look = (row) => kinds.indexOf(row[inner]) % SYMBOLS.length;

@@ -46,25 +46,28 @@ class Label:
 
 
 def show(table: Table, *, lines: int = _LINES) -> None:
-    """Print a table: columns to the right keep their numbers whole, other columns are labels.
+    """Print a table: columns to the right, and those without wrapping, keep their values whole.
 
-    Where the terminal is too narrow, headings of numbers are wrapped first, then labels, which are
-    cut after so many `lines`. Where the numbers alone are wider than the terminal, so is the table.
+    Other columns are labels. Where the terminal is too narrow, headings of numbers are wrapped
+    first, then labels, which are cut after so many `lines`; columns that fold keep all of theirs.
+    Where the numbers alone are wider than the terminal, so is the table.
     """
     console = Console()
     widths = _widths(table, console)
+    console.width = max(console.width, sum(widths) + _borders(table))
+    if table.title is not None:
+        console.print(Text.from_markup(str(table.title), style="table.title"), soft_wrap=True)
     fitted = Table(box=table.box)
     for column, width in zip(table.columns, widths, strict=True):
         heading = _short(column.header, 2 * lines)
-        fitted.add_column(heading, justify=column.justify, width=width)
+        fitted.add_column(heading, justify=column.justify, width=width, overflow="fold")
     cells = zip(*(column.cells for column in table.columns), strict=True)
     for row, values in zip(table.rows, cells, strict=True):
         short = (
-            value if column.justify == "right" else _short(value, lines)
+            value if _is_whole(column) or column.overflow == "fold" else _short(value, lines)
             for column, value in zip(table.columns, values, strict=True)
         )
         fitted.add_row(*short, end_section=row.end_section)
-    console.width = max(console.width, sum(widths) + _borders(table))
     console.print(fitted)
 
 
@@ -93,12 +96,12 @@ def _widths(table: Table, console: Console) -> list[int]:
         return whole
     least = [
         max([_word(column.header), *(_width(cell, console) for cell in column.cells)])
-        if column.justify == "right"
+        if _is_whole(column)
         else 0
         for column in table.columns
     ]
     places = range(len(whole))
-    labels = [place for place in places if table.columns[place].justify != "right"]
+    labels = [place for place in places if not _is_whole(table.columns[place])]
     left = max(room - sum(least), _LEAST * len(labels))
     for some in (labels, [place for place in places if place not in labels]):
         # The ones that need least first: what they do not take is left for the others.
@@ -108,6 +111,10 @@ def _widths(table: Table, console: Console) -> list[int]:
             least[place] += more
             left -= more
     return least
+
+
+def _is_whole(column: Column) -> bool:
+    return column.justify == "right" or column.no_wrap
 
 
 def _all(column: Column) -> Sequence[RenderableType]:
