@@ -12,7 +12,7 @@ from hearsay.plans.plan import Plan, parse
 from hearsay.sealed import records
 from hearsay.v1 import collector_pb2, collector_pb2_grpc, shuffler_pb2, shuffler_pb2_grpc
 from hearsay_server.storage.tokens import Tokens
-from support import DAILY, Calendar
+from support import DAILY, Calendar, free_port
 
 SEALED = f"{DAILY}\n[sealing]\nkey_count = 3\n"
 
@@ -25,6 +25,7 @@ class Sealed:
     address: str
     clock: Calendar
     tokens: Tokens
+    http: str
     survey: str = ""
     secrets: dict[str, str] = field(default_factory=dict)
 
@@ -82,8 +83,9 @@ class Sealed:
 def sealed_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sealed]:
     """A server whose clock a test may set; the tests of a module share it."""
     data, clock = tmp_path_factory.mktemp("sealed"), Calendar()
-    with serving(data, clock=clock) as address:
-        yield Sealed(data, address, clock, tokens_of(data))
+    http = f"127.0.0.1:{free_port()}"
+    with serving(data, clock=clock, http=http) as address:
+        yield Sealed(data, address, clock, tokens_of(data), http)
 
 
 @pytest.fixture
