@@ -6,25 +6,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from serving import connected, create, serving, tokens_of
+from serving import connected, create, own_name, serving, tokens_of
 
 from hearsay.plans.plan import Plan, parse
 from hearsay.sealed import records
 from hearsay.v1 import collector_pb2, collector_pb2_grpc, shuffler_pb2, shuffler_pb2_grpc
 from hearsay_server.storage.tokens import Tokens
-from support import DAILY, Calendar
+from support import DAILY, Calendar, free_port
 
 SEALED = f"{DAILY}\n[sealing]\nkey_count = 3\n"
 
 
 @dataclass
 class Sealed:
-    """A server, its tokens by role, and the plan of the survey "daily" there."""
+    """A server, its tokens by role, and the survey of one test."""
 
     data: Path
     address: str
     clock: Calendar
     tokens: Tokens
+    http: str
+    survey: str = ""
     secrets: dict[str, str] = field(default_factory=dict)
 
     def token(self, role: str) -> str:
@@ -33,10 +35,10 @@ class Sealed:
             self.secrets[role] = self.tokens.create(role)[1]
         return self.secrets[role]
 
-    def plan(self, survey: str = "daily") -> Plan:
-        """Fetch the plan of a survey, as a shuffler does."""
+    def plan(self) -> Plan:
+        """Fetch the plan of the survey, as a shuffler does."""
         with connected(self.address, self.token("shuffler")) as channel:
-            asked = collector_pb2.GetPlanRequest(survey=survey)
+            asked = collector_pb2.GetPlanRequest(survey=self.survey)
             stub = collector_pb2_grpc.CollectorStub(channel)
             return parse(stub.GetPlan(asked, timeout=20).plan)
 
@@ -49,7 +51,7 @@ class Sealed:
         column = collector_pb2.Column(attribute="smokes", level="strict", codes=bytes([code]))
         fields: dict[str, Any] = {
             "id": number.to_bytes(16, "big"),
-            "survey": "daily",
+            "survey": self.survey,
             "revision": self.plan().revision,
             "period": self.today,
             "rows": 1,
@@ -77,10 +79,20 @@ class Sealed:
             return list(stub.SubmitSealed(request, timeout=20).results)
 
 
+@pytest.fixture(scope="module")
+def sealed_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sealed]:
+    """A server whose clock a test may set; the tests of a module share it."""
+    data, clock = tmp_path_factory.mktemp("sealed"), Calendar()
+    http = f"127.0.0.1:{free_port()}"
+    with serving(data, clock=clock, http=http) as address:
+        yield Sealed(data, address, clock, tokens_of(data), http)
+
+
 @pytest.fixture
-def collector(tmp_path: Path) -> Iterator[Sealed]:
-    """A server that stands at noon of a day, with the survey "daily"."""
-    clock = Calendar()
-    with serving(tmp_path, clock=clock) as address:
-        create(address, SEALED)
-        yield Sealed(tmp_path, address, clock, tokens_of(tmp_path))
+def collector(sealed_server: Sealed, request: pytest.FixtureRequest) -> Sealed:
+    """A server that stands at noon of today, with a survey of this test's own."""
+    sealed_server.clock.now = Calendar().now
+    sealed_server.survey = own_name(request)
+    text = SEALED.replace('"daily"', f'"{sealed_server.survey}"')
+    create(sealed_server.address, text, sealed_server.token("admin"))
+    return sealed_server

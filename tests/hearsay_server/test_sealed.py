@@ -7,12 +7,13 @@ from pathlib import Path
 
 import grpc
 import pytest
-from sealing import SEALED, Sealed, collector
+from sealing import SEALED, Sealed, collector, sealed_server
 from serving import connected, submit
 
-from hearsay import InvalidInput
+from hearsay import InvalidInput, Unreachable
 from hearsay.plans.plan import parse
 from hearsay.sealed import hpke, keys, records
+from hearsay.sending.over_http import HttpCalls
 from hearsay.v1 import admin_pb2, admin_pb2_grpc, collector_pb2, shuffler_pb2
 from hearsay_server.ingest.intake import NEVER
 from hearsay_server.storage import backup, retention, sealing_keys
@@ -22,7 +23,7 @@ from hearsay_server.surveys import sealing
 from hearsay_server.surveys import survey as surveys
 from support import DAILY, SURVEY
 
-__all__ = ["collector"]
+__all__ = ["collector", "sealed_server"]
 
 Result, Reason = collector_pb2.Result, collector_pb2.Reason
 
@@ -32,7 +33,7 @@ NOW = datetime(2026, 7, 4, 12, tzinfo=UTC)
 
 def counted(server: Sealed) -> int:
     with connected(server.address, server.token("admin")) as channel:
-        asked = admin_pb2.ShowSurveyRequest(survey="daily")
+        asked = admin_pb2.ShowSurveyRequest(survey=server.survey)
         found = admin_pb2_grpc.AdminStub(channel).ShowSurvey(asked, timeout=20)
         return int(found.status.records)
 
@@ -91,6 +92,28 @@ def test_a_sealed_record_counts_once_however_often_it_comes(collector: Sealed) -
     assert counted(collector) == 2
 
 
+def test_the_http_door_takes_sealed_records_from_a_shuffler_alone(collector: Sealed) -> None:
+    request = shuffler_pb2.SubmitSealedRequest(records=collector.seal(collector.batch(1)))
+    kind = shuffler_pb2.SubmitSealedResponse
+    refused = HttpCalls(f"http://{collector.http}", token=collector.token("device"))
+    with pytest.raises(Unreachable, match="token of role shuffler"):
+        refused.call("SealedCollector/SubmitSealed", request, kind, 20)
+    taken = HttpCalls(f"http://{collector.http}", token=collector.token("shuffler"))
+    (answered,) = taken.call("SealedCollector/SubmitSealed", request, kind, 20).results
+    assert answered.status == Result.STORED
+    refused.close()
+    taken.close()
+
+
+def test_a_shuffler_refuses_records_of_a_device_that_was_given_keys_of_its_own() -> None:
+    mine, theirs = (parse(sealing.with_keys(RESOLVED, 0).plan) for _ in range(2))
+    content = shuffler_pb2.Sealed(forget={"period": "2026-07-04", "id": bytes(16)})
+    records.check_envelope(mine, records.seal(mine, "2026-07-04", content))
+    marked = records.seal(theirs, "2026-07-04", content)
+    with pytest.raises(InvalidInput, match="the plan's revision begins"):
+        records.check_envelope(mine, marked)
+
+
 def test_what_an_adversary_changes_is_refused_for_good_and_the_others_count(
     collector: Sealed,
 ) -> None:
@@ -108,7 +131,7 @@ def test_what_an_adversary_changes_is_refused_for_good_and_the_others_count(
     junk = hpke.encrypted(
         padded,
         records.sealing_of(plan).publics[0],
-        records.info("daily", plan.revision, collector.today),
+        records.info(plan.survey, plan.revision, collector.today),
     )
     bad = [
         changed(lambda record: setattr(record, "sealed", flipped)),
@@ -145,7 +168,7 @@ def test_records_of_an_unknown_survey_or_revision_may_come_again(collector: Seal
     (good,) = collector.seal(collector.batch(1))
     good.survey = "nothing"
     assert statuses(collector.submit(good)) == ["RETRY"]
-    good.survey, good.revision = "daily", bytes(32)
+    good.survey, good.revision = collector.survey, bytes(32)
     assert statuses(collector.submit(good)) == ["RETRY"]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from google.protobuf.message import Message
-from sealing import Sealed, collector
+from sealing import Sealed, collector, sealed_server
 from serving import connected, create
 
 from hearsay import MEMORY, Delivery, InvalidInput, Unreachable, create_ledger
@@ -17,7 +17,7 @@ from hearsay.trouble import Reason
 from hearsay.v1 import admin_pb2, admin_pb2_grpc, collector_pb2, shuffler_pb2
 from support import DAILY, new_client, wait_until
 
-__all__ = ["collector"]
+__all__ = ["collector", "sealed_server"]
 
 Result = collector_pb2.Result
 
@@ -64,12 +64,12 @@ class Shuffler:
 def client(server: Sealed, shuffler: Shuffler | None, ledger: Any = MEMORY) -> Any:
     chosen: dict[str, Any] = {} if shuffler is None else {"shuffler": shuffler}
     chosen["delivery"] = Delivery(first_wait=0.02, longest_wait=0.05, exit_timeout=0)
-    return new_client(server.address, "daily", ledger=ledger, clock=server.clock, **chosen)
+    return new_client(server.address, server.survey, ledger=ledger, clock=server.clock, **chosen)
 
 
 def shown(server: Sealed) -> admin_pb2.ShowSurveyResponse:
     with connected(server.address, server.token("admin")) as channel:
-        asked = admin_pb2.ShowSurveyRequest(survey="daily")
+        asked = admin_pb2.ShowSurveyRequest(survey=server.survey)
         return admin_pb2_grpc.AdminStub(channel).ShowSurvey(asked, timeout=20)
 
 
@@ -127,7 +127,7 @@ def test_without_a_shuffler_nothing_is_spent_and_the_error_says_what_to_give(
 
 
 def test_a_shuffler_is_refused_where_records_are_not_sealed(collector: Sealed) -> None:
-    create(collector.address, DAILY.replace('"daily"', '"plain"'))
+    create(collector.address, DAILY.replace('"daily"', '"plain"'), collector.token("admin"))
     with new_client(
         collector.address, "plain", clock=collector.clock, shuffler=Shuffler()
     ) as device:
