@@ -243,10 +243,12 @@ class Key:
 
 
 def explained(kind: type[Process] = Config) -> list[Key]:
-    """Return every key of a process, in its order."""
+    """Return every key of a process: its own, then those of all processes."""
     return [
         Key(name, PREFIX + name.upper(), _kind(key), as_toml(key.default), key.description or "")
-        for name, key in kind.model_fields.items()
+        for name, key in sorted(
+            kind.model_fields.items(), key=lambda item: item[0] in Process.model_fields
+        )
     ]
 
 
