@@ -61,6 +61,7 @@ FLOORS = {
         {"storage"},
         {"answers"},
         {"serving", "demo"},
+        {"shuffler"},
         {"pages"},
         {"commands"},
         {"cli"},

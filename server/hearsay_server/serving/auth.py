@@ -18,6 +18,7 @@ _log = logging.getLogger("hearsay.server")
 ROLES = {
     "hearsay.v1.Collector": "device",
     "hearsay.v1.Trainer": "device",
+    "hearsay.v1.Shuffler": "device",
     "hearsay.v1.SealedCollector": "shuffler",
     "hearsay.v1.Analyst": "analyst",
     "hearsay.v1.Admin": "admin",

@@ -51,6 +51,9 @@ from hearsay_server.storage.writer import Writer
 
 _log = logging.getLogger("hearsay.server")
 
+_SERVICES = [name for name in ROLES if name != "hearsay.v1.Shuffler"]
+"""The services of this process; a shuffler is another one."""
+
 _ANALYSES = 64
 """Questions of analysts that may wait while others are answered."""
 
@@ -87,7 +90,7 @@ async def running(
                 "no token was ever made: whoever reaches %s may ask and register anything",
                 " and ".join(address for address in (config.listen, config.http) if address),
             )
-        healthy = Health(ROLES)
+        healthy = Health(_SERVICES)
         readiness = Readiness(healthy, metrics)
         store.plans.load()
         limits = Limits(config.max_batch_rows, config.rows_per_token_and_period)
@@ -133,7 +136,7 @@ async def running(
         )
         admin_pb2_grpc.add_AdminServicer_to_server(admin, server)
         health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
-        names = (*ROLES, health.SERVICE_NAME, reflection.SERVICE_NAME)
+        names = (*_SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME)
         reflection.enable_server_reflection(names, server)
 
         metrics_port = stack.enter_context(exposed(metrics, config.metrics))
