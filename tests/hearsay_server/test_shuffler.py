@@ -1,8 +1,13 @@
 """A shuffler forwards a period's records together and mixed, or not, and forgets who sent them."""
 
+import contextlib
 import hashlib
 import random
 import sqlite3
+import subprocess
+import sys
+import threading
+import time
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -10,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import grpc
 import prometheus_client as prometheus
 import pytest
 from command import hearsay
@@ -18,13 +24,21 @@ from sealing import SEALED, Sealed, collector, sealed_server
 from serving import connected, create, tokens_of
 from shuffling import shuffling
 
+from hearsay import Delivery
+from hearsay.sealed import records
 from hearsay.sending.transport import Answer, Unreachable
-from hearsay.v1 import admin_pb2, admin_pb2_grpc, collector_pb2, shuffler_pb2
-from hearsay_server.shuffler import forwarding
+from hearsay.v1 import (
+    admin_pb2,
+    admin_pb2_grpc,
+    collector_pb2,
+    shuffler_pb2,
+    shuffler_pb2_grpc,
+)
+from hearsay_server.shuffler import forwarding, pools
 from hearsay_server.shuffler.forwarding import Forwarding
 from hearsay_server.shuffler.pools import Pools
 from ldp import InvalidInput
-from support import wait_until
+from support import free_port, new_client, wait_until
 
 __all__ = ["collector", "sealed_server"]
 
@@ -296,3 +310,80 @@ def test_what_the_collector_wants_later_is_kept(
     away.status = Result.REFUSED  # for ever: nothing is gained by keeping it
     forwarding_.once()
     assert [(pool.leaving, pool.forwarded) for pool in pools.all()] == [(0, LEAST)]
+
+
+# --- as people run it -----------------------------------------------------------------------------
+
+
+def test_a_device_reports_through_a_shuffler(collector: Sealed, tmp_path: Path) -> None:
+    with shuffling(tmp_path / "s", collector) as shuffler:
+        chosen = {"shuffler": shuffler.address, "delivery": Delivery(first_wait=0.02)}
+        with new_client(
+            *(collector.address, collector.survey), clock=collector.clock, **chosen
+        ) as device:
+            assert device.wait_ready(), device.status()
+            for name in ("ada", "ben", "cem"):
+                person = device.person(name)
+                person.grant()
+                assert person.record(smokes="no")
+            assert device.flush(20)
+        assert shuffler.pool(collector.today).gathering == 3
+    assert stored(collector) == 0
+
+
+def hand_over(
+    port: int, waiting: dict[int, shuffler_pb2.SealedRecord], chance: random.Random
+) -> None:
+    """Submit records until all are acknowledged, and take those that are out of `waiting`."""
+    with connected(f"127.0.0.1:{port}") as channel:
+        stub = shuffler_pb2_grpc.ShufflerStub(channel)
+        while waiting:
+            numbers = chance.sample(sorted(waiting), min(50, len(waiting)))
+            request = shuffler_pb2.SubmitSealedRequest(records=[waiting[n] for n in numbers])
+            results = stub.SubmitSealed(request, timeout=20).results
+            assert statuses(results) <= {Result.STORED, Result.DUPLICATE}
+            for number in numbers:
+                del waiting[number]
+            time.sleep(0.02)
+
+
+@pytest.mark.slow
+def test_kills_lose_nothing_count_nothing_twice_and_forward_nothing_below_the_threshold(
+    collector: Sealed, tmp_path: Path
+) -> None:
+    """Records of yesterday may leave at once, so that kills meet both writing and forwarding."""
+    plan = collector.plan()
+    yesterday = f"{collector.clock.now - timedelta(days=1):%Y-%m-%d}"
+    chance, count = random.Random(1), 2300
+    waiting = {
+        number: records.seal(plan, yesterday, collector.batch(number, period=yesterday))
+        for number in range(count)
+    }
+    folder, port, kills = tmp_path / "s", free_port(), 0
+    command = [
+        *(sys.executable, "-m", "hearsay_server", "shuffler", "serve", "--data", str(folder)),
+        *("--listen", f"127.0.0.1:{port}", "--collector", collector.address),
+        *("--collector-token", collector.token("shuffler"), "--check-seconds", "0.02"),
+    ]
+    while waiting or kills < 4:
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None and process.stdout.readline()
+            killer = threading.Timer(chance.uniform(0.05, 0.6), process.kill)
+            killer.start()
+            with contextlib.suppress(grpc.RpcError):
+                hand_over(port, waiting, chance)
+            killer.join()
+        kills += 1
+        for pool in pools.look(folder)[0]:  # all or none: what is missing there is on its way
+            assert stored(collector) == 0 or stored(collector) + pool.leaving >= LEAST
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stdout.readline()
+        wait_until(lambda: pools.look(folder)[0][0].leaving == 0)
+        process.terminate()
+        assert process.wait(20) == 0
+    (pool,) = pools.look(folder)[0]
+    # A record whose acknowledgement was lost may come again after it was forwarded: it then waits
+    # here, or the collector tells it from others. None counts twice.
+    assert stored(collector) >= LEAST
+    assert count <= stored(collector) + pool.gathering
+    assert stored(collector) <= count

@@ -107,13 +107,10 @@ def _rate(unit: str, names: Sequence[str], counts: Sequence[int], present: str) 
 
 
 def _when(unit: str, present: str, count: int, rate: float | None, times: float) -> str | None:
-    """Return the period in which there will be so many times `count` reports, at a rate."""
+    """Return the period in which there will be so many times `count` reports, at a rate; None
+    beyond the year 9999."""
     if rate is None:
         return None
-    left = math.ceil((times - 1) * count / rate)
-    if left > 100_000:
-        return None
-    name = present
-    for _ in range(left):
-        name = periods.label(unit, periods.end(unit, name))
-    return name
+    return periods.named(
+        unit, periods.number(unit, present) + math.ceil((times - 1) * count / rate)
+    )

@@ -214,7 +214,7 @@ def look(folder: Path) -> tuple[list[Pool], dict[str, bytes]]:
     file = folder / "pools.db"
     if not file.exists():
         raise InvalidInput(f"there is no shuffler's data in {folder}")
-    connection = _opened(file, "?mode=ro")
+    connection = _opened(file, "?mode=rw")  # which takes back what a kill left half done
     try:
         with _translated():
             plans = dict(connection.execute("SELECT survey, plan FROM plans"))

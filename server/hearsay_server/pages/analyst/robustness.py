@@ -63,7 +63,7 @@ def _rate(table: pd.DataFrame) -> list[str]:
             "no reports came of late."
         )
         return said
-    when = f"in {twice}" if twice else "in more than 100,000 periods"
+    when = f"in {twice}" if twice else "after the year 9999"
     said.append(
         f"{rate:,.0f} reports came per period of late. At this rate there will be twice as many "
         f"reports {when}."
@@ -73,7 +73,7 @@ def _rate(table: pd.DataFrame) -> list[str]:
         said.append(
             f"Every row will have the wanted error by the end of {reached}."
             if reached
-            else "The wanted error is more than 100,000 periods away."
+            else "The wanted error is further away than the year 9999."
         )
     return said
 
