@@ -19,6 +19,7 @@ from visiting import Browser, Site, showing
 
 from hearsay import Analyst
 from hearsay.plans.plan import Plan, parse
+from hearsay_server.pages.analyst import show
 
 TOML = """
 name = "lives"
@@ -168,6 +169,24 @@ def test_a_chart_has_the_numbers_of_the_table(lives: Site) -> None:
     for row, line in zip(chart["rows"], told, strict=True):
         assert [row["estimate"], row["low"]] == [float(line["estimate"]), float(line["low"])]
         assert row["alike"][0] == float(line["alike"])
+
+
+def test_the_interval_stands_right_of_its_estimate(lives: Site) -> None:
+    for view in (
+        "estimate?attribute=smokes",
+        "compare?attribute=how&compare=level%3Dstrict%2Copen",
+    ):
+        headings = re.findall(
+            r'<th scope="col"[^>]*>(.*?)</th>', lives.text(f"/analyst/lives/{view}")
+        )
+        assert headings[2] == "95% interval", headings
+
+
+def test_an_estimate_outside_of_its_interval_is_explained() -> None:
+    table = pd.DataFrame({"estimate": [0.2, -0.1], "low": [0.1, 0.0], "high": [0.3, 0.1]})
+    assert show.is_outside(table)
+    assert not show.is_outside(table.iloc[:1])
+    assert not show.is_outside(table[["low"]])
 
 
 def test_hostile_titles_and_values_are_text(lives: Site) -> None:

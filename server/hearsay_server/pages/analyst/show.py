@@ -101,6 +101,7 @@ class _Asked:
             attrs=_UNKNOWN | table.attrs,
             about=table.attrs.get("title") or table.attrs.get("attribute"),
             has_intervals="low" in table.columns and bool(table["low"].notna().any()),
+            outside=is_outside(table),
             counted=_counted(table.attrs.get("reports")),
             notes=self.view.notes(table),
             picture=self.address(".png"),
@@ -253,6 +254,13 @@ def _names_attribute(pairs: Sequence[tuple[str, str]], survey: Survey) -> bool:
     return [
         value for name, value in pairs if name == "attribute" and value in survey.attributes
     ] != []
+
+
+def is_outside(table: pd.DataFrame) -> bool:
+    """Tell whether an estimate lies outside of its interval, which is cut to what is possible."""
+    if not {"estimate", "low", "high"} <= {*table.columns}:
+        return False
+    return bool(((table["estimate"] < table["low"]) | (table["estimate"] > table["high"])).any())
 
 
 def _counted(reports: object) -> str:
