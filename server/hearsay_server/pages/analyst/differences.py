@@ -24,7 +24,10 @@ from hearsay_server.pages.analyst.view import ALL, Question, View
 from ldp.errors import InvalidInput
 
 COMPARE = Option(
-    "compare", "Compare", hint="level=A,B or platform=A,B or period=A,B or period=A..B,C..D"
+    "compare",
+    "Compare",
+    "parts",
+    hint="level=A,B or platform=A,B or period=A,B or period=A..B,C..D",
 )
 CHANGE = Option("change", "From one period to another", "two periods")
 

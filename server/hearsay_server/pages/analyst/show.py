@@ -17,6 +17,7 @@ import pandas as pd
 from starlette.responses import HTMLResponse, Response
 
 from hearsay import Analyst, NotReady, Unreachable
+from hearsay.plans.domains import Binned, Numeric
 from hearsay.v1 import admin_pb2
 from hearsay_server.limits import TooMany
 from hearsay_server.pages.analyst import catalogue, drawing, tables
@@ -160,7 +161,8 @@ async def _view(visit: Visit) -> Response:
         if form or not _names_attribute(pairs, survey):
             raise Ended(grpc.StatusCode.INVALID_ARGUMENT, str(error)) from None
         is_missing = isinstance(error, Missing)
-        trouble, wanted = ("", _wanted(error)) if is_missing else (str(error), "")
+        lacks = survey.lacks(view)
+        trouble, wanted = ("", lacks or _wanted(error)) if is_missing else (str(error), "")
         asked = _Asked(
             visit,
             survey,
@@ -189,6 +191,15 @@ def _wanted(error: InvalidInput) -> str:
 
 async def _page(asked: _Asked, trouble: str, wanted: str) -> Response:
     visit, survey, view = asked.visit, asked.survey, asked.view
+    pictured, given = asked, dict(asked.given.values)
+    if wanted and view.beside is not None:  # there is a picture to choose from
+        chosen = VIEWS["distribution"]
+        pairs = [(name, value) for name in _known(chosen) for value in given.get(name, [])]
+        pictured = _Asked(visit, survey, chosen, Given(pairs, chosen.options))
+        domain = survey.attributes[asked.given.attribute].domain
+        if isinstance(domain, Numeric | Binned):
+            given.setdefault("between", [f"{domain.low:g}", f"{domain.high:g}"])
+    has_part = not trouble and (not wanted or pictured is not asked)
     target = f"{visit.request.url.scheme}://{visit.request.headers['host']}"
     with_token = not visit.caller.is_open
     return visit.page(
@@ -198,12 +209,13 @@ async def _page(asked: _Asked, trouble: str, wanted: str) -> Response:
         survey=survey,
         view=view,
         views=survey.views(asked.given.attribute),
-        given=asked.given.values,
+        given=given,
+        pictured=pictured,
         attribute=survey.attributes[asked.given.attribute],
         name=asked.given.attribute,
         trouble=trouble,
         wanted=wanted,
-        part=None if trouble or wanted else await asked.fragment(),
+        part=await pictured.fragment() if has_part else None,
         python="" if trouble or wanted else asked.question.python(target, with_token=with_token),
         curl=curl(target + asked.address(".csv"), with_token=with_token),
         has_picture=view.chart is not nothing,
