@@ -96,7 +96,7 @@ def _cell(row: "pd.Series[Any]", column: str) -> Cell:
     if isinstance(value, str):
         return Cell(value)
     if column in _ENDS:
-        ends = (value, row[_ENDS[column][0]])
+        ends: tuple[float, ...] = (value, row[_ENDS[column][0]])
         if all(map(math.isnan, ends)):
             ends = ends[:1]
         return Cell(numbers=tuple((repr(float(end)), _rounded(end, column)) for end in ends))
