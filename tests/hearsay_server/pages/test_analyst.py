@@ -301,10 +301,17 @@ def test_tokens_open_the_pages_as_the_calls_and_curl_does_the_same(tmp_path: Any
 
 @pytest.mark.slow
 def test_pictures_are_png(lives: Site) -> None:
-    for view in ("estimate.png?attribute=how", "distribution.png?attribute=hours"):
+    for view in (
+        "estimate.png?attribute=how",
+        "distribution.png?attribute=hours",
+        "trend.png?attribute=how",
+        "trend.png?attribute=hours",
+        "trend.png?attribute=how&sum=bus",
+        "independent.png?attribute=how&other=smokes",
+    ):
         answer = lives.get(f"/analyst/lives/{view}")
         assert answer.status == 200 and answer.body.startswith(b"\x89PNG")
-    none = lives.get("/analyst/lives/independent.png?attribute=how&other=smokes")
+    none = lives.get("/analyst/lives/suspicions.png?attribute=drink")
     assert none.status == 400
 
 

@@ -17,6 +17,7 @@ import pandas as pd
 from starlette.responses import HTMLResponse, Response
 
 from hearsay import Analyst, NotReady, Unreachable
+from hearsay.frames import drawn
 from hearsay.plans.domains import Binned, Numeric
 from hearsay.v1 import admin_pb2
 from hearsay_server.limits import TooMany
@@ -66,9 +67,17 @@ class _Asked:
     def question(self) -> Question:
         return self.view.question(self.survey.name, self.given)
 
-    async def table(self) -> pd.DataFrame:
-        """Return the answer; raise `Ended` where there is none."""
-        return await _answered(self.visit, self.question.ask)
+    def pictured(self, analyst: Analyst) -> list[pd.DataFrame]:
+        """Ask for the tables of the PNG: in a thread."""
+        table = self.question.ask(analyst)
+        over = self.view.over and self.view.over(self.survey.name, self.given, table)
+        if not over:
+            return [table]
+        found = over.ask(analyst)
+        if self.view.chart is nothing:
+            return [found]
+        found.attrs["drawn"] = drawn(table)
+        return [found, table]
 
     async def fragment(self) -> Fragment:
         """Return the chart and the table, made once for all who look at them."""
@@ -218,7 +227,7 @@ async def _page(asked: _Asked, trouble: str, wanted: str) -> Response:
         part=await pictured.fragment() if has_part else None,
         python="" if trouble or wanted else asked.question.python(target, with_token=with_token),
         curl=curl(target + asked.address(".csv"), with_token=with_token),
-        has_picture=view.chart is not nothing,
+        has_picture=view.chart is not nothing or view.over is not None,
         base=_base(survey),
     )
 
@@ -231,9 +240,9 @@ async def _csv(asked: _Asked) -> Response:
 
 
 async def _png(asked: _Asked) -> Response:
-    table = await asked.table()
+    tables = await _answered(asked.visit, asked.pictured)
     try:
-        data = await asked.visit.inside.analyses.run(partial(drawing.png, [table]))
+        data = await asked.visit.inside.analyses.run(partial(drawing.png, tables))
     except InvalidInput as error:
         raise Ended(grpc.StatusCode.INVALID_ARGUMENT, str(error)) from None
     except TooMany as error:
