@@ -19,7 +19,7 @@ from hearsay_server.pages.analyst.options import (
 )
 from hearsay_server.pages.analyst.view import ALL, Question, View
 
-SUSPECT = Option("suspect", "A value that may have been promoted")
+SUSPECT = Option("suspect", "Values that may have been promoted", "values")
 GOAL = Option("goal", "The standard error that is wanted", "number")
 
 _FORGED = 10

@@ -3,12 +3,14 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import grpc
 
 from hearsay.plans.domains import Domain, Numeric, Ratings, Strings
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2
+from hearsay_server.pages.words import shown
 from hearsay_server.serving.inside import Inside
 from hearsay_server.serving.status import Ended
 from ldp.estimating.strata import SIGNIFICANCE
@@ -41,6 +43,22 @@ class Said:
     refused: str = ""
     warning: str = ""
     left_out: int = 0
+
+    @property
+    def chart(self) -> dict[str, Any]:
+        """The same rounded numbers, as `charts.js` draws them."""
+        rows = []
+        for label, *numbers in self.rows:
+            estimate, low, high = (float(each.replace(",", "")) for each in numbers)
+            ends = f"{numbers[1]}{self.unit} to {numbers[2]}{self.unit}"
+            row = {
+                "label": shown(label),
+                "said": f"{shown(label)}: {numbers[0]}{self.unit} ({ends})",
+            }
+            rows.append(row | {"estimate": estimate, "low": low, "high": high})
+        unit = "share, in %" if self.unit else "average"
+        zero = bool(self.unit)
+        return {"kind": "intervals", "x": unit, "interval": "95%", "zero": zero, "rows": rows}
 
 
 async def crowd(inside: Inside, plan: Plan) -> list[Said]:

@@ -299,6 +299,7 @@ const names = (rows) => rows.map((_, place) => place);
 const at = (rows) => (row) => rows.indexOf(row);
 
 function said(row) {
+  if (row.said) return row.said;
   const ends = row.low === null ? "" : ` (${row.low.toFixed(4)} to ${row.high.toFixed(4)})`;
   return `${row.group ? `${row.group}, ` : ""}${row.label}: ${row.estimate.toFixed(4)}${ends}`;
 }
