@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 
 from hearsay.plans.domains import Binned, Categorical, Numeric, SetOf
+from hearsay.plans.plan import Plan, parse
+from hearsay_server.pages.person import facts
 from hearsay_server.pages.person.odds import Odds, factor, odds, of_many
 from hearsay_server.pages.person.readings import reading
 from hearsay_server.surveys import catalogue
+from hearsay_server.surveys.survey import from_toml, resolve
 from ldp import Mechanism, PolicyUnary, SetBits, SetSelection, Waves
 from ldp.core.policy import Policy
 from ldp.mechanisms.numbers.mean import MeanMechanism
@@ -20,6 +23,10 @@ from ldp.planning.design import design
 
 def domain(k: int) -> Categorical:
     return Categorical(tuple(f"v{v}" for v in range(k)))
+
+
+def planned(toml: str) -> Plan:
+    return parse(resolve(from_toml(toml, "survey.toml")))
 
 
 def told(found: Odds) -> list[Fraction]:
@@ -163,3 +170,14 @@ def test_the_factor_of_odds_is_never_less_than_it_is() -> None:
     for epsilon in (0.01, 0.5, 1.0, math.log(3), 2.0, 5.0, 10.0):
         shown = float(factor(epsilon).replace(",", ""))
         assert math.exp(epsilon) * (1 - 1e-9) <= shown <= math.exp(epsilon) * 1.1
+
+
+def test_of_rare_questions_it_is_told_of_how_many_reports_they_are_part() -> None:
+    questions = "".join(
+        f'[[attributes]]\nname = "a{n}"\nmechanism = "krr"\n'
+        '[attributes.categorical]\nvalues = ["no", "yes"]\n'
+        for n in range(250)
+    )
+    plan = planned(f'name = "many"\nbudget = "sample"\n[levels]\nl = 1.0\n{questions}')
+    (level,) = facts.levels(plan)
+    assert {question.chance for question in level.questions} == {"4 of 1,000"}
