@@ -6,6 +6,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 
 from hearsay.plans.domains import Binned, Categorical, Numeric, SetOf
@@ -13,10 +14,11 @@ from hearsay.plans.plan import Plan, parse
 from hearsay_server.pages.person import facts
 from hearsay_server.pages.person.odds import Odds, factor, odds, of_many
 from hearsay_server.pages.person.readings import reading
-from hearsay_server.surveys import catalogue
+from hearsay_server.surveys import catalogue, revealing
 from hearsay_server.surveys.survey import from_toml, resolve
 from ldp import Mechanism, PolicyUnary, SetBits, SetSelection, Waves
 from ldp.core.policy import Policy
+from ldp.mechanisms import PolicySubsets
 from ldp.mechanisms.numbers.mean import MeanMechanism
 from ldp.planning.design import design
 
@@ -104,6 +106,35 @@ def test_a_value_that_may_be_revealed_is_said_to_be() -> None:
         (ordinary,) = [line for line in lines if "reveals their answer" in line]
         (sensitive,) = [line for line in lines if "reveals their answer" not in line]
         assert "v0" in sensitive and "v0" not in ordinary and "v3" in ordinary
+
+
+def test_of_subsets_the_chances_of_each_class_are_those_of_the_channel() -> None:
+    k, sensitive = 40, range(20, 40)
+    mechanism = design(Policy.one_sided(k, sensitive, 2.0)).mechanism
+    assert isinstance(mechanism, PolicySubsets)
+    rows = np.array(mechanism.channel().rows, dtype=float)
+    named = rows >= rows.max(axis=0) * (1 - 1e-9)
+    alone = (rows > 0).sum(axis=0) == 1
+    also = rows @ named.T
+    np.fill_diagonal(also, 0)
+    for value, found in enumerate(revealing.chances(mechanism)):
+        assert float(found.own) == pytest.approx((rows[value] * named[value]).sum())
+        assert float(found.other) == pytest.approx(also[:, value].max())
+        assert float(found.reveals) == pytest.approx((rows[value] * alone).sum())
+        assert (value in sensitive) == (not found.reveals)
+    said = odds(domain(k), mechanism).lines
+    assert not any("times as likely" in line for line in said)
+    (ordinary,) = [line for line in said if "reveals their answer" in line]
+    share = revealing.chances(mechanism)[0].reveals
+    assert f"{of_many(share)[0]} people whose answer it is send a code that nobody" in ordinary
+
+
+def test_no_bound_is_told_where_answers_may_be_revealed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hearsay_server.pages.person.odds._CELLS", 0)
+    table = design(Policy.one_sided(4, [0], 1.0)).mechanism
+    assert odds(domain(4), table).lines == (
+        "A report may prove that you answered <bdi>v1</bdi>, <bdi>v2</bdi> or <bdi>v3</bdi>.",
+    )
 
 
 @pytest.mark.parametrize("name", [*catalogue.NUMERIC])
