@@ -103,6 +103,7 @@ ROLES = {
     "App developers": ("codegen", "device"),
     "Operators": (
         "serve",
+        "shuffler",
         "config",
         "health",
         "survey",

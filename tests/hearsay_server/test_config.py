@@ -37,7 +37,7 @@ def test_every_key_is_explained_with_its_variable_type_and_default() -> None:
     for name in Config.model_fields:
         assert f"\n    HEARSAY_{name.upper()}, " in printed, name
     assert all(key.meaning for key in explained())
-    assert [key.name for key in explained()] == list(Config.model_fields)
+    assert {key.name for key in explained()} == {*Config.model_fields}
     assert (
         "max_batch_rows\n    Rows that one batch may hold.\n"
         "    HEARSAY_MAX_BATCH_ROWS, whole number > 0 and < 2147483648; default 100000\n"

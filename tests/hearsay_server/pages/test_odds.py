@@ -6,20 +6,29 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 
 from hearsay.plans.domains import Binned, Categorical, Numeric, SetOf
+from hearsay.plans.plan import Plan, parse
+from hearsay_server.pages.person import facts
 from hearsay_server.pages.person.odds import Odds, factor, odds, of_many
 from hearsay_server.pages.person.readings import reading
-from hearsay_server.surveys import catalogue
+from hearsay_server.surveys import catalogue, revealing
+from hearsay_server.surveys.survey import from_toml, resolve
 from ldp import Mechanism, PolicyUnary, SetBits, SetSelection, Waves
 from ldp.core.policy import Policy
+from ldp.mechanisms import PolicySubsets
 from ldp.mechanisms.numbers.mean import MeanMechanism
 from ldp.planning.design import design
 
 
 def domain(k: int) -> Categorical:
     return Categorical(tuple(f"v{v}" for v in range(k)))
+
+
+def planned(toml: str) -> Plan:
+    return parse(resolve(from_toml(toml, "survey.toml")))
 
 
 def told(found: Odds) -> list[Fraction]:
@@ -114,6 +123,35 @@ def test_of_two_answers_the_chance_of_a_proof_is_that_of_the_channel(hidden: int
     assert 100 * matrix[proven, matrix[hidden] == 0].sum() == pytest.approx(proofs, abs=0.5)
 
 
+def test_of_subsets_the_chances_of_each_class_are_those_of_the_channel() -> None:
+    k, sensitive = 40, range(20, 40)
+    mechanism = design(Policy.one_sided(k, sensitive, 2.0)).mechanism
+    assert isinstance(mechanism, PolicySubsets)
+    rows = np.array(mechanism.channel().rows, dtype=float)
+    named = rows >= rows.max(axis=0) * (1 - 1e-9)
+    alone = (rows > 0).sum(axis=0) == 1
+    also = rows @ named.T
+    np.fill_diagonal(also, 0)
+    for value, found in enumerate(revealing.chances(mechanism)):
+        assert float(found.own) == pytest.approx((rows[value] * named[value]).sum())
+        assert float(found.other) == pytest.approx(also[:, value].max())
+        assert float(found.reveals) == pytest.approx((rows[value] * alone).sum())
+        assert (value in sensitive) == (not found.reveals)
+    said = odds(domain(k), mechanism).lines
+    assert not any("times as likely" in line for line in said)
+    (ordinary,) = [line for line in said if "reveals their answer" in line]
+    share = revealing.chances(mechanism)[0].reveals
+    assert f"{of_many(share)[0]} people whose answer it is send a code that nobody" in ordinary
+
+
+def test_no_bound_is_told_where_answers_may_be_revealed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hearsay_server.pages.person.odds._CELLS", 0)
+    table = design(Policy.one_sided(4, [0], 1.0)).mechanism
+    assert odds(domain(4), table).lines == (
+        "A report may prove that you answered <bdi>v1</bdi>, <bdi>v2</bdi> or <bdi>v3</bdi>.",
+    )
+
+
 @pytest.mark.parametrize("name", [*catalogue.NUMERIC])
 def test_of_a_number_the_chances_are_those_of_the_channel(name: str) -> None:
     mechanism = catalogue.numeric(name, 1.0, 8 if name in ("piecewise", "hybrid", "laplace") else 0)
@@ -178,3 +216,14 @@ def test_the_factor_of_odds_is_never_less_than_it_is() -> None:
     for epsilon in (0.01, 0.5, 1.0, math.log(3), 2.0, 5.0, 10.0):
         shown = float(factor(epsilon).replace(",", ""))
         assert math.exp(epsilon) * (1 - 1e-9) <= shown <= math.exp(epsilon) * 1.1
+
+
+def test_of_rare_questions_it_is_told_of_how_many_reports_they_are_part() -> None:
+    questions = "".join(
+        f'[[attributes]]\nname = "a{n}"\nmechanism = "krr"\n'
+        '[attributes.categorical]\nvalues = ["no", "yes"]\n'
+        for n in range(250)
+    )
+    plan = planned(f'name = "many"\nbudget = "sample"\n[levels]\nl = 1.0\n{questions}')
+    (level,) = facts.levels(plan)
+    assert {question.chance for question in level.questions} == {"4 of 1,000"}

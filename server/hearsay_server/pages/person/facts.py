@@ -2,11 +2,12 @@
 
 from base64 import b64encode
 from dataclasses import dataclass
+from fractions import Fraction
 
 from hearsay.agreement import Agreement
 from hearsay.plans.domains import Categorical, Domain, Numeric, Ratings, SetOf, Strings
 from hearsay.plans.plan import Level, Plan
-from hearsay_server.pages.person.odds import Odds, factor, odds
+from hearsay_server.pages.person.odds import Odds, factor, odds, of_many
 from hearsay_server.pages.person.readings import labels, reading
 from hearsay_server.storage.public import PublicSurvey
 from hearsay_server.surveys.agreements import for_typescript
@@ -119,7 +120,7 @@ def _asking(plan: Plan, level: Level, name: str, position: int) -> Asking:
         by_map.append((chosen, odds(domain, mechanism)))
     return Asking(
         question.title or name,
-        "" if chance >= ONE else f"{100 * chance / ONE:.0f} of 100",
+        "" if chance >= ONE else of_many(Fraction(chance, ONE))[0],
         memoizer.epsilon if memoizer else 0.0,
         tuple(by_map),
     )

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from hearsay.plans.domains import Domain, Grid, Numeric, Ratings, SetOf, Strings
 from hearsay_server.pages.words import shown
+from hearsay_server.surveys import revealing
 from ldp import Mechanism, PrefixHashing, SetBits, SetSelection
 from ldp.core.exact import ONE
 from ldp.core.mechanism import FrequencyOracle
@@ -26,6 +27,7 @@ from ldp.mechanisms import (
     KRRChain,
     LocalHashing,
     PolicyMechanism,
+    PolicySubsets,
     PolicyUnary,
     ProjectiveGeometry,
     Waves,
@@ -127,8 +129,14 @@ def odds(domain: Domain | Grid, mechanism: Mechanism) -> Odds:
             return _filter(mechanism)
         case DBitFlip():
             return _asked_bits(mechanism)
-        case PolicyUnary():
-            return _by_value(_labels(domain), *_unary(mechanism))
+        case PolicyUnary() | PolicySubsets():
+            found = revealing.chances(mechanism)
+            return _by_value(
+                _labels(domain),
+                [each.own for each in found],
+                [each.other for each in found],
+                [each.reveals for each in found],
+            )
         case FrequencyOracle() if not isinstance(mechanism, PolicyMechanism):
             return _oracle(_labels(domain), mechanism)
     return _table(_labels(domain), mechanism)
@@ -184,16 +192,6 @@ def _yes_no(labels: Sequence[str], p: Fraction, q: Fraction) -> tuple[Markup, ..
     )
 
 
-def _unary(mechanism: PolicyUnary) -> tuple[list[Fraction], list[Fraction], list[Fraction]]:
-    """Return by value the chances that it is on the list: of its own people, of others; and that
-    the list reveals it."""
-    classes = mechanism.promise.classes
-    own = [Fraction(mechanism.own[c], ONE) for c in classes]
-    other = [Fraction(mechanism.other[c], ONE) for c in classes]
-    reveals = [p if not q else Fraction(0) for p, q in zip(own, other, strict=True)]
-    return own, other, reveals
-
-
 def _table(labels: Sequence[str], mechanism: Mechanism) -> Odds:
     """Say the odds of a mechanism by value, from its channel in doubles."""
     k = len(labels)
@@ -201,7 +199,7 @@ def _table(labels: Sequence[str], mechanism: Mechanism) -> Odds:
     if matrix is None:
         return Odds(
             _say("A code that was drawn at random; your answer changes its chances.", k=k),
-            (_bounded(mechanism),),
+            (_bounded(labels, mechanism),),
         )
     likely = matrix >= matrix.max(axis=0) * (1 - 1e-9)  # the values that each code speaks for
     own = (matrix * likely).sum(axis=1)
@@ -436,11 +434,33 @@ def _asked_bits(mechanism: DBitFlip) -> Odds:
     )
 
 
-def _bounded(mechanism: Mechanism) -> Markup:
-    return _say(
-        "A code is at most {f} times as likely for one answer as for another.",
-        f=factor(mechanism.realised_epsilon),
-    )
+def _bounded(labels: Sequence[str], mechanism: Mechanism) -> Markup:
+    """Say how much a code may tell: a bound where there is one, or what it may prove."""
+    if mechanism.guarantee == "pure":
+        return _say(
+            "A code is at most {f} times as likely for one answer as for another.",
+            f=factor(mechanism.realised_epsilon),
+        )
+    ordinary: Sequence[str] = ()
+    if isinstance(mechanism, PolicyMechanism):
+        promise = mechanism.promise
+        ordinary = [
+            label
+            for label, own in zip(labels, promise.classes, strict=True)
+            if own in promise.ordinary
+        ]
+    if ordinary:
+        return _say("A report may prove that you answered {listed}.", listed=_listed(ordinary))
+    return _say("A report may prove that you did not give some of the answers.")
+
+
+def _listed(values: Sequence[str], last: str = "or") -> Markup:
+    """Return some values in words; of many the first ones and how many more there are."""
+    names = [_name(value) for value in values[:_LISTED]]
+    if more := len(values) - len(names):
+        return Markup(", ").join(names) + f" {last} {more:,} more"
+    head = Markup(", ").join(names[:-1])
+    return Markup("{} {} {}").format(head, last, names[-1]) if head else names[-1]
 
 
 def _plain(number: float) -> str:
