@@ -48,6 +48,10 @@ async def find(request: Request, inside: Inside, sessions: Sessions) -> Caller:
     return Caller(None, None, is_open=False)
 
 
+_SECRET = re.compile(r"[A-Za-z0-9_-]{43}")
+"""What a session's cookie holds."""
+
+
 def cookie(request: Request, *, secure: bool) -> str:
     """Return the name of the session's cookie.
 
@@ -59,7 +63,11 @@ def cookie(request: Request, *, secure: bool) -> str:
 
 
 def session_secret(request: Request) -> str | None:
-    """Return what the session's cookie holds, None without one."""
-    names = (cookie(request, secure=True), cookie(request, secure=False))
+    """Return what the session's cookie holds; None without one, or where it cannot be ours.
+
+    Over TLS the cookie that is bound to this host is taken alone.
+    """
+    secure = request.url.scheme == "https" or request.headers.get("origin", "")[:6] == "https:"
+    names = [cookie(request, secure=True), *([] if secure else [cookie(request, secure=False)])]
     found = [value for name in names if (value := request.cookies.get(name))]
-    return found[0] if found else None
+    return found[0] if found and _SECRET.fullmatch(found[0]) else None

@@ -1,5 +1,6 @@
 """The site: every page, behind the checks that all of them have in common."""
 
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from http import HTTPStatus
@@ -11,7 +12,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route, Router
 
 from hearsay_server.pages import analyst, operator, planner, start
-from hearsay_server.pages.caller import Caller, find
+from hearsay_server.pages.caller import Caller, cookie, find, session_secret
 from hearsay_server.pages.calling import Asking
 from hearsay_server.pages.fragments import Fragments, Lately
 from hearsay_server.pages.page import ANALYSTS, OPERATORS, PUBLIC, Page
@@ -113,7 +114,9 @@ class Site:
             caller = _NOBODY
             inside = self._shared.inside
             try:
-                caller = await find(bounded, inside, self._shared.sessions)
+                # A made-up cookie costs a look into the database: strangers share their places.
+                with self._place(False) if session_secret(bounded) else contextlib.nullcontext():
+                    caller = await find(bounded, inside, self._shared.sessions)
                 known = caller.proof is not None or caller.is_open
                 with self._place(known):
                     if page.who != PUBLIC:
@@ -205,11 +208,13 @@ def _check_own(request: Request, is_tls: bool) -> None:
     own = {f"https://{host}"} if is_tls else {f"http://{host}", f"https://{host}"}
     origin = request.headers.get("origin")
     site = request.headers.get("sec-fetch-site")
-    if request.method == "POST":
-        if origin not in own and not (origin is None and site == "same-origin"):
-            raise _other_origin()
-        return
     from_elsewhere = site in ("cross-site", "same-site")
+    if request.method == "POST":
+        if from_elsewhere or (origin not in own and not (origin is None and site == "same-origin")):
+            raise _other_origin()
+        if origin == f"http://{host}" and cookie(request, secure=True) in request.cookies:
+            raise _other_origin()  # a page without TLS may not act for a session that was begun with it
+        return
     is_link = request.headers.get("sec-fetch-mode") == "navigate"
     if (origin is not None and origin not in own) or (from_elsewhere and not is_link):
         raise _other_origin()

@@ -8,6 +8,7 @@ from typing import Any
 
 import grpc
 from python_multipart.exceptions import FormParserError
+from python_multipart.multipart import parse_options_header
 from starlette.datastructures import FormData
 from starlette.formparsers import MultiPartException
 from starlette.requests import Request
@@ -21,6 +22,9 @@ from hearsay_server.serving.auth import Proof
 from hearsay_server.serving.inside import Inside
 from hearsay_server.serving.status import Ended
 from hearsay_server.storage.sessions import Sessions
+
+_PLAIN = 64 << 10
+"""Bytes of a form that is not multipart: it is parsed byte by byte, while all others wait."""
 
 _PART = 4 << 20
 """Bytes of the largest field; the body's own bound comes first."""
@@ -70,6 +74,14 @@ class Visit:
 
     async def form(self) -> FormData:
         """Return the fields of a posted form; raise `Ended` where it is too large, late or none."""
+        kind, options = parse_options_header(self.request.headers.get("content-type"))
+        charset = options.get(b"charset", b"utf-8").lower()
+        if charset != b"utf-8":  # Python loads a codec for each name, and keeps the name for ever
+            raise Ended(grpc.StatusCode.INVALID_ARGUMENT, "a form is in UTF-8 here, and in no other")
+        size = self.request.headers.get("content-length", "0")
+        if kind == b"application/x-www-form-urlencoded" and not _is_small(size):
+            detail = f"a form of more than {_PLAIN >> 10} KiB comes as multipart/form-data here"
+            raise Ended(grpc.StatusCode.RESOURCE_EXHAUSTED, detail)
         try:
             async with asyncio.timeout(self.inside.config.max_upload_seconds):
                 form = self.request.form(max_files=4, max_fields=100, max_part_size=_PART)
@@ -77,7 +89,7 @@ class Visit:
         except TimeoutError:
             detail = "the form took too long to come"
             raise Ended(grpc.StatusCode.DEADLINE_EXCEEDED, detail) from None
-        except (MultiPartException, FormParserError):
+        except (MultiPartException, FormParserError, UnicodeError, LookupError):
             raise Ended(grpc.StatusCode.INVALID_ARGUMENT, "the form cannot be read") from None
 
     def page(self, template: str, status: int = 200, **values: object) -> Response:
@@ -103,3 +115,8 @@ class Visit:
             yield form
         finally:
             await form.close()
+
+
+def _is_small(length: str) -> bool:
+    """Tell whether the length of a form that is not multipart is told, and small enough."""
+    return length.isascii() and length.isdigit() and len(length) < 9 and int(length) <= _PLAIN

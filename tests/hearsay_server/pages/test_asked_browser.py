@@ -19,6 +19,7 @@ from ldp import Mechanism, PolicyUnary, SetBits, SetSelection
 from ldp.core.policy import Policy
 from ldp.planning.design import design
 from ldp.testing import SeededCoins
+from support import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -146,3 +147,30 @@ def test_an_answer_from_the_page_is_a_devices(tmp_path: Path, browser: Browser) 
         assert not page.is_checked("#consent")
     # What the SDK tells the developer of an app, and the page has said in words.
     browser.forget("drops answers (spent)")
+
+
+def test_a_level_and_a_plan_that_were_agreed_to_are_the_ones_that_answer(
+    tmp_path: Path, browser: Browser
+) -> None:
+    """Neither a link nor another survey of the name chooses for somebody who has agreed."""
+    text = SURVEY.format(name="daily") + "[page]\npublic = true\nanswers = true\n"
+    with showing(tmp_path) as site:
+        create(site.grpc, text)
+        page = browser.open(site, "/asked/daily?level=strict")
+        page.check("#consent")
+        page.locator("#answer-status", has_text="is new here").wait_for()
+        page = browser.open(site, "/asked/daily")
+        page.wait_for_function("document.getElementById('consent').checked")
+        assert page.inner_text("#answer-level") == "strict"
+        page = browser.open(site, "/asked/daily?level=standard")
+        page.locator("#answer-status", has_text="You agreed to the level strict").wait_for()
+        assert not page.is_checked("#consent")
+        with connected(site.grpc) as channel:
+            admin = admin_pb2_grpc.AdminStub(channel)
+            admin.DeleteSurvey(admin_pb2.DeleteSurveyRequest(survey="daily"), timeout=20)
+        create(site.grpc, text.replace("standard = 2.0", "standard = 12.0"))
+        wait_until(lambda: "epsilon 12" in site.text("/asked/daily"))
+        page = browser.open(site, "/asked/daily")
+        page.locator("#answer-status", has_text="has changed since you agreed").wait_for()
+        assert not page.is_checked("#consent")
+        assert page.is_disabled("#answer-fields")

@@ -124,3 +124,33 @@ def test_sessions_end_with_their_time_and_are_few(
 def test_characters_that_mislead_are_shown_as_such() -> None:
     assert shown("a\u202eb\x07\u2066c\n") == "a\ufffdb\ufffd\ufffdc\ufffd"
     assert shown("مرحبا 👍 <b>") == "مرحبا 👍 <b>"
+
+
+@pytest.mark.parametrize("charset", ["utf-7", "punycode", "x" * 15_000])
+def test_a_form_in_another_charset_is_refused_before_it_is_read(
+    hurried: Site, charset: str
+) -> None:
+    kind = f"application/x-www-form-urlencoded; charset={charset}"
+    answer = hurried.post("/sign-in", {"token": "x"}, **{"content-type": kind})
+    assert answer.status == 400 and b"UTF-8" in answer.body
+    assert hurried.post(
+        "/sign-in", {"token": "x"}, **{"content-type": kind.replace(charset, "UTF-8")}
+    ).status == 401
+
+
+def test_a_long_form_that_is_not_multipart_is_refused_by_its_length(hurried: Site) -> None:
+    answer = hurried.post("/planner", {"text": "&" * 50_000})
+    assert answer.status == 429 or answer.status == 413
+
+
+def test_pages_of_elsewhere_and_of_plain_http_do_not_act_for_a_session_of_tls(
+    hurried: Site, token: str
+) -> None:
+    crossed = hurried.post("/sign-in", {"token": token}, **{"sec-fetch-site": "cross-site"})
+    assert crossed.status == 403
+    secure = f"https://127.0.0.1:{hurried.port}"
+    cookie = hurried.post("/sign-in", {"token": token}, origin=secure).headers["set-cookie"]
+    session = cookie.partition(";")[0]
+    assert hurried.post("/sign-out", cookie=session, origin=hurried.origin).status == 403
+    assert hurried.get("/operator", cookie=session).status == 200
+    assert hurried.post("/sign-out", cookie=session, origin=secure).status == 303

@@ -42,6 +42,9 @@ _FRESH_LONG = 60.0
 _UNKNOWN = {"warning": "", "method": "", "simultaneous": False, "confidence": 0, "repeats": 0}
 """What some tables do not have."""
 
+_LASTING = {grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.INVALID_ARGUMENT}
+"""Troubles that are the answer to a question, for whoever asks it; others pass."""
+
 _PICTURES = 12
 """Attributes of a survey whose estimates its page draws; of more it has links."""
 
@@ -89,6 +92,8 @@ class _Asked:
         try:
             return await _answered(self.visit, self._rendered)
         except Ended as error:
+            if error.code not in _LASTING:
+                raise  # a moment's trouble is nobody else's answer
             return self.visit.html("analyst/trouble.html", trouble=str(error))
 
     def _rendered(self, analyst: Analyst) -> str:

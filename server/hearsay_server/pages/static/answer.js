@@ -1,5 +1,6 @@
 // Where a survey allows it, its page is the questionnaire: a real device, with the SDK's Client and its ledger.
 
+import { showLevel as showSection } from "./asked.js";
 import { answersOf, levelShown, pageData } from "./form.js";
 import { Client } from "./sdk.js";
 
@@ -21,7 +22,8 @@ const fields = data.fields.filter(({ name }) => !data.withheld.includes(name));
 const form = document.getElementById("answer-form");
 const consent = document.getElementById("consent");
 const status = document.getElementById("answer-status");
-const kept = `hearsay level: ${data.survey}`;
+/** Where it is kept what was agreed to here: a plan, by its revision, and a level. */
+const kept = `hearsay agreed: ${data.survey}`;
 let client;
 let at;
 
@@ -39,7 +41,31 @@ function start() {
   document.getElementById("stop").addEventListener("click", () => act(() => stop(false)));
   document.getElementById("erase").addEventListener("click", () => act(() => stop(true)));
   setInterval(() => act(show), 5000);
-  if (localStorage.getItem(kept)) act(resume);
+  const before = agreed();
+  if (!before) return;
+  const asked = new URLSearchParams(location.search).get("level");
+  if (before.revision !== data.agreement.revision) {
+    act(() => stop(false, "This survey has changed since you agreed. Nothing of before is sent any more."));
+  } else if (asked && asked !== before.level) {
+    say(`You agreed to the level ${before.level}, and this address shows ${asked}. Agree again to use it.`);
+  } else {
+    showSection(before.level);
+    act(resume);
+  }
+}
+
+/** Return what was agreed to in this browser: the revision of a plan and a level; null for nothing. */
+function agreed() {
+  try {
+    return JSON.parse(localStorage.getItem(kept));
+  } catch {
+    return null;
+  }
+}
+
+function keep() {
+  const { revision } = data.agreement;
+  localStorage.setItem(kept, JSON.stringify({ revision, level: levelShown() }));
 }
 
 /** Return the client at the level that is shown; nothing is asked of the server before the first one. */
@@ -64,7 +90,7 @@ async function leave() {
   client = undefined;
   await before.close(1000);
   if (consent.checked) {
-    localStorage.setItem(kept, levelShown());
+    keep();
     await show();
   }
 }
@@ -76,7 +102,7 @@ function showLevel() {
 async function consented() {
   if (!consent.checked) return stop(false);
   document.getElementById("answer-fields").disabled = false;
-  localStorage.setItem(kept, levelShown());
+  keep();
   await opened().grant();
   await show();
   await settle();
@@ -139,12 +165,13 @@ function clear(input) {
   else input.value = "";
 }
 
-async function stop(forget) {
+async function stop(forget, why) {
   if (client || localStorage.getItem(kept)) await opened().revoke({ forget });
   consent.checked = false;
   document.getElementById("answer-fields").disabled = true;
   localStorage.removeItem(kept);
   await show();
+  if (why) return say(why);
   say(
     forget
       ? "You have stopped. Nothing waits, and the server is asked to forget what was under way."

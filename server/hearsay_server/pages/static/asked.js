@@ -9,10 +9,14 @@ const MANY = 100;
 const data = pageData();
 const form = document.getElementById("try-form");
 const tried = document.getElementById("tried");
+const slider = document.getElementById("level");
+const names = JSON.parse(slider.dataset.levels);
 let device;
 
 /** Show the section of one level, and hide the others. */
-function showLevel(name) {
+export function showLevel(name) {
+  slider.value = names.indexOf(name);
+  slider.setAttribute("aria-valuetext", name);
   for (const section of document.querySelectorAll("section.level")) {
     section.hidden = section.dataset.level !== name;
   }
@@ -180,12 +184,9 @@ document.getElementById("try-many").addEventListener("click", () => {
 });
 document.getElementById("trying").hidden = false;
 
-const slider = document.getElementById("level");
-const names = JSON.parse(slider.dataset.levels);
 if (names.length > 1) {
   slider.closest("p").hidden = false;
   slider.addEventListener("input", () => showLevel(names[Number(slider.value)]));
 }
 slider.setAttribute("aria-valuetext", levelShown());
-slider.addEventListener("input", () => slider.setAttribute("aria-valuetext", levelShown()));
 document.documentElement.dataset.tryable = "true";
