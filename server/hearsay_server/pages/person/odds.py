@@ -26,6 +26,7 @@ from ldp.mechanisms import (
     HadamardResponse,
     KRRChain,
     LocalHashing,
+    PolicyMeanTable,
     PolicyMechanism,
     PolicySubsets,
     PolicyUnary,
@@ -287,8 +288,43 @@ def _number(domain: Numeric, mechanism: MeanMechanism) -> Odds:
                 error=_figure(typical, typical),
                 mean=_figure(typical / math.sqrt(1000), typical / math.sqrt(1000)),
             ),
+            *_outside(domain, mechanism),
         ),
     )
+
+
+def _outside(domain: Numeric, mechanism: MeanMechanism) -> list[Markup]:
+    """Say how often a code tells that a number is in none of the protected regions: of each other
+    range for the number for which it does so most often."""
+    if not isinstance(mechanism, PolicyMeanTable) or not domain.sensitive:
+        return []
+    chances = (mechanism.matrix() * revealing.telling(mechanism)).sum(axis=1)
+    points = np.linspace(domain.low, domain.high, len(chances))
+    lines = []
+    for low, high in domain.ordinary_ranges:
+        within = np.flatnonzero((points >= low) & (points <= high))
+        if not within.size:
+            continue
+        most = int(within[chances[within] >= chances[within].max() - 1e-9][0])
+        share = float(chances[most])
+        many = people(share)
+        lines.append(
+            _say(
+                "Of {n} people at {x}, {p} send a code that tells that their number is not in "
+                "{regions}: it is more than {f} times as likely for them as for anybody there.",
+                n=f"{many:,}",
+                x=_plain(float(points[most])),
+                p=_counted(share, many),
+                regions=regions(domain),
+                f=factor(mechanism.epsilon),
+            )
+        )
+    return lines
+
+
+def regions(domain: Numeric) -> str:
+    """Return the regions of a number that are protected, in words."""
+    return " or ".join(f"{_plain(low)} to {_plain(high)}" for low, high in domain.sensitive)
 
 
 def _waves(mechanism: Waves) -> Odds:
