@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hearsay.plans.domains import Binned, Categorical, Numeric, SetOf
+from hearsay.plans.domains import Binned, Categorical, Numeric, Ratings, SetOf
 from hearsay.plans.plan import Plan, parse
 from hearsay_server.pages.person import facts
 from hearsay_server.pages.person.odds import Odds, factor, odds, of_many
@@ -24,6 +24,7 @@ from ldp.core.policy import Policy
 from ldp.mechanisms import PolicySubsets
 from ldp.mechanisms.numbers.mean import MeanMechanism
 from ldp.planning.design import design
+from ldp.testing import SeededCoins
 
 SUBSETS = design(Policy.one_sided(40, range(20, 40), 2.0)).mechanism
 
@@ -274,3 +275,22 @@ def test_of_protected_regions_the_codes_that_tell_of_another_number_are_those_of
         assert said.endswith("tells: not in 800..2000") == tells[:, code].any()
         assert (code in found["tells"]) == tells[:, code].any()
     assert facts.may_reveal(plan) == [("wage", (), "800 to 2,000")]
+
+
+def test_of_ratings_it_is_told_that_they_are_rounded_and_cut() -> None:
+    plan = planned(
+        'name = "stars"\n[levels]\nl = 2.0\n[[attributes]]\nname = "stars"\n'
+        '[attributes.ratings]\nkeys = ["food", "staff", "price"]\n'
+        "low = 1\nhigh = 5\nat_most = 2\nclamp = true\n"
+    )
+    ratings, mechanism = plan.questions["stars"].domain, plan.levels["l"].mechanisms["stars"]
+    assert isinstance(ratings, Ratings)
+    first, own, other, last = odds(ratings, mechanism).lines
+    assert own.startswith("Of people whose rating of <bdi>food</bdi> became high, ")
+    assert isinstance(mechanism, SetSelection)
+    p, q = of_many(*mechanism.support)
+    assert f"{p} send" in own and f"without it, {q} send it" in other
+    assert first.endswith("of 100 who rate 3 of 1 to 5, 50 become high.")
+    assert last.startswith("Of more than 2 ratings 2 are kept, drawn at random")
+    settled = [ratings.settled(ratings.encode({"food": 3}), SeededCoins(n)) for n in range(400)]
+    assert abs(sum(kept == (0,) for kept in settled) - 200) < 60

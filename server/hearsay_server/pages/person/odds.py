@@ -372,7 +372,11 @@ def _one_item(domain: Domain | Grid, mechanism: SetBits) -> Odds:
             what=what,
             n=f"{mechanism.items:,}",
         ),
-        (_say("{p} people send what is true; the others send the opposite.", p=of_many(true)[0]),),
+        (
+            *_rounded(domain),
+            _say("{p} people send what is true; the others send the opposite.", p=of_many(true)[0]),
+            *_cut(domain),
+        ),
     )
 
 
@@ -388,10 +392,48 @@ def _some_items(domain: Domain | Grid, mechanism: SetSelection) -> Odds:
             what=what,
         ),
         (
-            _say("Of people who have a certain {what}, {p} send it.", what=what, p=p),
-            _say("Of people who do not have it, {q} send it too.", q=q),
+            *_rounded(domain),
+            _say(
+                "Of people whose rating of {key} became high, {p} send that it is high.",
+                key=_name(domain.keys[0]),
+                p=p,
+            )
+            if isinstance(domain, Ratings)
+            else _say("Of people who have a certain {what}, {p} send it.", what=what, p=p),
+            _say("Of people without it, {q} send it too.", q=q),
+            *_cut(domain),
         ),
     )
+
+
+def _rounded(domain: Domain | Grid) -> list[Markup]:
+    """Say of ratings that each is first rounded to an end of the scale."""
+    if not isinstance(domain, Ratings):
+        return []
+    return [
+        _say(
+            "Your rating is first rounded to high or low at random: of 100 who rate {middle} of "
+            "{low} to {high}, 50 become high.",
+            middle=_plain((domain.low + domain.high) / 2),
+            low=_plain(domain.low),
+            high=_plain(domain.high),
+        )
+    ]
+
+
+def _cut(domain: Domain | Grid) -> list[Markup]:
+    """Say of sets and ratings that are cut that the odds are those of what is kept."""
+    assert isinstance(domain, SetOf | Ratings)
+    if not domain.clamp or domain.most == len(domain.labels):
+        return []
+    return [
+        _say(
+            "Of more than {most} {what}s {most} are kept, drawn at random: these odds are those "
+            "of what is kept.",
+            most=domain.most,
+            what=_item_words(domain),
+        )
+    ]
 
 
 def _item_words(domain: Domain | Grid) -> str:
