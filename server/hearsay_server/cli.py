@@ -12,6 +12,10 @@ from hearsay_server.commands import connect
 
 COMMANDS = {
     "serve": ("serve:serve", "Run the aggregation server until SIGTERM or Ctrl-C."),
+    "shuffler": (
+        "shuffler:app",
+        "Run a shuffler of sealed records, and look at what it holds.",
+    ),
     "config": (
         "configuration:show",
         "Print the values that a server would take from the file and the environment, as TOML.",
@@ -99,6 +103,7 @@ ROLES = {
     "App developers": ("codegen", "device"),
     "Operators": (
         "serve",
+        "shuffler",
         "config",
         "health",
         "survey",

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_args, get_origin
+from typing import Annotated, Any, Literal, Self, TypeVar, get_args, get_origin
 
 from pydantic import (
     BaseModel,
@@ -46,19 +46,13 @@ _Int32 = Field(gt=0, lt=1 << 31)
 """The range of gRPC's integer options."""
 
 
-class Config(BaseModel):
-    """Everything that an operator may set; the defaults serve one machine's loopback."""
+class Process(BaseModel):
+    """What an operator may set of any process that serves; the defaults serve loopback."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
     )
 
-    data: Path = Path("hearsay-data")
-    """The folder that holds everything; made if missing."""
-    database: str = ""
-    """postgresql://USER:PASSWORD@HOST/NAME to keep it in, instead of the folder."""
-    keep_batches_days: Annotated[int, _NotNegative] = 0
-    """Drop the randomised rows after so many days; their sums stay. 0: keep them."""
     listen: str = "127.0.0.1:50051"
     """HOST:PORT; port 0 takes a free one."""
     http: str = ""
@@ -67,29 +61,20 @@ class Config(BaseModel):
     """Host names by which HTTP is called, with commas; localhost and addresses always are."""
     http_origins: str = ""
     """Origins whose pages may call over HTTP, with commas, such as https://app.example."""
-    pages: bool = True
-    """Show pages over HTTP, too: they need hearsay-ldp[web], and are left out without it."""
-    share_port: bool = False
-    """Share the port with other servers of this machine."""
     insecure: bool = False
     """Listen on an address that is not loopback, without TLS."""
-
     tls_certificate: Path | None = None
     """Certificate chain, PEM; read again when it changes."""
     tls_key: Path | None = None
     """Its private key, PEM."""
     tls_client_ca: Path | None = None
     """Take only clients with a certificate of this CA, PEM."""
-
     require_device_token: bool = False
     """Take batches only with a device's token."""
-
     max_message_bytes: Annotated[int, _Int32] = 4 << 20
     """Largest request."""
     http_max_json_bytes: Annotated[int, _Int32] = 256 << 10
     """Largest request in JSON."""
-    max_batch_rows: Annotated[int, _Int32] = 100_000
-    """Rows that one batch may hold."""
     max_open_calls: Annotated[int, _Int32] = 1024
     """Calls under way at once."""
     max_connections: Annotated[int, _Int32] = 10_000
@@ -102,14 +87,6 @@ class Config(BaseModel):
     """Close a connection that was idle so long."""
     batches_per_second: Annotated[float, _NotNegative] = 0.0
     """Batches that one token may send; 0: no limit."""
-    rows_per_token_and_period: Annotated[int, _NotNegative] = 0
-    """Rows of a survey's period that one device token may send; 0: no limit."""
-
-    analysis_seconds: Annotated[int, _Int32] = 60
-    """Processor time that one question of an analyst may take."""
-    analysis_memory_mib: Annotated[int, Field(ge=256, lt=1 << 31)] = 2048
-    """Memory that the process of one question of an analyst may take, in MiB."""
-
     metrics: str = ""
     """PORT (of loopback) or HOST:PORT of Prometheus metrics; empty: none."""
     traces: bool = False
@@ -118,13 +95,6 @@ class Config(BaseModel):
     """Form of the log: text or json."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Log events of this level and above: debug, info, warning or error."""
-    probe_seconds: Annotated[float, _Positive] = 5.0
-    """How often to test that the database can be written."""
-
-    @property
-    def where(self) -> Path | str:
-        """Where everything is kept: the folder, or the URL of a database."""
-        return self.database or self.data
 
     @property
     def hosts(self) -> frozenset[str]:
@@ -168,15 +138,91 @@ class Config(BaseModel):
                     f"http_origins must be origins such as https://app.example, in small letters "
                     f"and without a path, with commas between them, got {origin!r}"
                 )
+        if self.batches_per_second and not self.require_device_token:
+            raise InvalidInput(
+                "batches_per_second is a token's, and all who have none would share one: set "
+                "require_device_token as well"
+            )
+        return self
+
+
+class Config(Process):
+    """Everything that an operator may set of the aggregation server."""
+
+    data: Path = Path("hearsay-data")
+    """The folder that holds everything; made if missing."""
+    database: str = ""
+    """postgresql://USER:PASSWORD@HOST/NAME to keep it in, instead of the folder."""
+    keep_batches_days: Annotated[int, _NotNegative] = 0
+    """Drop the randomised rows after so many days; their sums stay. 0: keep them."""
+    pages: bool = True
+    """Show pages over HTTP, too: they need hearsay-ldp[web], and are left out without it."""
+    share_port: bool = False
+    """Share the port with other servers of this machine."""
+    max_batch_rows: Annotated[int, _Int32] = 100_000
+    """Rows that one batch may hold."""
+    rows_per_token_and_period: Annotated[int, _NotNegative] = 0
+    """Rows of a survey's period that one device token may send; 0: no limit."""
+    analysis_seconds: Annotated[int, _Int32] = 60
+    """Processor time that one question of an analyst may take."""
+    analysis_memory_mib: Annotated[int, Field(ge=256, lt=1 << 31)] = 2048
+    """Memory that the process of one question of an analyst may take, in MiB."""
+    probe_seconds: Annotated[float, _Positive] = 5.0
+    """How often to test that the database can be written."""
+
+    @property
+    def where(self) -> Path | str:
+        """Where everything is kept: the folder, or the URL of a database."""
+        return self.database or self.data
+
+    @model_validator(mode="after")
+    def _caps_fit(self) -> Self:
         if self.rows_per_token_and_period and not self.require_device_token:
             raise InvalidInput(
                 "rows_per_token_and_period caps nothing while batches are taken without a "
                 "token: set require_device_token as well"
             )
-        if self.batches_per_second and not self.require_device_token:
+        return self
+
+
+class ShufflerConfig(Process):
+    """Everything that an operator may set of a shuffler."""
+
+    data: Path = Path("hearsay-shuffler")
+    """The folder that holds tokens and records until they are forwarded; made if missing."""
+    listen: str = "127.0.0.1:50052"
+    """HOST:PORT; port 0 takes a free one."""
+    collector: str = ""
+    """HOST:PORT or URL of the server that opens the records."""
+    collector_token: str = Field("", repr=False)
+    """A token of the role shuffler, made there."""
+    collector_ca: Path | None = None
+    """Trust the collector's certificate by this CA, PEM, in the place of the system's."""
+    collector_insecure: bool = False
+    """Reach a collector that is not on loopback without TLS."""
+    revisions: str = ""
+    """Take these alone, with commas: SURVEY=REVISION, in hex. Empty: each survey's first plan."""
+    check_seconds: Annotated[float, _Positive] = 30.0
+    """How often to look whether the records of a period can be forwarded."""
+
+    @property
+    def pinned(self) -> dict[str, bytes]:
+        """The revisions in `revisions`, by survey."""
+        parts = [part.partition("=") for part in _names(self.revisions)]
+        return {survey.strip(): bytes.fromhex(hexed) for survey, _, hexed in parts}
+
+    @model_validator(mode="after")
+    def _collector_is_there(self) -> Self:
+        if not self.collector:
+            raise InvalidInput("collector must name the server that opens the records")
+        try:
+            lengths = {len(revision) for revision in self.pinned.values()}
+        except ValueError:
+            lengths = {0}
+        if lengths - {32}:
             raise InvalidInput(
-                "batches_per_second is a token's, and all who have none would share one: set "
-                "require_device_token as well"
+                "revisions must be SURVEY=REVISION with 64 hex digits each, with commas between "
+                f"them, got {self.revisions!r}"
             )
         return self
 
@@ -187,7 +233,7 @@ def _names(text: str) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class Key:
-    """One key of a `Config` for people: the words of a manual, the default as in TOML."""
+    """One key of a process for people: the words of a manual, the default as in TOML."""
 
     name: str
     variable: str
@@ -196,11 +242,13 @@ class Key:
     meaning: str
 
 
-def explained() -> list[Key]:
-    """Return every key of a `Config`, in its order."""
+def explained(kind: type[Process] = Config) -> list[Key]:
+    """Return every key of a process: its own, then those of all processes."""
     return [
         Key(name, PREFIX + name.upper(), _kind(key), as_toml(key.default), key.description or "")
-        for name, key in Config.model_fields.items()
+        for name, key in sorted(
+            kind.model_fields.items(), key=lambda item: item[0] in Process.model_fields
+        )
     ]
 
 
@@ -235,49 +283,57 @@ _KINDS: dict[object, str] = {
 _SIGNS = {"ge": ">=", "gt": ">", "lt": "<"}
 
 
-class _Sources(BaseSettings, Config):
-    """Where the values of a `Config` are looked for; it is never made."""
-
-    model_config = {"env_prefix": PREFIX}
+_Kind = TypeVar("_Kind", bound=Process)
 
 
 def load(file: Path | None = None, flags: Mapping[str, object] | None = None) -> Config:
+    """Return how the aggregation server is set up, as `read` does."""
+    return read(Config, file, flags)
+
+
+def read(
+    kind: type[_Kind], file: Path | None = None, flags: Mapping[str, object] | None = None
+) -> _Kind:
     """Return the defaults, overridden by `file`, then by the environment, then by `flags`.
 
     A variable is HEARSAY_ and the key in capitals; a flag that is None was not given. Raises
     `InvalidInput` for a file that cannot be read, for a key or a HEARSAY_ variable that is not
     known, and for a value of the wrong type or out of range.
     """
+
+    class Sources(BaseSettings, kind):  # type: ignore[valid-type,misc]
+        """Where the values are looked for; it is never made."""
+
+        model_config = {"env_prefix": PREFIX}
+
+    unknown = f"there is no such key; there are {', '.join(kind.model_fields)}"
     try:
         if file is not None and not file.is_file():  # the source would take it for an empty one
             raise InvalidInput("there is no such file")
-        written = TomlConfigSettingsSource(_Sources, file)()
+        written = TomlConfigSettingsSource(Sources, file)()
     except (OSError, ValueError) as error:
         raise InvalidInput(f"{file}: {error}") from None
-    known = _NOT_OURS | {PREFIX + name.upper() for name in Config.model_fields}
+    known = _NOT_OURS | {PREFIX + name.upper() for name in kind.model_fields}
     for variable in sorted({*os.environ} - known):  # which the source would ignore
         if variable.startswith(PREFIX):
-            raise InvalidInput(f"{variable}: {_UNKNOWN}")
+            raise InvalidInput(f"{variable}: {unknown}")
     given = {name: (f"{file}: {name}", value) for name, value in written.items()}
-    for name, text in EnvSettingsSource(_Sources)().items():
+    for name, text in EnvSettingsSource(Sources)().items():
         given[name] = (PREFIX + name.upper(), text)
     given |= {name: (name, value) for name, value in (flags or {}).items() if value is not None}
     try:
-        return Config.model_validate({name: value for name, (_, value) in given.items()})
+        return kind.model_validate({name: value for name, (_, value) in given.items()})
     except ValidationError as error:
-        faults = [_said(fault, given) for fault in error.errors()]
+        faults = [_said(fault, given, unknown) for fault in error.errors()]
         raise InvalidInput("; ".join(faults)) from None
 
 
-_UNKNOWN = f"there is no such key; there are {', '.join(Config.model_fields)}"
-
-
-def _said(fault: ErrorDetails, given: Mapping[str, tuple[str, Any]]) -> str:
+def _said(fault: ErrorDetails, given: Mapping[str, tuple[str, Any]], unknown: str) -> str:
     """Name a value's key and source, the expected value, and the given one."""
     expected = fault["msg"].replace("Input should be", "must be").removeprefix("Value error, ")
     if not fault["loc"]:  # of several keys, which the error names
         return expected
     where, value = given[str(fault["loc"][0])]
     if fault["type"] == "extra_forbidden":
-        return f"{where}: {_UNKNOWN}"
+        return f"{where}: {unknown}"
     return f"{where} {expected}, got {value!r}"

@@ -37,6 +37,21 @@ def test_the_benchmark_of_the_server_measures_a_little(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_the_benchmark_of_sealed_records_measures_a_little(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, HERE / "sealed_speed.py", "--smoke"],
+        cwd=tmp_path,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("sealed over direct") == 2
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
 def test_the_costs_that_sizing_needs_are_measured(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, HERE / "sizing_costs.py", "--smoke"],

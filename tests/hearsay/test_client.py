@@ -11,7 +11,7 @@ from moody import QUICK, Moody
 from people import person
 
 from hearsay import Analyst, Caps, Delivery, Reason, Unreachable
-from hearsay.sending import sealing
+from hearsay.sending import packing
 from hearsay.v1 import collector_pb2, collector_pb2_grpc
 from ldp import Coins
 from ldp.errors import InvalidInput, NotReady, PlanRefused
@@ -341,7 +341,7 @@ def test_a_server_that_lost_the_answer_counts_a_retry_once(server: Server) -> No
     pause = object()
     sender.pause(pause, 10)
     assert sender.is_quiet
-    sealing.seal(client._device.store, "health", Coins(), rows=512, size=1 << 20)
+    packing.pack(client._device.store, "health", Coins(), rows=512, size=1 << 20)
     (batch,) = client.outbox().batches
     with server.channel() as channel:
         request = collector_pb2.SubmitRequest(batches=[batch])

@@ -16,7 +16,7 @@ from hearsay.plans.plan import parse
 from hearsay.recording.account import Account
 from hearsay.recording.batches import kind, only, together
 from hearsay.recording.ledger_file import read
-from hearsay.sending import sealing
+from hearsay.sending import packing
 from hearsay.v1 import collector_pb2
 from ldp.testing import SeededCoins
 from support import Calendar
@@ -269,7 +269,7 @@ def test_batches_have_all_waiting_reports_of_a_kind_and_leave_in_a_random_order(
                 person.grant()
                 assert person.record(answer="yes")
             client._device.sender.pause(client, 5.0)
-            sealing.seal(client._device.store, "survey", coins, rows=2, size=1 << 20)
+            packing.pack(client._device.store, "survey", coins, rows=2, size=1 << 20)
             batches = client.outbox().batches
             assert [batch.rows for batch in batches] == [2] * 8  # the ninth waits for an answer
             orders.add(tuple(tuple(batch.properties) for batch in batches))

@@ -182,6 +182,7 @@ SHOWN: tuple[Shown, ...] = (
     Shown("operator-training", ADMIN, "/operator/trainings/{training}"),
     Shown("operator-tokens", ADMIN, "/operator/tokens"),
     Shown("operator-token-made", ADMIN, "/operator/tokens", _make_token),
+    Shown("operator-rotate", ADMIN, "/operator/tokens/{token}/rotate"),
     Shown("operator-revoke", ADMIN, "/operator/tokens/{token}/revoke"),
     Shown("operator-audit", ADMIN, "/operator/audit"),
     Shown("planner", ADMIN, "/planner"),

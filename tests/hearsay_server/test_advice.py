@@ -73,7 +73,7 @@ def test_a_missing_wrong_or_weak_token_is_told(tmp_path: Path) -> None:
     with serving(tmp_path) as address:
         for given in ((), ("--token", "guess"), ("--token", weak)):
             said = told("survey", "delete", "a", "--yes", "--target", address, *given)
-            assert said.startswith(f"the server at {address} does not accept the token, or asks ")
+            assert said.startswith(f"the server at {address} does not accept the token")
             assert said.endswith("; give --token, or set HEARSAY_TOKEN")
         assert "needs a token of role admin, this one is of role analyst" in said
 

@@ -31,13 +31,18 @@ from hearsay.v1 import (
     analyst_pb2_grpc,
     collector_pb2,
     collector_pb2_grpc,
+    shuffler_pb2,
+    shuffler_pb2_grpc,
 )
 from hearsay_server.serving.auth import ROLES, Denied, Policy
 from hearsay_server.storage import tokens
 
 CALLS: dict[str, Callable[[grpc.Channel], Any]] = {
-    "device": lambda channel: collector_pb2_grpc.CollectorStub(channel).GetPlan(
-        collector_pb2.GetPlanRequest(survey="health"), timeout=5
+    "device": lambda channel: collector_pb2_grpc.CollectorStub(channel).Forget(
+        collector_pb2.ForgetRequest(survey="health", period="once", ids=[bytes(16)]), timeout=5
+    ),
+    "shuffler": lambda channel: shuffler_pb2_grpc.SealedCollectorStub(channel).SubmitSealed(
+        shuffler_pb2.SubmitSealedRequest(records=[{"survey": "health"}]), timeout=5
     ),
     "analyst": lambda channel: next(
         analyst_pb2_grpc.AnalystStub(channel).Estimate(
@@ -113,7 +118,9 @@ def test_without_any_token_loopback_is_open_and_the_log_says_so(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with serving(tmp_path) as address:
-        assert {code(address, role) for role in CALLS} <= LET_IN
+        open_ = CALLS.keys() - {"shuffler"}  # whose sealed records are never anybody's
+        assert {code(address, role) for role in open_} <= LET_IN
+        assert code(address, "shuffler") == grpc.StatusCode.UNAUTHENTICATED
         assert code(address, "admin", "left-over") in LET_IN
     assert "no token was ever made" in caplog.text
 
@@ -211,8 +218,9 @@ def test_the_last_use_of_a_token_is_written_once_a_day_and_a_devices_never(
                 code(address, role, text)
         used = {token.role: token.used for token in tokens_of(tmp_path).list()}
     today = int(time.time()) // 86400
-    assert used == {"admin": today, "analyst": today, "device": None}
-    assert sorted(written) == sorted(tokens.hashed(texts[role]) for role in ("admin", "analyst"))
+    others = ("admin", "analyst", "shuffler")
+    assert used == {**dict.fromkeys(others, today), "device": None}
+    assert sorted(written) == sorted(tokens.hashed(texts[role]) for role in others)
 
 
 def test_a_call_does_not_wait_for_its_tokens_use_to_be_recorded(tmp_path: Path) -> None:
@@ -261,7 +269,7 @@ def test_health_and_reflection_are_for_everybody(guarded: Guarded) -> None:
         reflection = reflection_pb2_grpc.ServerReflectionStub(channel)
         (listed,) = reflection.ServerReflectionInfo(iter([request]), timeout=5)
         names = {service.name for service in listed.list_services_response.service}
-        assert set(ROLES) <= names
+        assert set(ROLES) - {"hearsay.v1.Shuffler"} <= names
 
 
 def test_an_analyst_with_a_token_is_answered(

@@ -47,6 +47,7 @@ FROZEN = {
     "schema_10": "63a938938abd3a0ef5521c7c0dabc3ca013f2087b0623f49e1a8d3fbdc439b07",
     "schema_11": "1e7af280ffe0d53f4c275fb7493ba9ca42e31b8ffa78e54c41e9315db0879aea",
     "schema_12": "56ce99cf5eb7e7982a3d3fbcbd6a1fa049146782fdb9ecf489465a98d4de5d83",
+    "schema_13": "a5dacce25e663f051ddc25d5cc76170f789a84d6814bcf089f964ed9fc74199b",
 }
 """The SHA-256 of each step's file. A released step never changes: where its hash differs, undo the
 change and add a step. The hash of a step that no version was released with changes with it."""

@@ -223,7 +223,7 @@ def test_other_questions_are_refused(collected: Collected) -> None:
 
 
 def test_forged_reports_can_move_an_item(collected: Collected) -> None:
-    table = collected.analyst.estimate("phones", "apps", forged=100)
+    table = collected.analyst.estimate("phones", "apps", forged=100, method="inverse_variance")
     assert (table["shift_up"] > 0).all()
 
 

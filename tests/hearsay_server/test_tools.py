@@ -163,7 +163,7 @@ REFUSED = [
     (("plan", "krr", "--epsilon", 1, "--n", 9), "mechanism must be one of auto, onebit,"),
     (("audit", "krr"), "give a mechanism and --epsilon (and --k), or --survey"),
     (("audit", "krr", "--survey", "x.toml"), "--survey has its own mechanisms"),
-    (("audit", "--survey", "none.toml"), "cannot read none.toml: [Errno 2] No such file"),
+    (("audit", "--survey", "none.toml"), "cannot read none.toml: No such file"),
     (("audit", "krr", "--k", 2, "--epsilon", 1, "--draws", 9), "100 draws, got 2 and 9"),
     (("shuffle", "--epsilon", 1, "--n", 0), "n must be at least 1, got 0"),
     (("shuffle", "--epsilon", 1, "--n", 9, "--bound", "variation-ratio"), "bound is refused: for"),

@@ -26,6 +26,7 @@ from hearsay.recording.ledger import Ledger
 from hearsay.recording.outbox import Outbox
 from hearsay.sending.plan_keeper import PlanKeeper
 from hearsay.sending.sender import Delivery, DeliveryState, Sender
+from hearsay.sending.through_shuffler import ThroughShuffler
 from hearsay.sending.transport import Tls, Token, Transport, connect
 from hearsay.storage.anchors import Anchor
 from hearsay.storage.store import Store
@@ -103,6 +104,8 @@ class Client(Person):
         tls: Tls | None = None,
         token: Token | None = None,
         insecure: bool = False,
+        shuffler: str | Transport | None = None,
+        shuffler_token: Token | None = None,
         delivery: Delivery = _USUAL,
         on_drop: OnDrop | None = None,
         debug: bool = False,
@@ -147,6 +150,11 @@ class Client(Person):
         authorities or a certificate, and is used on loopback, too; `token` proves to the server
         who calls. Where `target` or `token` is None, the environment's HEARSAY_TARGET and
         HEARSAY_TOKEN are used. HEARSAY_DISABLED=1 makes a client that takes and sends nothing.
+        `shuffler` is the address of the shuffler that takes this survey's sealed records, written
+        as `target`, and `shuffler_token` proves to it who calls: for a survey that declares
+        `sealing`, and for no other. The plan comes from `target`, which gets no record from this
+        device. Choose a shuffler whose operator does not collude with the collector's: together
+        they know what a collector without a shuffler knows. `tls` and `insecure` hold for both.
         `debug`, or HEARSAY_DEBUG=1, logs events to stderr, but no answer and no code. `on_drop`
         is called, in any thread, with the reason and the number of answers, reports or batches
         dropped, except for "idle". `strict` is for development: errors that the programmer can
@@ -166,12 +174,26 @@ class Client(Person):
             target, ledger = target or "http://127.0.0.1:1", MEMORY
         reach = partial(_transport, target, tls, token, insecure)
         self._transport = reach()
+        if shuffler is not None:
+            mixing = _reached(shuffler, tls, shuffler_token, insecure)
+            self._transport = ThroughShuffler(self._transport, mixing)
+        elif shuffler_token is not None:
+            raise InvalidInput("shuffler_token is for a shuffler: give shuffler, too")
         file = None if isinstance(ledger, _Memory) else Path(ledger)
         store = Store(file, clock, wait=delivery.record_wait, anchor=anchor)
         accounts = Ledger(store, agreed.survey)
         counters = Counters(store, agreed.survey, on_drop)
         permission = Consent(store, agreed.survey, clock, counters)
-        keeper = PlanKeeper(store, self._transport, agreed, choices, withheld, caps, clock)
+        keeper = PlanKeeper(
+            store,
+            self._transport,
+            agreed,
+            choices,
+            withheld,
+            caps,
+            clock,
+            shuffled=shuffler is not None,
+        )
         sender = Sender(
             store,
             self._transport,
@@ -491,9 +513,15 @@ def _transport(
         raise InvalidInput(
             'give the server as "host:port" or "https://host", or set HEARSAY_TARGET'
         )
+    token = token if token is not None else environment.value("HEARSAY_TOKEN")
+    return _reached(target, tls, token, insecure)
+
+
+def _reached(
+    target: str | Transport, tls: Tls | None, token: Token | None, insecure: bool
+) -> Transport:
     if not isinstance(target, str):
         return target
-    token = token if token is not None else environment.value("HEARSAY_TOKEN")
     return connect(target, tls=tls, token=token, insecure=insecure)
 
 

@@ -3,6 +3,7 @@
 import math
 from abc import abstractmethod
 from collections.abc import Hashable, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _RECENT = 7
-"""Periods whose reports make the rate: the last ones before the latest, which may still go on."""
+"""Periods whose reports make the rate: the last ones before the present, which goes on."""
 
 
 class Forecasts:
@@ -40,10 +41,11 @@ class Forecasts:
         Columns: estimate, standard_error, low and high, those of `estimate` with these options;
         with_twice, the standard error with twice as many reports; with `goal`, reports_for_goal:
         how many reports would make the standard error that small. `frame.attrs` are those of
-        `estimate`, and rate: reports per period, on average over up to 7 periods before the latest
-        one; twice: the period in which there will be twice as many reports at this rate; and with
-        `goal` reached: the period by whose end every row will have it. They are None where the
-        survey has no periods, or no rate is known yet.
+        `estimate`, and closed: whether the survey takes no more reports; rate: reports per period,
+        on average over up to 7 periods before the present one; twice: the period in which there
+        will be twice as many reports at this rate; and with `goal` reached: the period by whose end
+        every row will have it. They are None where the survey is closed or has no periods, and
+        where no rate is known: of a first period, and where no reports came of late.
 
         The error of an estimate of n people is c / sqrt(n) as long as as large a share of them
         chooses each level: the forecast assumes that, and that further reports are of other people.
@@ -64,16 +66,20 @@ class Forecasts:
         shown = self.show_survey(survey)
         plan = plans.parse(shown.plan)
         counts = _by_period(shown, plan, attribute)
-        rate = _rate(plan, list(shown.periods), counts)
+        rate, present = None, ""
+        if plan.period and shown.periods and not shown.status.closed:
+            present = _present(plan.period, shown.periods[-1])
+            rate = _rate(plan.period, list(shown.periods), counts, present)
         more: dict[Hashable, Any] = {
+            "closed": shown.status.closed,
             "rate": None if rate is None else rate * reports / sum(counts),
-            "twice": _when(plan, shown.periods, counts, rate, 2.0),
+            "twice": _when(plan.period, present, sum(counts), rate, 2.0),
         }
         if goal is not None:
             times = (now / goal) ** 2
             table["reports_for_goal"] = np.ceil(reports * times)
             most = max(1.0, float(times.max()))
-            more["reached"] = _when(plan, shown.periods, counts, rate, most)
+            more["reached"] = _when(plan.period, present, sum(counts), rate, most)
         table.attrs = {**attrs, **more}
         return table
 
@@ -85,27 +91,26 @@ def _by_period(shown: admin_pb2.ShowSurveyResponse, plan: Plan, attribute: str) 
     return [sum(numbers) for numbers in zip(*found, strict=True)]
 
 
-def _rate(plan: Plan, names: Sequence[str], counts: Sequence[int]) -> float | None:
-    """Return the reports per period before the latest one; None where that is not known."""
-    if not plan.period or len(names) < 2:
-        return None
-    numbers = [periods.number(plan.period, name) for name in names]
-    last = numbers[-1]
+def _present(unit: str, latest: str) -> str:
+    """Return the present period; a later one that has reports already, where a clock is wrong."""
+    now = periods.label(unit, datetime.now(UTC))
+    return max(now, latest, key=lambda name: periods.number(unit, name))
+
+
+def _rate(unit: str, names: Sequence[str], counts: Sequence[int], present: str) -> float | None:
+    """Return the reports per period before the present one; None where that is not known."""
+    numbers = [periods.number(unit, name) for name in names]
+    last = periods.number(unit, present)
     span = min(_RECENT, last - numbers[0])
     recent = sum(n for at, n in zip(numbers, counts, strict=True) if last - span <= at < last)
     return recent / span if recent else None
 
 
-def _when(
-    plan: Plan, names: Sequence[str], counts: Sequence[int], rate: float | None, times: float
-) -> str | None:
-    """Return the period in which there will be so many times as many reports, at a rate."""
+def _when(unit: str, present: str, count: int, rate: float | None, times: float) -> str | None:
+    """Return the period in which there will be so many times `count` reports, at a rate; None
+    beyond the year 9999."""
     if rate is None:
         return None
-    left = math.ceil((times - 1) * sum(counts) / rate)
-    if left > 100_000:
-        return None
-    name = names[-1]
-    for _ in range(left):
-        name = periods.label(plan.period, periods.end(plan.period, name))
-    return name
+    return periods.named(
+        unit, periods.number(unit, present) + math.ceil((times - 1) * count / rate)
+    )

@@ -165,17 +165,19 @@ def change(answer: analyst_pb2.ChangeResponse) -> AnswerFrame:
 def over_time(
     answers: Sequence[analyst_pb2.EstimateResponse], changes: pd.DataFrame
 ) -> AnswerFrame:
-    """Return the estimates of periods as `grouped`, with the lines or breaks of `change` to draw.
-
-    `attrs["drawn"]` has for each value the heights at either end and the period between, "" of a
-    line.
-    """
+    """Return the estimates of periods as `grouped`, with what `change` found to draw."""
     found = grouped(answers, "period")
+    found.attrs["drawn"] = drawn(changes)
+    return found
+
+
+def drawn(changes: pd.DataFrame) -> dict[Hashable, list[Any]]:
+    """Return for each value of a trend or of breaks what to draw over the estimates of periods:
+    the heights at either end, and the period between, "" of a line."""
     ends = ["before", "after"] if "period" in changes else ["first", "second"]
     at = changes["period"] if "period" in changes else [""] * len(changes)
     each = zip(changes.index, *(changes[end] for end in ends), at, strict=True)
-    found.attrs["drawn"] = {label: drawn for label, *drawn in each}
-    return found
+    return {label: heights for label, *heights in each}
 
 
 def crosstab(answer: analyst_pb2.CrosstabResponse) -> AnswerFrame:

@@ -21,6 +21,7 @@ from hearsay.plans.plan import Plan
 from hearsay.recording import ledger_file
 from hearsay.recording.ledger_file import SurveyFile
 from hearsay.recording.trainings import Participation
+from hearsay.sealed.keys import fingerprint
 from hearsay.v1 import collector_pb2
 from hearsay_server import tabular
 from hearsay_server.commands.connect import AsJson
@@ -122,6 +123,7 @@ def _survey(found: SurveyFile) -> dict[str, Any]:
         "consent": found.consent,
         "caps": found.caps.as_dict(),
         "revision": plan.revision.hex() if plan else None,
+        "fingerprint": fingerprint(plan.sealing.publics) if plan and plan.sealing else None,
         "latest period": found.period or None,
         "panel": found.panel or None,
         "persons": found.people,
@@ -193,6 +195,8 @@ def _show(survey: dict[str, Any], console: Console) -> None:
     console.print(f"\n[bold]{escape(survey['survey'])}[/bold]: consent {consent}")
     revision = (survey["revision"] or "none yet")[:12]
     console.print(f"plan {revision}, last period answered {survey['latest period'] or 'none'}")
+    if survey["fingerprint"]:
+        console.print(f"sealed to keys with the fingerprint {survey['fingerprint']}")
     if survey["panel"]:
         console.print(f"panel {survey['panel']}, which every report is sent with")
     if survey["caps"]:

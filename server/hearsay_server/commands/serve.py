@@ -7,6 +7,7 @@ import logging
 import sys
 from asyncio import new_event_loop
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any, Literal, get_origin
 
 import typer
@@ -25,8 +26,14 @@ with contextlib.suppress(ImportError):  # it is made for CPython on Unix
 _log = logging.getLogger("hearsay.server")
 
 
-def _with_an_option_for_every_key(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command that takes `config_file` and flags an option for each key of `Config`."""
+def with_an_option_for_every_key(
+    kind: type[config.Process],
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command that takes `config_file` and flags an option for each key of `kind`."""
+    return partial(_with_options, kind)
+
+
+def _with_options(kind: type[config.Process], command: Callable[..., None]) -> Callable[..., None]:
     options = [
         inspect.Parameter(
             name,
@@ -34,7 +41,7 @@ def _with_an_option_for_every_key(command: Callable[..., None]) -> Callable[...,
             default=None,
             annotation=Annotated[_kind(key) | None, typer.Option(help=_help(key))],
         )
-        for name, key in config.Config.model_fields.items()
+        for name, key in kind.model_fields.items()
     ]
     own = list(inspect.signature(command).parameters.values())[:1]
     signature = inspect.Signature([*own, *options])
@@ -53,7 +60,7 @@ def _help(key: FieldInfo) -> str:
     return f"{key.description}{default}"
 
 
-@_with_an_option_for_every_key
+@with_an_option_for_every_key(config.Config)
 def serve(config_file: ConfigFile = None, **flags: object) -> None:
     """Run the aggregation server until SIGTERM or Ctrl-C.
 

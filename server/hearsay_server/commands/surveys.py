@@ -16,6 +16,7 @@ from rich.table import Table
 
 import hearsay.plans.plan
 from hearsay.plans.domains import Numeric, Ratings, Strings
+from hearsay.sealed.keys import fingerprint
 from hearsay.sending.transport import open_calls
 from hearsay.v1 import admin_pb2, survey_pb2
 from hearsay_server import tabular
@@ -194,6 +195,9 @@ def show_survey(
         Console().print(f"reports  of {len(answer.periods)} periods, {' to '.join(ends)}")
     Console().print(f"page     {_page_in_words(answer.page)}")
     Console().print(f"levels   {surveys.levels_in_words(plan)}", soft_wrap=True)
+    if plan.sealing is not None:
+        found, least = fingerprint(plan.sealing.publics), plan.sealing.least
+        Console().print(f"sealed   to keys with the fingerprint {found}; {least:,} mixed at least")
     if plan.panels:
         Console().print(
             f"panels   {plan.panels}, one of which is sent with each report of a person"

@@ -136,7 +136,8 @@ class Site:
             if error.code != grpc.StatusCode.PERMISSION_DENIED:
                 raise
             role = {OPERATORS: "admin", ANALYSTS: "analyst"}.get(page.who, "admin or analyst")
-            detail = f"this page needs a token of role {role}: sign out, and sign in with one"
+            own = caller.token.role if caller.token else "none"
+            detail = f"This page needs a token of role {role}; yours is of role {own}."
             raise Ended(error.code, detail) from None
 
     def _place(self, known: bool) -> "_Place":
@@ -146,12 +147,12 @@ class Site:
         """Answer with an error: sign-in first, where that may help."""
         status = _STATUS.get(error.code, 500)
         address = request.url.path
+        to = address + (f"?{request.url.query}" if request.url.query else "")
+        sign_in = start.sign_in_address(to if request.method == "GET" else "/")
         if status == 401 and request.method == "GET" and "authorization" not in request.headers:
-            to = address + (f"?{request.url.query}" if request.url.query else "")
-            target = start.sign_in_address(to)
             if "hx-request" in request.headers:
-                return Response(status_code=401, headers={"hx-redirect": target})
-            return RedirectResponse(target, 303)
+                return Response(status_code=401, headers={"hx-redirect": sign_in})
+            return RedirectResponse(sign_in, 303)
         html = self._shared.templates.render(
             "error.html",
             visitor=caller,
@@ -159,6 +160,7 @@ class Site:
             status=status,
             phrase=HTTPStatus(status).phrase,
             detail=str(error),
+            sign_in=sign_in,
         )
         headers = {}
         if error.retry_after is not None:

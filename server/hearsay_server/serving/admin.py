@@ -18,6 +18,7 @@ from hearsay_server.serving.visits import Visits
 from hearsay_server.storage import retention
 from hearsay_server.storage.store import BeingDeleted, Store, StoredSurvey
 from hearsay_server.storage.writer import Writer
+from hearsay_server.surveys import sealing
 from hearsay_server.surveys import survey as surveys
 from ldp import InvalidInput
 
@@ -58,8 +59,11 @@ class Admin(TrainingsAdmin):
             raise Ended(grpc.StatusCode.ALREADY_EXISTS, str(error)) from None
 
     def _create(self, plan: bytes, page: survey_pb2.Page, caller: str) -> StoredSurvey:
-        parsed = hearsay.plans.plan.parse(plan)
-        return self._store.create_survey(parsed.survey, parsed.revision, plan, caller, page)
+        made = sealing.with_keys(plan, int(self._clock().timestamp()))
+        parsed = hearsay.plans.plan.parse(made.plan)
+        return self._store.create_survey(
+            parsed.survey, parsed.revision, made.plan, caller, page, made.privates
+        )
 
     async def ListSurveys(  # noqa: N802
         self, request: admin_pb2.ListSurveysRequest, context: object

@@ -36,7 +36,11 @@ _log = logging.getLogger("hearsay.server")
 _NICE = 19
 """How far the processes' priority is below the server's: a sixtieth of its share of a full core."""
 
-_LOADED = ["hearsay_server.__main__", "hearsay_server.answers.questions"]
+_LOADED = [
+    "hearsay_server.__main__",
+    "hearsay_server.answers.questions",
+    "hearsay_server.surveys.planning",
+]
 """Modules that are loaded once, before the first process is forked."""
 
 

@@ -18,12 +18,15 @@ _log = logging.getLogger("hearsay.server")
 ROLES = {
     "hearsay.v1.Collector": "device",
     "hearsay.v1.Trainer": "device",
+    "hearsay.v1.Shuffler": "device",
+    "hearsay.v1.SealedCollector": "shuffler",
     "hearsay.v1.Analyst": "analyst",
     "hearsay.v1.Admin": "admin",
 }
 """The role that each service is for."""
 
 ALSO = {
+    "hearsay.v1.Collector/GetPlan": "shuffler",
     "hearsay.v1.Admin/ListSurveys": "analyst",
     "hearsay.v1.Admin/ShowSurvey": "analyst",
     "hearsay.v1.Admin/Metrics": "analyst",
@@ -106,7 +109,7 @@ class Policy:
             return ""
         role = ROLES.get(service, "admin")
         asked = await self.asks()
-        needed = self._require_device_token if role == "device" else asked
+        needed = self._require_device_token if role == "device" else asked or role == "shuffler"
         if not needed and (proof is None or not asked):
             return ""
         if proof is None:

@@ -53,9 +53,7 @@ class Collector(collector_pb2_grpc.CollectorServicer):
         self._limits = limits
         self._rates = rates
         self._clock = clock
-        self._outcomes = {
-            status: metrics.batches.labels(name) for status, name in _COUNTED_AS.items()
-        }
+        self._results = Results(metrics)
 
     async def GetPlan(  # noqa: N802
         self, request: collector_pb2.GetPlanRequest, context: object
@@ -88,8 +86,8 @@ class Collector(collector_pb2_grpc.CollectorServicer):
             _log.exception("batches could not be stored")
             detail = "the batches could not be stored"
             raise Ended(grpc.StatusCode.UNAVAILABLE, detail, MENDED) from error
-        results = [_result(outcome) for outcome in outcomes]
-        self._count(request, results)
+        results = [result(outcome) for outcome in outcomes]
+        self._results.count([batch.rows for batch in request.batches], results)
         return collector_pb2.SubmitResponse(results=results, server_time=self._now())
 
     async def Forget(  # noqa: N802
@@ -143,16 +141,28 @@ class Collector(collector_pb2_grpc.CollectorServicer):
             detail = f"a caller may send {self._rates.per_second:g} batches a second"
             raise TooMany(detail, "rate", wait)
 
-    def _count(self, request: collector_pb2.SubmitRequest, results: list[Result]) -> None:
-        for batch, result in zip(request.batches, results, strict=True):
-            self._outcomes[result.status].inc()
-            if result.status == Result.STORED:
-                self._metrics.rows.inc(batch.rows)
-            elif result.status != Result.DUPLICATE:
-                self._metrics.refused.labels(Reason.Name(result.reason)).inc()
+
+class Results:
+    """Count the results of batches in a server's metrics."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._outcomes = {
+            status: metrics.batches.labels(name) for status, name in _COUNTED_AS.items()
+        }
+
+    def count(self, rows: Sequence[int], results: Sequence[Result]) -> None:
+        """Count the results of batches with so many rows each."""
+        for count, each in zip(rows, results, strict=True):
+            self._outcomes[each.status].inc()
+            if each.status == Result.STORED:
+                self._metrics.rows.inc(count)
+            elif each.status != Result.DUPLICATE:
+                self._metrics.refused.labels(Reason.Name(each.reason)).inc()
 
 
-def _result(outcome: Outcome) -> Result:
+def result(outcome: Outcome) -> Result:
+    """Return what became of a batch as it is answered."""
     if isinstance(outcome, Refused):
         status = Result.REFUSED if outcome.final else Result.RETRY
         return Result(status=status, reason=outcome.reason, detail=shortened(str(outcome)))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import grpc
 
-from hearsay_server.config import Config
+from hearsay_server.config import Process
 from ldp import InvalidInput
 
 _log = logging.getLogger("hearsay.server")
@@ -142,7 +142,7 @@ class Certificates:
         return new
 
 
-def certificates(config: Config) -> Certificates | None:
+def certificates(config: Process) -> Certificates | None:
     """Return the certificates that `config` names, None where it names none; raise as they do."""
     if config.tls_certificate is None or config.tls_key is None:
         return None

@@ -19,7 +19,14 @@ from typing import IO
 import sqlalchemy as sa
 
 from hearsay_server.clock import system
-from hearsay_server.storage import audit, encryption, migrations, schema, trainings
+from hearsay_server.storage import (
+    audit,
+    encryption,
+    migrations,
+    schema,
+    sealing_keys,
+    trainings,
+)
 from hearsay_server.storage.database import Database
 from ldp.errors import InvalidInput, StorageFailed
 
@@ -234,6 +241,8 @@ def _copy(source: sa.Connection, target: sa.Connection) -> None:
         query = sa.select(table).order_by(*table.primary_key)
         if table is schema.updates:  # others have lost their parts, and say which token began them
             query = query.where(table.c.counted)
+        if table is schema.sealing_keys:  # those that no server has deleted yet
+            query = query.where(sa.not_(sealing_keys.over(system())))
         rows = source.execute(query, execution_options=options)
         for page in rows.mappings().partitions(_PAGE):
             target.execute(sa.insert(table), [dict(row) for row in page])

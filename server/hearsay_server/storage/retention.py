@@ -17,7 +17,7 @@ import sqlalchemy as sa
 
 from hearsay_server.clock import Clock, system
 from hearsay_server.ingest.intake import GRACE, NEVER, ends
-from hearsay_server.storage import audit, models, schema, shards, trainings
+from hearsay_server.storage import audit, models, schema, sealing_keys, shards, trainings
 from hearsay_server.storage.database import Database
 from hearsay_server.storage.shards import Counted
 from hearsay_server.storage.writer import Writer
@@ -70,6 +70,7 @@ def mark_deleted(database: Database, survey: str, caller: str = "") -> Counted:
         held = sum(shards.counted(connection, survey).values(), Counted())
         query = sa.update(_surveys).where(_surveys.c.survey == survey)
         connection.execute(query.values(closed_before=NEVER, deleted=True))
+        sealing_keys.drop(connection, survey)
         gone = {"batches": held.batches, "records": held.records}
         audit.record(connection, "delete survey", token=caller, survey=survey, detail=gone)
     return held
@@ -204,7 +205,9 @@ def due(
     kept = (now - _EPOCH).days - keep_days
     drop = [partial(drop_some, database, kept)] if keep_days else []
     close = partial(close_periods, database, now, grace)
-    return [close, *drop, partial(models.purge_uploads, database, now), *left_over(database)]
+    keys = partial(sealing_keys.delete, database, now)
+    uploads = partial(models.purge_uploads, database, now)
+    return [close, *drop, keys, uploads, *left_over(database)]
 
 
 def hourly(database: Database, now: datetime, keep_days: int = 0) -> Sequence[Callable[[], bool]]:

@@ -258,6 +258,17 @@ model_parts = sa.Table(
     sa.Column("data", sa.LargeBinary, nullable=False),
 )
 
+# The private halves of the keys in plans whose records are sealed; each is deleted once its periods
+# are over and closed.
+sealing_keys = sa.Table(
+    "sealing_keys",
+    metadata,
+    sa.Column("survey", Name, primary_key=True),
+    sa.Column("place", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("private", sa.LargeBinary, nullable=False),
+    sa.Column("until", sa.BigInteger, nullable=False),  # its last period's end, since 1970
+)
+
 # When contents were last dropped and periods closed by the clock: one row, in seconds since 1970.
 sweeps = sa.Table("sweeps", metadata, sa.Column("at", sa.BigInteger, nullable=False))
 

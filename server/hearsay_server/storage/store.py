@@ -15,9 +15,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from hearsay.plans.plan import Plan
+from hearsay.plans.plan import Plan, parse
 from hearsay.v1 import collector_pb2, plan_pb2, survey_pb2
-from hearsay_server.ingest.intake import GRACE, NEVER, Cohort, Limits, Refused, Terms
+from hearsay_server.ingest.intake import GRACE, NEVER, Cohort, Limits, Reason, Refused, Terms
 from hearsay_server.ingest.judge import (
     Judged,
     Kept,
@@ -32,12 +32,13 @@ from hearsay_server.ingest.judge import (
     when,
     without,
 )
-from hearsay_server.storage import audit, schema, shards, tokens
+from hearsay_server.storage import audit, schema, sealing_keys, shards, tokens
 from hearsay_server.storage.database import Database, open_database
 from hearsay_server.storage.packed import PackedTallies
 from hearsay_server.storage.plans import PRESENT, Plans
 from hearsay_server.storage.selection import EVERYTHING, Selected
 from hearsay_server.storage.shards import Counted
+from hearsay_server.surveys import sealing
 from ldp import InvalidInput
 from ldp.errors import NotReady
 
@@ -68,8 +69,11 @@ _STATE = sa.select(*(_surveys.c[name] for name in ("revision", "unit", "closed_b
     _surveys.c.survey == sa.bindparam("survey"), PRESENT
 )
 
+MIXED = "*"
+"""The caller of batches that came sealed: nobody here knows which token their device has."""
+
 Sent = Sequence[tuple[str, collector_pb2.Batch]]
-"""Batches, each with its caller: a token's id, or "" without one."""
+"""Batches, each with its caller: a token's id, "" without one, or `MIXED`."""
 
 
 @dataclass(frozen=True)
@@ -123,9 +127,12 @@ class Store:
         plan: bytes,
         caller: str = "",
         page: survey_pb2.Page = _NO_PAGE,
+        privates: Sequence[bytes] = (),
     ) -> StoredSurvey:
         """Freeze a survey's plan; raise `InvalidInput` where the name has another one.
 
+        `privates` are the private halves of the plan's sealing keys. A plan that differs from the
+        one that is stored in these keys alone is the same: the stored one is kept, with its keys.
         `page` is not frozen: it takes the place of the one that the survey had. `caller` is the id
         of a token, or "" for none. Raises `BeingDeleted` where a survey of that name is being
         deleted.
@@ -148,12 +155,14 @@ class Store:
                     audit.record(
                         connection, "create survey", token=caller, survey=survey, detail=made
                     )
+                    if privates:
+                        sealing_keys.insert(connection, parse(plan), privates)
                 stored = connection.execute(
                     sa.select(_surveys).where(_surveys.c.survey == survey)
                 ).one()
                 if stored.deleted:
                     raise BeingDeleted(f"{survey!r} is being deleted: come again in a while")
-                if stored.revision != revision:
+                if stored.revision != revision and not (privates and _alike(stored.plan, plan)):
                     raise InvalidInput(
                         f"a survey {survey!r} exists, with another plan (revision "
                         f"{stored.revision.hex()[:12]}): choose another name"
@@ -162,7 +171,7 @@ class Store:
                 return _with_page(connection, found, page, caller)
 
         created = self.database.retrying(create)
-        self.plans.keep(plan)
+        self.plans.keep(created.plan)
         return created
 
     def surveys(self) -> list[StoredSurvey]:
@@ -230,7 +239,7 @@ class Store:
                 plans = self._needed(sent)
                 stored = self.database.retrying(partial(self._look, batches))
             terms = Terms(plans, now, limits)
-            judged = judge(batches, terms, stored, barred)
+            judged = judge(batches, terms, stored, {**_not_sealed(sent, plans), **barred})
             if judged.refused and not attempt:
                 continue
             if not judged.fresh:
@@ -304,9 +313,10 @@ class Store:
         """Charge new batches to their callers' tokens; return refusals over `cap` by position."""
         if not cap:
             return {}
-        mine = [sent[new.position] for new in fresh]
+        charged = [new for new in fresh if sent[new.position][0] != MIXED]
+        mine = [sent[new.position] for new in charged]
         over = tokens.charge(self.database, connection, mine, cap)
-        return {fresh[number].position: why for number, why in over.items()}
+        return {charged[number].position: why for number, why in over.items()}
 
     def tallies(
         self, survey: str, asked: str | Collection[str], selected: Selected = EVERYTHING
@@ -439,6 +449,17 @@ class _Changed(Exception):
         self.barred = dict(barred or {})
 
 
+def _not_sealed(sent: Sent, plans: Mapping[str, Plan | Refused]) -> dict[int, Refused]:
+    """Refuse batches, by position, that came from a device where records are to be sealed."""
+    refused = {}
+    for position, (caller, batch) in enumerate(sent):
+        plan = plans.get(batch.survey)
+        if caller != MIXED and isinstance(plan, Plan) and plan.sealing is not None:
+            detail = f"{batch.survey!r} takes sealed records alone, from a shuffler"
+            refused[position] = Refused(Reason.NOT_SEALED, detail)
+    return refused
+
+
 def _held(survey: str, period: str) -> sa.ColumnElement[bool]:
     """Return the condition that a batch is of the period, and stored still."""
     table = schema.batches
@@ -480,6 +501,11 @@ def _with_page(
     shown = {field.name: value for field, value in page.ListFields()}
     audit.record(connection, "change page", token=caller, survey=stored.survey, detail=shown)
     return replace(stored, page=page)
+
+
+def _alike(plan: bytes, other: bytes) -> bool:
+    """Tell whether two plans differ in the keys alone that their surveys were given."""
+    return sealing.without_keys(plan) == sealing.without_keys(other)
 
 
 def _unit(plan: bytes) -> str:

@@ -22,7 +22,7 @@ from hearsay_server.storage import audit, schema
 from hearsay_server.storage.database import Database
 from ldp import InvalidInput
 
-ROLES = ("device", "analyst", "admin")
+ROLES = ("device", "shuffler", "analyst", "admin")
 
 _PREFIX = "hearsay-"
 """The start of every token, by which people and scanners for leaked secrets recognise one."""
@@ -108,7 +108,9 @@ class Tokens:
         with self._database.reading() as connection:
             return [_token(row) for row in connection.execute(query)]
 
-    def rotate(self, id_: str, grace: float, expires: float | None = None) -> tuple[Token, str]:
+    def rotate(
+        self, id_: str, grace: float, expires: float | None = None, caller: str | None = None
+    ) -> tuple[Token, str]:
         """Make another token of the same id, role and label; the old end in `grace` seconds.
 
         Without `expires` the new one works for as long as the old one was made for. Raises
@@ -126,7 +128,7 @@ class Tokens:
             end = sa.update(_tokens).where(_tokens.c.id == id_, still)
             connection.execute(end.values(expires=now + grace))
             token = Token(id_, old.role, old.label, now, expires)
-            _record(connection, "rotate token", token)
+            _record(connection, "rotate token", token, caller)
             return token, _insert(connection, token)
 
     def revoke(self, id_: str, caller: str | None = None) -> Token:

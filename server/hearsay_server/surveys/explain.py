@@ -279,7 +279,7 @@ def _protections(question: Question) -> list[str]:
 
 def in_the_clear(plan: Plan, users: int) -> list[str]:
     """Return lines on panels and properties, how many bits link a person's reports, and how many
-    of the respondents share them on average."""
+    of the respondents share them on average; and on how records are sealed."""
     lines = []
     if plan.panels:
         lines.append(
@@ -298,6 +298,18 @@ def in_the_clear(plan: Plan, users: int) -> list[str]:
             f"{users / plan.told:,.3g} of {users:,} respondents share a combination, if all are as "
             "frequent; whoever reads the database can link the reports of a person who is alone in "
             "one"
+        )
+    if plan.sealing is not None:
+        last = plan.sealing.key_count * plan.sealing.rotate_days
+        turns = (
+            f"a new key every {plan.sealing.rotate_days} days, {plan.sealing.key_count} keys for "
+            f"{last:,} days; the last one goes on after that"
+            if plan.period
+            else "one key for ever, as the survey has no periods"
+        )
+        lines.append(
+            f"each record is sealed and padded to {plan.sealing.size} bytes, for a shuffler that "
+            f"waits until {plan.sealing.least:,} of a period have come; {turns}"
         )
     return lines
 

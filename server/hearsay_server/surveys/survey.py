@@ -27,7 +27,7 @@ from hearsay.plans.properties import properties_of
 from hearsay.plans.texts import check_name
 from hearsay.plans.views import View
 from hearsay.v1 import plan_pb2, survey_pb2
-from hearsay_server.surveys import catalogue, graded
+from hearsay_server.surveys import catalogue, graded, sealing
 from hearsay_server.tables import fill, load, read
 from ldp import RAPPOR, InvalidInput, Mechanism, PolicyUnary, PrefixHashing, SetSelection
 from ldp.core.exact import MAX_EPSILON, ONE, check_epsilon, float_below
@@ -114,6 +114,7 @@ def resolve(survey: survey_pb2.Survey) -> bytes:
         check_epsilon(epsilon, f"levels.{name}: epsilon")
     plan = plan_pb2.Plan(survey=survey)
     plan.survey.ClearField("page")  # the operator's declaration, which may change
+    plan.survey.ClearField("sealing")  # declared below: how large records are must be known
     allocated = _allocate(survey.budget, [epsilon for _, epsilon in levels], asked)
     for (name, epsilon), budget in zip(levels, allocated, strict=True):
         level = plan.levels.add(name=name, epsilon=epsilon)
@@ -135,6 +136,8 @@ def resolve(survey: survey_pb2.Survey) -> bytes:
             )
     data: bytes = plan.SerializeToString(deterministic=True)
     parsed = hearsay.plans.plan.parse(data)  # a client's checks, made before anything is frozen
+    if survey.HasField("sealing"):
+        data = sealing.declared(survey.sealing, plan, parsed)
     if parsed.told > 1 and parsed.told * parsed.counts > _MOST_COUNTS:
         raise InvalidInput(
             f"panels and properties have {parsed.told:,} combinations, and each has tallies of "

@@ -1,8 +1,10 @@
 """The page of the person who is asked: who may open it, and what it says."""
 
 import asyncio
+import json
 import re
 import time
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +112,9 @@ def test_what_the_crowd_says_is_what_an_analyst_is_told(site: Site) -> None:
             person.record(late="yes" if number % 3 else "no", minutes=30)
         assert client.flush(30)
     register(site, "many", "public = true\nresults = true")  # as its operator decides now
-    page = re.sub(r"<[^>]+>", " ", site.text("/asked/many/crowd"))
+    part = site.text("/asked/many/crowd")
+    drawn = json.loads(unescape(re.findall('data-numbers="([^"]*)"', part)[0]))
+    page = re.sub(r"<[^>]+>", " ", part)
     assert "300 reports" in page
     with connected(site.grpc) as channel:
         stub = analyst_pb2_grpc.AnalystStub(channel)
@@ -119,6 +123,8 @@ def test_what_the_crowd_says_is_what_an_analyst_is_told(site: Site) -> None:
     for row in found.rows:
         _, estimate, low, high = rounded(row, 100.0)
         assert re.search(rf"{row.label}\s+{estimate}%\s+{low}% to {high}%", page)
+        (same,) = (each for each in drawn["rows"] if each["label"] == row.label)
+        assert [same["estimate"], same["low"], same["high"]] == [*map(float, (estimate, low, high))]
 
 
 def test_a_survey_with_every_kind_of_question_has_a_page(site: Site) -> None:

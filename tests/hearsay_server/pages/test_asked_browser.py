@@ -70,7 +70,7 @@ def test_without_scripts_the_levels_are_links(site: Site, browser: Browser) -> N
 SUBSETS = design(Policy.one_sided(40, range(20, 40), 2.0)).mechanism
 CASES: list[tuple[Domain, Mechanism, Any]] = [
     (Categorical(("a", "b", "c", "d")), catalogue.categorical(name, 4, 1.0), 2)
-    for name in ("krr", "oue", "subset", "ordered")
+    for name in ("krr", "oue", "subset", "ordered", "olh", "blh", "hrr", "hadamard", "projective")
 ]
 CASES += [
     (Categorical(tuple(f"v{v}" for v in range(300))), catalogue.categorical("subset", 300, 5.0), 7),

@@ -119,6 +119,21 @@ def test_a_value_that_may_be_revealed_is_said_to_be() -> None:
         assert "v0" in sensitive and "v0" not in ordinary and "v3" in ordinary
 
 
+@pytest.mark.parametrize("hidden", [0, 1])
+def test_of_two_answers_the_chance_of_a_proof_is_that_of_the_channel(hidden: int) -> None:
+    mechanism = design(Policy.one_sided(2, [hidden], 1.5)).mechanism
+    (line,) = odds(domain(2), mechanism).lines
+    found = re.search(
+        r"Of 100 people who say <bdi>v(\d)</bdi>, (\d+) send .* The other (\d+)", line
+    )
+    assert found
+    proven, proofs, rest = map(int, found.groups())
+    assert proven == 1 - hidden and proofs + rest == 100
+    matrix = mechanism.matrix()
+    assert matrix is not None
+    assert 100 * matrix[proven, matrix[hidden] == 0].sum() == pytest.approx(proofs, abs=0.5)
+
+
 def test_of_subsets_the_chances_of_each_class_are_those_of_the_channel() -> None:
     k, sensitive, mechanism = 40, range(20, 40), SUBSETS
     assert isinstance(mechanism, PolicySubsets)

@@ -152,6 +152,14 @@ def test_a_token_is_shown_once_and_ends_with_its_sessions_when_it_is_revoked(adm
         r"<code>([0-9a-f]+)</code>.{0,120}second", second.text("/operator/tokens"), re.S
     )
     assert row
+    rotated = admin.post(f"/operator/tokens/{row[1]}/rotate", {"days": "1", "grace": "1"})
+    newer = re.search(r'id="secret">([^<]*)<', rotated.body.decode())
+    assert newer and newer[1] != found[1]
+    assert Site(admin.port, admin.grpc).signed_in(newer[1]).get("/operator").status == 200
+    assert second.get("/operator").status == 200  # the old one works for an hour more
+    assert "rotate token" in admin.text("/operator/audit")
+    for wrong in ({"days": "1"}, {"grace": "1"}, {"days": "1", "grace": "-1"}):
+        assert admin.post(f"/operator/tokens/{row[1]}/rotate", wrong).status == 400
     path = f"/operator/tokens/{row[1]}/revoke"
     assert "This is the token that you signed in with" in second.text(path)
     assert second.post(path).status == 400

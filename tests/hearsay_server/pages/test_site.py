@@ -53,6 +53,19 @@ def test_a_token_in_a_header_is_taken_as_calls_take_it(guarded: Guarded) -> None
     assert site.get("/operator", authorization="Bearer no").status == 401
 
 
+def test_who_reads_a_page_is_refused_in_words(site: Site) -> None:
+    for headers, status, words in (
+        ({"host": "elsewhere.example"}, 421, b"lists hosts in http_hosts"),
+        ({"origin": "https://elsewhere.example"}, 403, b"pages of this origin may not call"),
+    ):
+        answer = site.get("/operator", accept="text/html,*/*", **headers)
+        assert answer.status == status and b"<h1>" in answer.body
+        assert words[1:] in answer.body
+        assert answer.headers["content-security-policy"].startswith("default-src 'none'")
+        called = site.get("/operator", **headers)
+        assert called.status == status and called.body.startswith(b"{")
+
+
 def test_a_devices_token_opens_no_session(guarded: Guarded) -> None:
     site, tokens = guarded
     answer = site.post("/sign-in", {"token": tokens["device"]})

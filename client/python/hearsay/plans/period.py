@@ -82,6 +82,20 @@ def number(unit: str, name: str) -> int:
     return (begin - (_MONDAY if unit == "P1W" else _EPOCH)) // _LONGEST[unit]
 
 
+def named(unit: str, count: int) -> str | None:
+    """Return the period that has a `number`; None beyond the year 9999."""
+    try:
+        if unit == "P1Y":
+            begin = datetime(count, 1, 1, tzinfo=UTC)
+        elif unit == "P1M":
+            begin = datetime(count // 12, count % 12 + 1, 1, tzinfo=UTC)
+        else:
+            begin = (_MONDAY if unit == "P1W" else _EPOCH) + count * _LONGEST[unit]
+        return label(unit, begin)
+    except (OverflowError, ValueError):
+        return None
+
+
 def end(unit: str, name: str) -> datetime:
     """Return when the period `name` of `unit` ends: the first moment that is not in it.
 

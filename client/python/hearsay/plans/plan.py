@@ -22,6 +22,7 @@ from hearsay.plans.domains import Categorical, Numeric, Strings
 from hearsay.plans.limits import check_work
 from hearsay.plans.memo import Memoizer
 from hearsay.plans.properties import NO_PROPERTIES, Properties, properties_of
+from hearsay.plans.sealing import Sealing, least_size, sealing_of
 from hearsay.plans.texts import check_texts
 from hearsay.plans.views import MOST_TOGETHER, View, combined, view
 from hearsay.v1 import plan_pb2, survey_pb2
@@ -81,6 +82,8 @@ class Plan:
     levels_differ_at_most: float | None = None
     panels: int = 0
     properties: Properties = NO_PROPERTIES
+    sealing: Sealing | None = None
+    """How records are sealed on their way to a shuffler; None where devices send batches."""
 
     @property
     def told(self) -> int:
@@ -210,6 +213,7 @@ def parse(data: bytes) -> Plan:
     - where a view is not valid (`views.view`), two have the same attributes, or there are too many;
     - where panels or properties are not valid (`properties.properties_of`), and where there is a
       page, which is no part of a plan;
+    - where what it says of sealing is not valid (`sealing.sealing_of`), or records may be larger;
     - where a mechanism is unknown, does not fit its attribute or view, or exceeds its epsilon or
       the cap of an attribute, which holds for all views together that a record reports;
     - where a level's mechanisms together exceed the level's epsilon, the levels are not those of
@@ -258,6 +262,13 @@ def parse(data: bytes) -> Plan:
     most = survey.levels_differ_at_most if survey.HasField("levels_differ_at_most") else None
     if most is not None and not 0 <= most <= 1:
         raise InvalidInput(f"levels_differ_at_most must lie in [0, 1], got {most!r}")
+    sealing = sealing_of(survey)
+    if sealing is not None:
+        needed = least_size(survey, asked, levels.values(), properties)
+        if sealing.size < needed:
+            raise InvalidInput(
+                f"sealing: records need {needed} bytes of padding, size is {sealing.size}"
+            )
     return Plan(
         survey=survey.name,
         title=survey.title,
@@ -271,6 +282,7 @@ def parse(data: bytes) -> Plan:
         levels_differ_at_most=most,
         panels=survey.panels,
         properties=properties,
+        sealing=sealing,
     )
 
 

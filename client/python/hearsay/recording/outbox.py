@@ -1,6 +1,6 @@
-"""The queue of reports: sealed into batches, kept until they are answered, then remembered.
+"""The queue of reports: packed into batches, kept until they are answered, then remembered.
 
-A batch is sealed before it leaves for the first time: its id and bytes are on the disk, and with
+A batch is packed before it leaves for the first time: its id and bytes are on the disk, and with
 them the epsilon spent on it, so that every retry sends the same, whatever dies in between.
 """
 
@@ -59,7 +59,7 @@ class Outbox:
 
 
 class Waiting(NamedTuple):
-    """The queue of one survey: reports that are not sealed, their bytes, and when the oldest of
+    """The queue of one survey: reports that are not packed, their bytes, and when the oldest of
     them was made (Unix time; infinity: none); when the oldest report in a batch was made; batches
     that may be sent now, and all batches; whether anybody consents; and whether the server is to
     be asked to forget batches."""
@@ -78,7 +78,7 @@ def waiting(store: Store, survey: str, now: float) -> Waiting:
     """Return the state of a survey's queue at `now`, in Unix time."""
 
     def work(connection: sqlite3.Connection) -> Waiting:
-        reports, size, oldest, batches, free, sealed, consent, forgets = connection.execute(
+        reports, size, oldest, batches, free, packed, consent, forgets = connection.execute(
             "SELECT (SELECT count(*) FROM reports WHERE survey = ?1),"
             " (SELECT total(length(report)) FROM reports WHERE survey = ?1),"
             " (SELECT at FROM reports WHERE survey = ?1 ORDER BY seq LIMIT 1),"
@@ -93,7 +93,7 @@ def waiting(store: Store, survey: str, now: float) -> Waiting:
             reports,
             int(size),
             never if oldest is None else oldest,
-            never if sealed is None else sealed,
+            never if packed is None else packed,
             int(free),
             batches,
             bool(consent),
@@ -152,7 +152,7 @@ def keep_totals(connection: sqlite3.Connection, survey: str) -> None:
 
 
 def lease(store: Store, survey: str, now: float) -> list[Batch]:
-    """Return the sealed batches that no other process is sending, marked as ours; the epsilon
+    """Return the packed batches that no other process is sending, marked as ours; the epsilon
     spent on them is in the ledger's main file by then.
 
     `now` is in Unix time. They are marked as having left, too: from here on the server may have
@@ -290,6 +290,22 @@ def _drop_oldest(connection: sqlite3.Connection, survey: str, at: float) -> tupl
     rows, size = found[:2] if found else (0, 0)
     _less(connection, survey, rows, size)
     return rows, size
+
+
+def drop_reports(
+    connection: sqlite3.Connection, survey: str, seqs: Sequence[int], became: str
+) -> None:
+    """Drop waiting reports by their numbers, and count them as `became`."""
+    sizes = [
+        size
+        for seq in seqs
+        for (size,) in connection.execute(
+            "DELETE FROM reports WHERE survey = ? AND seq = ? RETURNING length(report)",
+            (survey, seq),
+        ).fetchall()
+    ]
+    _less(connection, survey, len(sizes), sum(sizes))
+    add_counts(connection, survey, {became: len(sizes)})
 
 
 def _keep_ids(

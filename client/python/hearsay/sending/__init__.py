@@ -1,1 +1,1 @@
-"""Talk to the server: seal reports into batches, fetch the plan, send, and wait."""
+"""Talk to the server: pack reports into batches, fetch the plan, send, and wait."""

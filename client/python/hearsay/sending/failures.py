@@ -44,7 +44,9 @@ def explained(status: str, details: str, target: str, *, answered: bool) -> tupl
     """
     told = on_one_line(details)
     server = f"the server at {target}"
-    if status in ("UNAUTHENTICATED", "PERMISSION_DENIED"):
+    if status == "PERMISSION_DENIED":
+        return Reason.BAD_TOKEN, f"{server} does not accept the token: {told}"
+    if status == "UNAUTHENTICATED":
         return Reason.BAD_TOKEN, f"{server} does not accept the token, or asks for one: {told}"
     if status == "DEADLINE_EXCEEDED":
         return Reason.UNREACHABLE, f"{server} did not answer in time"

@@ -11,12 +11,13 @@ from datetime import UTC, datetime
 from functools import partial
 
 from hearsay.choices import Agreed, Caps, Choices
-from hearsay.plans.plan import Level, Plan, parse
+from hearsay.plans.plan import Level, Plan, message, parse
 from hearsay.recording.terms import Terms
+from hearsay.sealed import records
 from hearsay.sending.transport import Transport, Unreachable
 from hearsay.storage.store import Store
 from hearsay.trouble import Reason, Status, to_raise
-from ldp.errors import HearsayError, InvalidInput
+from ldp.errors import HearsayError, InvalidInput, MissingExtra
 
 _log = logging.getLogger("hearsay")
 
@@ -51,9 +52,12 @@ class PlanKeeper:
         withheld: frozenset[str],
         caps: Caps,
         clock: Callable[[], datetime],
+        *,
+        shuffled: bool = False,
     ) -> None:
         """Prepare to keep the plan that `agreed` describes; `choices` and `caps` are the device's
-        own user's, whose record it must allow."""
+        own user's, whose record it must allow. `shuffled` says that the client has a shuffler to
+        send to: then records are to be sealed, and without they must not be."""
         self._store = store
         self._transport = transport
         self._agreed = agreed
@@ -61,6 +65,7 @@ class PlanKeeper:
         self._withheld = withheld
         self._caps = caps
         self._clock = clock
+        self._shuffled = shuffled
         self._kept = b""
         self._asked = float("-inf")  # when the plan was last asked for, by the clock, Unix time
         self._heard: tuple[float, float] | None = None  # the server's time, and ours
@@ -69,6 +74,8 @@ class PlanKeeper:
         self._terms: dict[Choices, Terms] = {}
         self.plan: Plan | None = None
         """The plan, once there is one."""
+        self.held_back = False
+        """Whether what waits must stay: it is to be sealed, and there is no shuffler to send to."""
         self.refused = Status(Reason.NO_PLAN, "no plan has come yet")
         """Why there is no plan."""
         self.refused_other = ""
@@ -153,6 +160,8 @@ class PlanKeeper:
         data, asked, server_time = self._store.read(work)
         if self._heard is None and server_time > 0:
             self._heard = server_time, _uptime()
+        sealed = bool(data) and message(data).survey.HasField("sealing")
+        self.held_back = sealed and not self._shuffled
         # Where the app asks for another plan than the kept one, its plan is yet to come.
         if data and self._agreed.revision in (None, hashlib.sha256(data).hexdigest()):
             try:
@@ -297,6 +306,7 @@ class PlanKeeper:
         levels that somebody else could choose."""
         self._agreed.check_revision(data)
         plan = parse(data)
+        self._check_shuffler(plan)
         self._agreed.check(plan, self._withheld)
         if self._choices.level is not None or plan.default_level:
             self._terms[self._choices] = self._checked(plan, self._choices)
@@ -309,6 +319,27 @@ class PlanKeeper:
                     f"nobody could answer {plan.survey!r}, whatever level they choose: {error}"
                 ) from None
         return plan
+
+    def _check_shuffler(self, plan: Plan) -> None:
+        """Raise `InvalidInput` unless the client has a shuffler exactly where records are sealed,
+        and can seal to every key of the plan."""
+        if plan.sealing is None:
+            if self._shuffled:
+                raise InvalidInput(
+                    f"the records of {plan.survey!r} are not sealed, so no shuffler takes them: "
+                    "leave shuffler= out"
+                )
+            return
+        if not self._shuffled:
+            raise InvalidInput(
+                f"the records of {plan.survey!r} are sealed and go to a shuffler: give "
+                'shuffler="HOST:PORT", the address of one that you trust not to collude with the '
+                "collector"
+            )
+        try:
+            records.check(plan)
+        except MissingExtra as error:
+            raise InvalidInput(str(error)) from None
 
     def _accept(self, data: bytes, plan: Plan) -> None:
         self.plan = plan

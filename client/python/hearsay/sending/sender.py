@@ -1,4 +1,4 @@
-"""The one thread that talks to the server: it fetches the plan, seals, sends, and waits.
+"""The one thread that talks to the server: it fetches the plan, packs, sends, and waits.
 
 No other thread waits for the network. An app's thread that flushes waits for this one, for as
 long as it wants to, so that an exception of a signal handler, or the end of the process, finds
@@ -11,21 +11,25 @@ import queue
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import ParamSpec
 
-from hearsay.recording import outbox
+from hearsay.plans.period import label
+from hearsay.plans.plan import Plan
+from hearsay.recording import envelopes, outbox
 from hearsay.recording.consent import Consent
 from hearsay.recording.counters import LOST, Counters
-from hearsay.sending import sealing
+from hearsay.sealed import records
+from hearsay.sending import packing, through_shuffler
 from hearsay.sending.failures import on_one_line
 from hearsay.sending.plan_keeper import PlanKeeper
 from hearsay.sending.transport import Transport, Unreachable
 from hearsay.storage.store import Store
 from hearsay.trouble import Reason, Trouble
-from hearsay.v1 import collector_pb2
+from hearsay.v1 import collector_pb2, shuffler_pb2
 from ldp import Coins, InvalidInput
 from ldp.errors import HearsayError
 
@@ -54,7 +58,7 @@ _AGAIN = 0.1
 
 @dataclass(frozen=True)
 class Delivery:
-    """When batches are sealed and sent, how much may wait, and for how long.
+    """When batches are packed and sent, how much may wait, and for how long.
 
     A batch goes when `batch_rows` reports or `batch_bytes` wait, or one for `batch_age` seconds.
     At most `max_reports` and `max_bytes` wait; the oldest are dropped beyond that. A try that
@@ -371,7 +375,7 @@ class Sender:
             waits = outbox.waiting(self._store, self._survey, now)
             if waits.forgets:
                 waits = waits._replace(forgets=not self._forget())
-            if not waits.consent:
+            if not waits.consent or self._keeper.held_back:
                 return None, waits
             delivery = self._delivery
             if self._keeper.is_due(delivery.plan_age, delivery.longest_wait):
@@ -384,9 +388,12 @@ class Sender:
             )
             if waits.reports and due:
                 rows, size = delivery.batch_rows, delivery.batch_bytes
-                full = _unless_full(
-                    sealing.seal, self._store, self._survey, self._coins, rows=rows, size=size
-                )
+                if (plan := self._sealing) is not None:
+                    full = _unless_full(packing.seal, self._store, self._coins, plan)
+                else:
+                    full = _unless_full(
+                        packing.pack, self._store, self._survey, self._coins, rows=rows, size=size
+                    )
             elif not waits.free:
                 self._tidy()
                 return None, waits
@@ -409,6 +416,24 @@ class Sender:
             if late:
                 return max(late), waits
 
+    @property
+    def _sealing(self) -> Plan | None:
+        """The plan where its records are sealed and go to a shuffler; else None."""
+        plan = self._keeper.plan
+        return None if plan is None or plan.sealing is None else plan
+
+    def _submit(
+        self, batch: collector_pb2.Batch
+    ) -> collector_pb2.SubmitResponse | shuffler_pb2.SubmitSealedResponse:
+        """Submit a batch, or in its place the sealed record that it was made into."""
+        timeout = self._delivery.timeout
+        if self._sealing is None:
+            return self._transport.submit(batch, timeout)
+        record = envelopes.find(self._store, batch.id)
+        if record is None:  # dropped meanwhile, with its batch
+            raise Unreachable("a sealed record is gone from the ledger")
+        return through_shuffler.submit(self._transport, record, timeout)
+
     def _give_back(self) -> None:
         """End the lease of unanswered batches: the next try or other processes may send them."""
         if self._leased and not _unless_full(outbox.give_back, self._store, self._leased):
@@ -425,7 +450,7 @@ class Sender:
         name, size = batch.id.hex()[:12], batch.ByteSize()
         _log.debug("send batch %s of %s: %d rows, %d bytes", name, batch.period, batch.rows, size)
         try:
-            answer = self._transport.submit(batch, self._delivery.timeout)
+            answer = self._submit(batch)
         except InvalidInput as error:
             self._failed(f"the server refuses a batch's request, and it stays queued: {error}")
             return 0.0
@@ -465,7 +490,7 @@ class Sender:
             return False
         for period, ids in outbox.to_forget(self._store, self._survey):
             try:
-                answer = self._transport.forget(self._survey, period, ids, self._delivery.timeout)
+                server_time = self._ask_to_forget(period, ids)
             except (InvalidInput, Unreachable) as error:
                 _log.warning("the server has not forgotten yet, and is asked again: %s", error)
                 asked = error.retry_after if isinstance(error, Unreachable) else 0.0
@@ -473,10 +498,39 @@ class Sender:
                 self._forget_at = time.monotonic() + wait
                 self._forget_failures += 1
                 return False
-            self._keeper.succeeded(answer.server_time)
+            self._keeper.succeeded(server_time)
             outbox.forgotten(self._store, ids)
         self._forget_failures = 0
         return True
+
+    def _ask_to_forget(self, period: str, ids: Sequence[bytes]) -> int:
+        """Ask the server to forget batches, or the shuffler to pass sealed requests on, one for
+        each; return the time by the clock of who answered."""
+        plan, timeout = self._sealing, self._delivery.timeout
+        if plan is None:
+            if self._keeper.held_back:
+                raise Unreachable("there is no shuffler to send requests to forget to")
+            return self._transport.forget(self._survey, period, ids, timeout).server_time
+        server_time = 0
+        for id_ in ids:
+            record = envelopes.find(self._store, id_, forget=True)
+            if record is None:
+                # In the period that runs: its records are forwarded when it is over.
+                now = label(plan.period, self._clock())
+                forget = shuffler_pb2.Forget(period=period, id=id_)
+                record = records.seal(plan, now, shuffler_pb2.Sealed(forget=forget))
+                kept = [(id_, record)]
+                self._store.write(partial(envelopes.keep, sealed=kept, forget=True))
+                self._store.secure()
+            answer = through_shuffler.submit(self._transport, record, timeout)
+            (result,) = answer.results
+            if result.status == collector_pb2.Result.REFUSED:  # its period is over, say
+                envelopes.drop(self._store, id_, forget=True)
+            if _FINAL.get(result.status) in (None, "refused"):
+                raise Unreachable(f"the shuffler says: {on_one_line(result.detail)}")
+            server_time = answer.server_time
+            outbox.forgotten(self._store, [id_])
+        return server_time
 
     def _failed(self, why: str) -> None:
         if self.last_error != why:
@@ -494,7 +548,7 @@ leaving: set[Sender] = set()
 def _unless_full(write: Callable[P, object], *args: P.args, **options: P.kwargs) -> Trouble | None:
     """Write to the ledger; return the `Trouble` where the disk fails, and raise any other.
 
-    Sending goes on where the disk is full: a sealed batch needs no space.
+    Sending goes on where the disk is full: a packed batch needs no space.
     """
     try:
         write(*args, **options)

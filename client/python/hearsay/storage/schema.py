@@ -80,3 +80,14 @@ CREATE TABLE IF NOT EXISTS updates (      -- sealed, and not answered for good
 """
 """Tables that a file gets in the transaction that first needs them: a version of the SDK that does
 not know them goes on with the rest, and a file without a training has none."""
+
+ENVELOPES = """
+CREATE TABLE IF NOT EXISTS envelopes (    -- sealed records, by the batch inside or to be forgotten
+    id BLOB, forget INTEGER, envelope BLOB NOT NULL, PRIMARY KEY (id, forget)
+) WITHOUT ROWID;;
+CREATE TRIGGER IF NOT EXISTS envelope_of_batch AFTER DELETE ON batches
+BEGIN DELETE FROM envelopes WHERE id = OLD.id AND NOT forget; END;;
+CREATE TRIGGER IF NOT EXISTS envelope_of_forget AFTER DELETE ON forgets
+BEGIN DELETE FROM envelopes WHERE id = OLD.id AND forget; END
+"""
+"""The same for surveys whose records are sealed. A sealed record goes with the row it is of."""

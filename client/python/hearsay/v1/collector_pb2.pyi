@@ -22,6 +22,8 @@ class Reason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     OVER_QUOTA: _ClassVar[Reason]
     UNKNOWN_FIELDS: _ClassVar[Reason]
     BAD_GROUP: _ClassVar[Reason]
+    NOT_SEALED: _ClassVar[Reason]
+    BAD_SEALED: _ClassVar[Reason]
 REASON_UNSPECIFIED: Reason
 BAD_ID: Reason
 UNKNOWN_SURVEY: Reason
@@ -35,6 +37,8 @@ FORGOTTEN: Reason
 OVER_QUOTA: Reason
 UNKNOWN_FIELDS: Reason
 BAD_GROUP: Reason
+NOT_SEALED: Reason
+BAD_SEALED: Reason
 
 class GetPlanRequest(_message.Message):
     __slots__ = ("survey",)

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Survey(_message.Message):
-    __slots__ = ("name", "title", "period", "levels", "attributes", "budget", "default_level", "levels_differ_at_most", "views", "panels", "properties", "page")
+    __slots__ = ("name", "title", "period", "levels", "attributes", "budget", "default_level", "levels_differ_at_most", "views", "panels", "properties", "page", "sealing")
     class LevelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -27,6 +27,7 @@ class Survey(_message.Message):
     PANELS_FIELD_NUMBER: _ClassVar[int]
     PROPERTIES_FIELD_NUMBER: _ClassVar[int]
     PAGE_FIELD_NUMBER: _ClassVar[int]
+    SEALING_FIELD_NUMBER: _ClassVar[int]
     name: str
     title: str
     period: str
@@ -39,7 +40,30 @@ class Survey(_message.Message):
     panels: int
     properties: _containers.RepeatedCompositeFieldContainer[Property]
     page: Page
-    def __init__(self, name: _Optional[str] = ..., title: _Optional[str] = ..., period: _Optional[str] = ..., levels: _Optional[_Mapping[str, float]] = ..., attributes: _Optional[_Iterable[_Union[Attribute, _Mapping]]] = ..., budget: _Optional[str] = ..., default_level: _Optional[str] = ..., levels_differ_at_most: _Optional[float] = ..., views: _Optional[_Iterable[_Union[View, _Mapping]]] = ..., panels: _Optional[int] = ..., properties: _Optional[_Iterable[_Union[Property, _Mapping]]] = ..., page: _Optional[_Union[Page, _Mapping]] = ...) -> None: ...
+    sealing: Sealing
+    def __init__(self, name: _Optional[str] = ..., title: _Optional[str] = ..., period: _Optional[str] = ..., levels: _Optional[_Mapping[str, float]] = ..., attributes: _Optional[_Iterable[_Union[Attribute, _Mapping]]] = ..., budget: _Optional[str] = ..., default_level: _Optional[str] = ..., levels_differ_at_most: _Optional[float] = ..., views: _Optional[_Iterable[_Union[View, _Mapping]]] = ..., panels: _Optional[int] = ..., properties: _Optional[_Iterable[_Union[Property, _Mapping]]] = ..., page: _Optional[_Union[Page, _Mapping]] = ..., sealing: _Optional[_Union[Sealing, _Mapping]] = ...) -> None: ...
+
+class Sealing(_message.Message):
+    __slots__ = ("least", "size", "keys", "rotate_days", "key_count")
+    LEAST_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    ROTATE_DAYS_FIELD_NUMBER: _ClassVar[int]
+    KEY_COUNT_FIELD_NUMBER: _ClassVar[int]
+    least: int
+    size: int
+    keys: _containers.RepeatedCompositeFieldContainer[SealingKey]
+    rotate_days: int
+    key_count: int
+    def __init__(self, least: _Optional[int] = ..., size: _Optional[int] = ..., keys: _Optional[_Iterable[_Union[SealingKey, _Mapping]]] = ..., rotate_days: _Optional[int] = ..., key_count: _Optional[int] = ...) -> None: ...
+
+class SealingKey(_message.Message):
+    __slots__ = ("public", "since")
+    PUBLIC_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    public: bytes
+    since: int
+    def __init__(self, public: _Optional[bytes] = ..., since: _Optional[int] = ...) -> None: ...
 
 class Page(_message.Message):
     __slots__ = ("public", "results", "answers")

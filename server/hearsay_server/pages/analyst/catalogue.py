@@ -1,5 +1,6 @@
 """All views, in the order in which an analyst needs them, and the survey that they are of."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -18,6 +19,7 @@ from hearsay_server.pages.analyst import (
 )
 from hearsay_server.pages.analyst.options import Given, Option
 from hearsay_server.pages.analyst.view import View
+from ldp.assurance.suspicion import has_tests
 
 VIEWS: Mapping[str, View] = {
     view.name: view
@@ -33,6 +35,9 @@ VIEWS: Mapping[str, View] = {
 
 _MOST = 400
 """Periods, values or attributes that a form lists."""
+
+_PARTS = 24
+"""Comparisons that a form suggests."""
 
 
 @dataclass(frozen=True)
@@ -72,10 +77,23 @@ class Survey:
             needs = {option.kind for option in view.options}
             fits = kind in view.kinds
             fits &= "other" not in needs or view.name == "between" or len(self.attributes) > 1
-            fits &= view.name not in ("change", "trend", "breaks") or bool(self.plan.period)
+            fits &= view.name not in _OVER_TIME or bool(self.plan.period)
+            fits &= view.name != "suspicions" or self._has_tests(attribute)
             if fits:
                 found.append(view)
         return found
+
+    def lacks(self, view: View) -> str:
+        """Return what a view cannot do without and the survey has not, "" where it has all."""
+        if view.name != "change" or len(self.periods) > 1:
+            return ""
+        so_far = "is one period" if self.periods else "are no reports"
+        return f"There {so_far} so far: a change is from one period to another."
+
+    def _has_tests(self, attribute: str) -> bool:
+        """Tell whether forged reports of an attribute may look different at some level."""
+        of_levels = (level.mechanisms.get(attribute) for level in self.plan.levels.values())
+        return any(map(has_tests, filter(None, of_levels)))
 
     def options(self, view: View, attribute: str) -> list[Option]:
         """Return the options of a view for which the survey leaves a choice."""
@@ -102,9 +120,25 @@ class Survey:
             case "by":
                 by = ["level", "period"] if self.plan.period else ["level"]
                 return [*by, *(["map"] if maps else []), *self.plan.properties.by_name]
+            case "values":
+                domain = self.attributes[attribute].domain
+                return domain.values[:_MOST] if isinstance(domain, Categorical) else []
+            case "parts":
+                return self._parts()
         return []
 
+    def _parts(self) -> list[str]:
+        """Return two parts of the reports that may be compared, as `compare` reads them."""
+        every = {"level": list(self.plan.levels), "period": self.periods[-5:]}
+        every |= {name: list(p.values) for name, p in self.plan.properties.by_name.items()}
+        found = []
+        for name, values in every.items():
+            plain = [value for value in values if not set(value) & set(',"')]
+            found += [f"{name}={a},{b}" for a, b in itertools.pairwise(plain)]
+        return found[:_PARTS]
 
+
+_OVER_TIME = ("change", "trend", "breaks")
 _CHOSEN = {"levels", "periods", "period", "two periods", "maps"}
 
 

@@ -33,10 +33,6 @@ def intervals(table: pd.DataFrame) -> Chart | None:
         for kind, (middle, low, high) in more.items():
             if middle in row and not math.isnan(row[middle]):
                 found[kind] = [_number(row[middle]), *(_number(row[e]) for e in (low, high) if e)]
-        if "with_twice" in row:
-            half = (row["high"] - row["low"]) / 2 / math.sqrt(2)
-            middle = (row["high"] + row["low"]) / 2
-            found["twice"] = [_number(each) for each in (middle, middle - half, middle + half)]
         if "shift_down" in row:
             found["shifted"] = [
                 _number(row["low"] + row["shift_down"]),
@@ -44,6 +40,27 @@ def intervals(table: pd.DataFrame) -> Chart | None:
             ]
         rows.append(found)
     return _chart("intervals", table, rows, zero=table.attrs.get("statistic") == "frequency")
+
+
+def errors(table: pd.DataFrame) -> Chart | None:
+    """Return estimates with one standard error to either side, now and with twice as many people.
+
+    An interval is cut to what is possible: that of twice as many people cannot be told from it.
+    """
+    chart = intervals(table)
+    if chart is not None:
+        found = dict(zip(_labels(table), _largest(table).to_dict("records"), strict=True))
+        for row in chart["rows"]:
+            estimate, now, twice = (
+                found[row["label"]][name] for name in ("estimate", "standard_error", "with_twice")
+            )
+            row["low"], row["high"] = _number(estimate - now), _number(estimate + now)
+            row["twice"] = [
+                _number(each) for each in (estimate, estimate - twice, estimate + twice)
+            ]
+        chart["lines"] = "Lines reach one standard error to either side."
+        chart["x"] += ", one standard error to either side"
+    return chart
 
 
 def quantiles(table: pd.DataFrame) -> Chart | None:
@@ -139,7 +156,7 @@ def _chart(
         "kind": kind,
         "title": shown(attrs.get("title") or attrs.get("attribute", "")),
         "x": shown(attrs.get("statistic") or "share"),
-        "interval": f"{100 * attrs['confidence']:g}%",
+        "lines": f"Lines are {100 * attrs['confidence']:g}% intervals.",
         "zero": zero,
         "rows": rows,
     }

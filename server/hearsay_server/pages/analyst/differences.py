@@ -24,7 +24,10 @@ from hearsay_server.pages.analyst.view import ALL, Question, View
 from ldp.errors import InvalidInput
 
 COMPARE = Option(
-    "compare", "Compare", hint="level=A,B or platform=A,B or period=A,B or period=A..B,C..D"
+    "compare",
+    "Compare",
+    "parts",
+    hint="level=A,B or platform=A,B or period=A,B or period=A..B,C..D",
 )
 CHANGE = Option("change", "From one period to another", "two periods")
 
@@ -66,6 +69,16 @@ def _over_time(given: Given) -> dict[str, Any]:
     return found
 
 
+def _periods(survey: str, given: Given, table: pd.DataFrame) -> Question | None:
+    """Return the question for each period's estimates of the values that changed most clearly."""
+    if table.attrs["statistic"] == "share":
+        return None
+    options = {**given.selection(), **given.stated(confidence="number")}
+    if table.attrs["statistic"] != "mean":
+        options["values"] = list(table["p_value"].nsmallest(_DRAWN).index)
+    return Question("by_period", (survey, given.attribute), options)
+
+
 def _tests(table: pd.DataFrame) -> list[str]:
     said = [
         "Call those different where p (Holm) is at most 0.05: then the probability that any of "
@@ -78,6 +91,9 @@ def _tests(table: pd.DataFrame) -> list[str]:
         said.append(f"Test that nothing changed at all: p = {table.attrs['any_p_value']:.2g}.")
     return said
 
+
+_DRAWN = 6
+"""Values that the picture of a trend has over time."""
 
 _WHEN = (LEVEL, FROM, TO, MAP, WHERE)
 
@@ -111,6 +127,7 @@ VIEWS = (
         _trend,
         charts.differences,
         _tests,
+        over=_periods,
     ),
     View(
         "breaks",
@@ -121,5 +138,6 @@ VIEWS = (
         _breaks,
         charts.differences,
         _tests,
+        over=_periods,
     ),
 )

@@ -36,7 +36,7 @@ def _below(survey: str, given: Given) -> Question:
 def _between(survey: str, given: Given) -> Question:
     ends = given.pair("between")
     if ends is None:
-        raise Missing("between is needed: the two ends of a range")
+        raise Missing("between is needed: a range, by dragging over the bins or by its two ends")
     if other := given.one("other"):
         ranges = {given.attribute: ends, other: given.pair("other-between") or (0.0, 0.0)}
         return Question("rectangle", (survey, ranges), _options(given))

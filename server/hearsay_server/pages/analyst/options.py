@@ -21,7 +21,8 @@ class Option:
 
     `kind` is "text", "number", "whole" (a whole number), "pair" (two numbers), "flag", "choice"
     (one of `choices`), or what of the survey there is to choose: "levels", "periods", "period",
-    "two periods", "maps", "other" (another attribute), "by" or "value".
+    "two periods", "maps", "other" (another attribute), "by", "values" or "parts" (two of the
+    reports, which a form suggests).
     """
 
     name: str

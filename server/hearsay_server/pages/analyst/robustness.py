@@ -19,7 +19,7 @@ from hearsay_server.pages.analyst.options import (
 )
 from hearsay_server.pages.analyst.view import ALL, Question, View
 
-SUSPECT = Option("suspect", "A value that may have been promoted")
+SUSPECT = Option("suspect", "Values that may have been promoted", "values")
 GOAL = Option("goal", "The standard error that is wanted", "number")
 
 _FORGED = 10
@@ -54,13 +54,16 @@ def _rate(table: pd.DataFrame) -> list[str]:
             "period, whose further reports may not lower it at all: then the times below are too "
             "early."
         )
+    if table.attrs["closed"]:
+        said.append("This survey is closed: no more reports come.")
+        return said
     if rate is None:
         said.append(
-            "When that will be is not known: there must be reports of two periods, or the survey "
-            "has none."
+            "When that will be is not known: the survey has no periods, this is its first one, or "
+            "no reports came of late."
         )
         return said
-    when = f"in {twice}" if twice else "in more than 100,000 periods"
+    when = f"in {twice}" if twice else "after the year 9999"
     said.append(
         f"{rate:,.0f} reports came per period of late. At this rate there will be twice as many "
         f"reports {when}."
@@ -70,7 +73,7 @@ def _rate(table: pd.DataFrame) -> list[str]:
         said.append(
             f"Every row will have the wanted error by the end of {reached}."
             if reached
-            else "The wanted error is more than 100,000 periods away."
+            else "The wanted error is further away than the year 9999."
         )
     return said
 
@@ -103,7 +106,7 @@ VIEWS = (
         ALL,
         (GOAL, LEVEL, MAP, WHERE, CONFIDENCE),
         _forecast,
-        charts.intervals,
+        charts.errors,
         _rate,
     ),
 )

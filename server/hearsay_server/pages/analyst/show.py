@@ -17,6 +17,8 @@ import pandas as pd
 from starlette.responses import HTMLResponse, Response
 
 from hearsay import Analyst, NotReady, Unreachable
+from hearsay.frames import drawn
+from hearsay.plans.domains import Binned, Numeric
 from hearsay.v1 import admin_pb2
 from hearsay_server.limits import TooMany
 from hearsay_server.pages.analyst import catalogue, drawing, tables
@@ -65,9 +67,17 @@ class _Asked:
     def question(self) -> Question:
         return self.view.question(self.survey.name, self.given)
 
-    async def table(self) -> pd.DataFrame:
-        """Return the answer; raise `Ended` where there is none."""
-        return await _answered(self.visit, self.question.ask)
+    def pictured(self, analyst: Analyst) -> list[pd.DataFrame]:
+        """Ask for the tables of the PNG: in a thread."""
+        table = self.question.ask(analyst)
+        over = self.view.over and self.view.over(self.survey.name, self.given, table)
+        if not over:
+            return [table]
+        found = over.ask(analyst)
+        if self.view.chart is nothing:
+            return [found]
+        found.attrs["drawn"] = drawn(table)
+        return [found, table]
 
     async def fragment(self) -> Fragment:
         """Return the chart and the table, made once for all who look at them."""
@@ -101,6 +111,7 @@ class _Asked:
             attrs=_UNKNOWN | table.attrs,
             about=table.attrs.get("title") or table.attrs.get("attribute"),
             has_intervals="low" in table.columns and bool(table["low"].notna().any()),
+            outside=is_outside(table),
             counted=_counted(table.attrs.get("reports")),
             notes=self.view.notes(table),
             picture=self.address(".png"),
@@ -159,7 +170,8 @@ async def _view(visit: Visit) -> Response:
         if form or not _names_attribute(pairs, survey):
             raise Ended(grpc.StatusCode.INVALID_ARGUMENT, str(error)) from None
         is_missing = isinstance(error, Missing)
-        trouble, wanted = ("", _wanted(error)) if is_missing else (str(error), "")
+        lacks = survey.lacks(view)
+        trouble, wanted = ("", lacks or _wanted(error)) if is_missing else (str(error), "")
         asked = _Asked(
             visit,
             survey,
@@ -188,6 +200,15 @@ def _wanted(error: InvalidInput) -> str:
 
 async def _page(asked: _Asked, trouble: str, wanted: str) -> Response:
     visit, survey, view = asked.visit, asked.survey, asked.view
+    pictured, given = asked, dict(asked.given.values)
+    if wanted and view.beside is not None:  # there is a picture to choose from
+        chosen = VIEWS["distribution"]
+        pairs = [(name, value) for name in _known(chosen) for value in given.get(name, [])]
+        pictured = _Asked(visit, survey, chosen, Given(pairs, chosen.options))
+        domain = survey.attributes[asked.given.attribute].domain
+        if isinstance(domain, Numeric | Binned):
+            given.setdefault("between", [f"{domain.low:g}", f"{domain.high:g}"])
+    has_part = not trouble and (not wanted or pictured is not asked)
     target = f"{visit.request.url.scheme}://{visit.request.headers['host']}"
     with_token = not visit.caller.is_open
     return visit.page(
@@ -197,15 +218,16 @@ async def _page(asked: _Asked, trouble: str, wanted: str) -> Response:
         survey=survey,
         view=view,
         views=survey.views(asked.given.attribute),
-        given=asked.given.values,
+        given=given,
+        pictured=pictured,
         attribute=survey.attributes[asked.given.attribute],
         name=asked.given.attribute,
         trouble=trouble,
         wanted=wanted,
-        part=None if trouble or wanted else await asked.fragment(),
+        part=await pictured.fragment() if has_part else None,
         python="" if trouble or wanted else asked.question.python(target, with_token=with_token),
         curl=curl(target + asked.address(".csv"), with_token=with_token),
-        has_picture=view.chart is not nothing,
+        has_picture=view.chart is not nothing or view.over is not None,
         base=_base(survey),
     )
 
@@ -218,9 +240,9 @@ async def _csv(asked: _Asked) -> Response:
 
 
 async def _png(asked: _Asked) -> Response:
-    table = await asked.table()
+    tables = await _answered(asked.visit, asked.pictured)
     try:
-        data = await asked.visit.inside.analyses.run(partial(drawing.png, [table]))
+        data = await asked.visit.inside.analyses.run(partial(drawing.png, tables))
     except InvalidInput as error:
         raise Ended(grpc.StatusCode.INVALID_ARGUMENT, str(error)) from None
     except TooMany as error:
@@ -253,6 +275,13 @@ def _names_attribute(pairs: Sequence[tuple[str, str]], survey: Survey) -> bool:
     return [
         value for name, value in pairs if name == "attribute" and value in survey.attributes
     ] != []
+
+
+def is_outside(table: pd.DataFrame) -> bool:
+    """Tell whether an estimate lies outside of its interval, which is cut to what is possible."""
+    if not {"estimate", "low", "high"} <= {*table.columns}:
+        return False
+    return bool(((table["estimate"] < table["low"]) | (table["estimate"] > table["high"])).any())
 
 
 def _counted(reports: object) -> str:

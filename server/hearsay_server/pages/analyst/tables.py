@@ -32,6 +32,11 @@ _ENDS = {
     "share_low": ("share_high", "interval"),
 }
 _LEFT_OUT = {"share_standard_error", "unweighted_standard_error"}
+_FIRST = {"estimate": 0, "difference": 0, "slope": 0, "low": 1}
+"""Columns that stand first, the interval right of what it is of; the others keep their order."""
+
+_LESSER = {"standard_error", "effective_sample_size"}
+"""Columns that small screens leave out: the interval says as much."""
 
 
 @dataclass(frozen=True)
@@ -40,14 +45,15 @@ class Cell:
 
     text: str = ""
     numbers: tuple[tuple[str, str], ...] = ()
+    kind: str = "number"
 
 
 @dataclass(frozen=True)
 class Shown:
-    """A table for a page: headings with whether they are of numbers, rows, and how many are not
+    """A table for a page: headings with the classes of their columns, rows, and how many are not
     shown."""
 
-    headings: list[tuple[str, bool]]
+    headings: list[tuple[str, str]]
     rows: list[list[Cell]]
     more: int
 
@@ -64,17 +70,18 @@ def shown(table: pd.DataFrame) -> Shown:
         table = table.iloc[:MOST]
     hidden = {high for high, _ in _ENDS.values()} | _LEFT_OUT
     columns = [name for name in table.columns if name not in hidden]
+    columns.sort(key=lambda name: _FIRST.get(name, len(_FIRST)))
     confidence = f"{100 * table.attrs['confidence']:g}% " if "confidence" in table.attrs else ""
     names = [str(name or "") for name in table.index.names]
     statistic = str(table.attrs.get("statistic") or "estimate")
-    headings = [(_HEADINGS.get(name, name), False) for name in names]
+    headings = [(_HEADINGS.get(name, name), "") for name in names]
     for column in columns:
         title = _HEADINGS.get(column, column.replace("_", " "))
         if column in _ENDS:
             title = confidence + _ENDS[column][1]
         elif column == "estimate":
             title = statistic
-        headings.append((title, column != "period"))
+        headings.append((title, "" if column == "period" else _kind(column)))
     rows = []
     for index, row in table.iterrows():
         labels = index if isinstance(index, tuple) else (index,)
@@ -89,11 +96,15 @@ def _cell(row: "pd.Series[Any]", column: str) -> Cell:
     if isinstance(value, str):
         return Cell(value)
     if column in _ENDS:
-        ends = (value, row[_ENDS[column][0]])
+        ends: tuple[float, ...] = (value, row[_ENDS[column][0]])
         if all(map(math.isnan, ends)):
             ends = ends[:1]
         return Cell(numbers=tuple((repr(float(end)), _rounded(end, column)) for end in ends))
-    return Cell(numbers=((repr(float(value)), _rounded(value, column)),))
+    return Cell(numbers=((repr(float(value)), _rounded(value, column)),), kind=_kind(column))
+
+
+def _kind(column: str) -> str:
+    return "number lesser" if column in _LESSER else "number"
 
 
 def _label(value: object) -> str:

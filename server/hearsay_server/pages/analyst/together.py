@@ -43,6 +43,11 @@ def _independent(survey: str, given: Given) -> Question:
     return Question("chi2_contingency", (survey, given.attribute, other), given.selection())
 
 
+def _shares(survey: str, given: Given, table: pd.DataFrame) -> Question:
+    """Return the question for the table that the test of independence is of."""
+    return Question("crosstab", (survey, given.attribute, given.one("other")), given.selection())
+
+
 def _within(survey: str, given: Given) -> Question:
     by = given.needed("given", "the attribute whose values are the groups")
     return Question("within", (survey, given.attribute, by), _options(given, method="one"))
@@ -84,6 +89,7 @@ VIEWS = (
         _independent,
         charts.nothing,
         poll=False,
+        over=_shares,
     ),
     View(
         "given",

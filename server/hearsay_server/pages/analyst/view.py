@@ -77,5 +77,9 @@ class View:
     beside: Callable[[str, Given], Question] | None = None
     """Another question, whose chart is drawn above."""
 
+    over: Callable[[str, Given, pd.DataFrame], Question | None] | None = None
+    """Another question, which the PNG has above the answer, or in its place where that has no
+    picture; None for none."""
+
 
 ALL = ("categorical", "numeric", "set", "ratings")

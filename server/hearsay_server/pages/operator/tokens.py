@@ -1,4 +1,4 @@
-"""Tokens: made and shown once, listed, and revoked."""
+"""Tokens: made and shown once, listed, rotated, and revoked."""
 
 import asyncio
 from datetime import date
@@ -16,6 +16,9 @@ from ldp import InvalidInput
 
 _DAYS = (1, 7, 30, 90, 365)
 """How long a token may work that is made here: without an end, only by the command."""
+
+_GRACES = (0, 1, 24, 168)
+"""Hours for which a token may work that another one takes the place of."""
 
 _DAY = 86_400
 _EPOCH = date(1970, 1, 1).toordinal()
@@ -42,12 +45,44 @@ async def _create(visit: Visit) -> Response:
     return await _shown(visit, made)
 
 
+async def _ask_to_rotate(visit: Visit) -> Response:
+    token = await _named(visit)
+    is_own = token.id == auth.caller()
+    return visit.page(
+        "operator/rotate.html", token=token, is_own=is_own, days=_DAYS, graces=_GRACES
+    )
+
+
+async def _rotate(visit: Visit) -> Response:
+    async with visit.closing_form() as form:
+        days, grace = (str(form.get(name, "")) for name in ("days", "grace"))
+    if days not in map(str, _DAYS):
+        raise _wrong(f"a token made here works for {', '.join(map(str, _DAYS))} days, got {days!r}")
+    if grace not in map(str, _GRACES):
+        hours = ", ".join(map(str, _GRACES))
+        raise _wrong(f"the old token may work for {hours} more hours, got {grace!r}")
+    tokens, caller = _tokens(visit), auth.caller()
+    end = tokens.clock() + int(days) * _DAY
+    asked = (visit.path["id"], int(grace) * 3600.0, end, caller)
+    try:
+        made = await asyncio.to_thread(tokens.rotate, *asked)
+    except InvalidInput as error:
+        raise Ended(grpc.StatusCode.NOT_FOUND, str(error)) from None
+    return await _shown(visit, made)
+
+
 async def _ask_to_revoke(visit: Visit) -> Response:
+    token = await _named(visit)
+    return visit.page("operator/revoke.html", token=token, is_own=token.id == auth.caller())
+
+
+async def _named(visit: Visit) -> Token:
+    """Return the newest token of the address's id; raise `Ended` where there is none."""
     found = await asyncio.to_thread(_tokens(visit).list)
     mine = [token for token in found if token.id == visit.path["id"]]
     if not mine:
         raise Ended(grpc.StatusCode.NOT_FOUND, "there is no token of this id")
-    return visit.page("operator/revoke.html", token=mine[-1], is_own=mine[-1].id == auth.caller())
+    return mine[-1]
 
 
 async def _revoke(visit: Visit) -> Response:
@@ -108,6 +143,8 @@ def _wrong(detail: str) -> Ended:
 PAGES = (
     Page("/operator/tokens", OPERATORS, _list),
     Page("/operator/tokens", OPERATORS, _create, posts=True),
+    Page("/operator/tokens/{id}/rotate", OPERATORS, _ask_to_rotate),
+    Page("/operator/tokens/{id}/rotate", OPERATORS, _rotate, posts=True),
     Page("/operator/tokens/{id}/revoke", OPERATORS, _ask_to_revoke),
     Page("/operator/tokens/{id}/revoke", OPERATORS, _revoke, posts=True),
 )

@@ -3,14 +3,17 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import grpc
 
 from hearsay.plans.domains import Domain, Numeric, Ratings, Strings
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2
+from hearsay_server.pages.words import shown
 from hearsay_server.serving.inside import Inside
 from hearsay_server.serving.status import Ended
+from ldp.estimating.strata import SIGNIFICANCE
 
 FEWEST = 100
 """Reports below which nothing is shown: the interval would say nothing either."""
@@ -20,6 +23,10 @@ _MOST_ROWS = 24
 
 _MOST_QUESTIONS = 32
 """Questions that one look asks about."""
+
+_DIFFER = (
+    "People who chose different levels answer differently: nothing can be said of all of them."
+)
 
 
 @dataclass(frozen=True)
@@ -34,7 +41,24 @@ class Said:
     rows: Sequence[tuple[str, str, str, str]]
     unit: str
     refused: str = ""
+    warning: str = ""
     left_out: int = 0
+
+    @property
+    def chart(self) -> dict[str, Any]:
+        """The same rounded numbers, as `charts.js` draws them."""
+        rows = []
+        for label, *numbers in self.rows:
+            estimate, low, high = (float(each.replace(",", "")) for each in numbers)
+            ends = f"{numbers[1]}{self.unit} to {numbers[2]}{self.unit}"
+            row = {
+                "label": shown(label),
+                "said": f"{shown(label)}: {numbers[0]}{self.unit} ({ends})",
+            }
+            rows.append(row | {"estimate": estimate, "low": low, "high": high})
+        unit = "share, in %" if self.unit else "average"
+        zero = bool(self.unit)
+        return {"kind": "intervals", "x": unit, "interval": "95%", "zero": zero, "rows": rows}
 
 
 async def crowd(inside: Inside, plan: Plan) -> list[Said]:
@@ -44,13 +68,17 @@ async def crowd(inside: Inside, plan: Plan) -> list[Said]:
     analysts' questions hold. The reports are of all periods.
     """
     attributes = list(plan.attributes.values())[:_MOST_QUESTIONS]
+    pools = plan.levels_differ_at_most == 0
     return [
-        await _one(inside, plan.survey, each.name, each.title or each.name, each.domain)
+        await _one(inside, plan.survey, each.name, each.title or each.name, each.domain, pools)
         for each in attributes
     ]
 
 
-async def _one(inside: Inside, survey: str, name: str, title: str, domain: Domain) -> Said:
+async def _one(
+    inside: Inside, survey: str, name: str, title: str, domain: Domain, pools: bool
+) -> Said:
+    """Ask about one attribute; `pools`: the plan takes people of all levels for alike."""
     if isinstance(domain, Strings):
         return Said(title, 0, (), "", "Words are not shown here: rare ones could tell of somebody.")
     request = analyst_pb2.EstimateRequest(survey=survey, attribute=name, top=_MOST_ROWS)
@@ -67,13 +95,15 @@ async def _one(inside: Inside, survey: str, name: str, title: str, domain: Domai
     if found.reports < FEWEST:
         words = f"Fewer than {FEWEST} reports came so far: nothing can be said yet."
         return Said(title, 0, (), "", words)
+    if pools and found.HasField("homogeneity") and found.homogeneity < SIGNIFICANCE:
+        return Said(title, 0, (), "", _DIFFER)
     is_share = not isinstance(domain, Numeric | Ratings)
     scale = 100.0 if is_share else 1.0
     rows = [rounded(row, scale) for row in found.rows if row.HasField("low")]
     refused = "" if rows else "There is nothing to show yet."
     unit = "%" if is_share else ""
     left_out = len(domain.labels) - len(rows) if not isinstance(domain, Numeric) else 0
-    return Said(title, found.reports, rows, unit, refused, max(0, left_out))
+    return Said(title, found.reports, rows, unit, refused, found.warning, max(0, left_out))
 
 
 def rounded(row: analyst_pb2.Row, scale: float = 1.0) -> tuple[str, str, str, str]:

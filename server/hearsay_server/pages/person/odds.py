@@ -219,6 +219,12 @@ def _by_value(
     reveals: Sequence[Fraction | float],
 ) -> Odds:
     """Say odds that differ from value to value, as the operator declared how each is protected."""
+    if len(labels) == 2:
+        for proven in (0, 1):
+            hidden = 1 - proven
+            whole = min(own[hidden], 1 - other[proven], 1 - own[proven] + reveals[proven])
+            if whole >= 1 - 2 * _EDGE and _EDGE < reveals[proven] < 1 - _EDGE:
+                return _proof(labels[proven], labels[hidden], reveals[proven])
     sent = _say(
         "A code that was drawn at random and speaks for some of the {k} answers more than for "
         "others. How often depends on the answer.",
@@ -235,21 +241,37 @@ def _by_value(
         listed = Markup(", ").join(_name(value) for value in values[:_LISTED])
         if len(values) > _LISTED:
             listed += f" and {len(values) - _LISTED} more"
-        line = _say(
-            "{listed}: {p} people whose answer it is send a code that speaks for it; so do {q} at "
-            "most whose answer is another one.",
-            listed=listed,
-            p=p_,
-            q=q_,
-        )
+        said_of = []
+        if p_ != r_ or not q_.startswith("none"):
+            most = "" if len(labels) == 2 else " at most"
+            words = "{p} people whose answer it is send a code that speaks for it; so do {q}{most} "
+            said_of.append(_say(words + "whose answer is another one.", p=p_, q=q_, most=most))
         if not r_.startswith("none"):
-            line += _say(
-                " {r} people whose answer it is send a code that nobody else sends, which reveals "
-                "their answer.",
-                r=r_[0].upper() + r_[1:],
-            )
-        lines.append(line)
+            words = "{r} people whose answer it is send a code that nobody else sends, which "
+            said_of.append(_say(words + "reveals their answer.", r=r_))
+        lines.append(Markup("{}: {}").format(listed, Markup(" And ").join(said_of)))
     return Odds(sent, tuple(lines))
+
+
+def _proof(proven: str, hidden: str, chance: Fraction | float) -> Odds:
+    """Say the odds where codes speak for one of two answers only by proving it."""
+    a, b = _name(proven), _name(hidden)
+    many = people(chance)
+    sent = _say(
+        "A code that was drawn at random. Some codes are sent by people who say {a} alone, the "
+        "others by everybody.",
+        a=a,
+    )
+    line = _say(
+        "Of {n} people who say {a}, {r} send a report that proves it. The other {rest} send "
+        "what people who say {b} send, too.",
+        n=f"{many:,}",
+        a=a,
+        b=b,
+        r=_counted(chance, many),
+        rest=f"{many - round(chance * many):,}",
+    )
+    return Odds(sent, (line,))
 
 
 def _number(domain: Numeric, mechanism: MeanMechanism) -> Odds:

@@ -8,18 +8,28 @@ from hearsay.plans.domains import Domain, Grid, Numeric, Ratings, SetOf, Strings
 from hearsay_server.surveys import revealing
 from ldp import Mechanism, PolicyTable, SetBits, SetSelection
 from ldp.mechanisms import (
+    HRR,
     KRR,
     ChannelTable,
+    HadamardResponse,
     KRRChain,
+    LocalHashing,
     PolicyMeanTable,
     PolicySubsets,
     PolicyUnary,
+    ProjectiveGeometry,
     SubsetSelection,
     UnaryChain,
     UnaryEncoding,
     Waves,
 )
 from ldp.mechanisms.numbers.mean import MeanMechanism
+
+_CELLS = 1 << 16
+"""The most entries of a channel that a page has for its script."""
+
+_LABELS = 4096
+"""The most labels that a script hashes for a code."""
 
 Reading = dict[str, object]
 """What `static/asked.js` is told of a mechanism's codes: `form`, and what this form needs."""
@@ -48,6 +58,8 @@ def reading(domain: Domain | Grid, mechanism: Mechanism) -> Reading:
     - "scores": code c counts as the number head[c]; beyond, as first + step (c - head's length);
       a code that `tells` has, if any, tells that the number is not in `outside`;
     - "table": code c speaks for the labels of[c], and gives the answer away where `reveals` has c;
+    - "hash": code (a prime + b) buckets + y fits label v < k where h(v) = y, for the function h of
+      `ldp.mechanisms.tools.hashing`;
     - "waves": code k j + s is pattern j, whose bins are moved on by s;
     - "code": the code names nothing.
     """
@@ -81,6 +93,13 @@ def reading(domain: Domain | Grid, mechanism: Mechanism) -> Reading:
             return {"form": "bit"}
         case ChannelTable() | PolicyTable():
             return _table(mechanism)
+        case HRR() | HadamardResponse() | ProjectiveGeometry():
+            if mechanism.k * mechanism.tally_size <= _CELLS:
+                return {**_table(mechanism), "reveals": [], "fits": True}
+        case LocalHashing():
+            if mechanism.k <= _LABELS and mechanism.prime**2 * mechanism.buckets <= 1 << 53:
+                names = ("prime", "buckets", "k")
+                return {"form": "hash", "fits": True} | {n: getattr(mechanism, n) for n in names}
         case Waves():
             return _waves(mechanism)
     return {"form": "code"}
@@ -109,8 +128,9 @@ def _scores(domain: Numeric, mechanism: MeanMechanism) -> Reading:
     return {"form": "scores", "head": counts[:head], "first": first, "step": step, **outside}
 
 
-def _table(mechanism: ChannelTable | PolicyTable) -> Reading:
+def _table(mechanism: Mechanism) -> Reading:
     matrix = mechanism.matrix()
+    assert matrix is not None  # of each that is a table
     most = matrix >= matrix.max(axis=0) * (1 - 1e-9)
     columns = range(matrix.shape[1])
     return {

@@ -175,7 +175,9 @@ form.addEventListener("submit", (event) => {
   event.preventDefault();
   act(once);
 });
-document.getElementById("try-many").addEventListener("click", () => act(many));
+document.getElementById("try-many").addEventListener("click", () => {
+  if (form.reportValidity()) act(many);
+});
 document.getElementById("trying").hidden = false;
 
 const slider = document.getElementById("level");

@@ -21,7 +21,7 @@ function draw(figure) {
     plot.setAttribute("aria-hidden", "true");
   }
   const note = document.createElement("figcaption");
-  const lines = known(chart.rows).length ? `Lines are ${chart.interval} intervals.` : "";
+  const lines = known(chart.rows).length ? chart.lines : "";
   note.textContent = `${lines}${chart.note ?? ""}`;
   figure.replaceChildren(...plots, note);
   figure.dataset.width = width;
@@ -54,7 +54,7 @@ function intervals(chart, width) {
   if (second.length) chart.note = " The square is the pooled estimate.";
   if (plain.length) chart.note = " The diamond is the estimate without weights.";
   if (moved.length) chart.note = " The thin line is how far the forged reports could move it.";
-  if (twice.length) chart.note = " The square has the interval with twice as many reports.";
+  if (twice.length) chart.note = " The square has it with twice as many reports.";
   if (rows.some((row) => row.clear)) chart.note = " Diamonds are clear differences, at 5%.";
   const place = names(rows);
   return [
@@ -299,6 +299,7 @@ const names = (rows) => rows.map((_, place) => place);
 const at = (rows) => (row) => rows.indexOf(row);
 
 function said(row) {
+  if (row.said) return row.said;
   const ends = row.low === null ? "" : ` (${row.low.toFixed(4)} to ${row.high.toFixed(4)})`;
   return `${row.group ? `${row.group}, ` : ""}${row.label}: ${row.estimate.toFixed(4)}${ends}`;
 }

@@ -73,6 +73,14 @@ export function read(reading, code) {
       const value = integer(code);
       return { places: reading.of[value], reveals: reading.reveals.includes(value) };
     }
+    case "hash": {
+      const { prime, buckets, k } = reading;
+      const value = integer(code);
+      const [seed, bucket] = [Math.floor(value / buckets), value % buckets];
+      const [a, b] = [Math.floor(seed / prime), seed % prime];
+      const hash = (v) => Math.floor((((a * v + b) % prime) * buckets) / prime);
+      return { places: Array.from({ length: k }, (_, v) => v).filter((v) => hash(v) === bucket) };
+    }
     case "waves": {
       const bins = reading.sides.reduce((a, b) => a * b);
       const value = integer(code);
@@ -103,6 +111,7 @@ export function inWords(reading, labels, code) {
   if (places.length > 12) names.push(`${places.length - 12} more`);
   if (no !== undefined) return `${no ? "no" : "yes"} to ${names[0]} (bytes ${raw})`;
   const listed = names.length ? names.join(", ") : "none of the answers";
+  if (reading.fits) return `a code that fits ${listed} (bytes ${raw})`;
   return `${listed}${reveals ? ", which gives the answer away" : ""} (bytes ${raw})`;
 }
 

@@ -97,7 +97,11 @@ class App:
         try:
             await self._answer(exchange)
         except _Refused as error:
-            await exchange.refuse(error, error.status)
+            reads = "text/html" in (exchange.header("accept") or "")
+            if reads and self._site is not None and _is_page(exchange):
+                await exchange.refuse_reader(error, error.status)
+            else:
+                await exchange.refuse(error, error.status)
         except Ended as error:
             await exchange.refuse(error)
         except asyncio.CancelledError:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import html
 import json
 import re
 import time
@@ -38,6 +39,22 @@ A connection that is closed while bytes come is reset, and the caller may lose t
 
 _ALONE = (b"host", b"origin", b"authorization", b"content-type", b"content-encoding")
 """Headers that must not be there twice: two readers of such a request may not agree."""
+
+_REFUSED = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>Hearsay does not answer here</title>
+<h1>Hearsay does not answer here</h1>
+<p>{text}.</p>
+</html>
+"""
+_PAGE = (
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"cache-control", b"no-store"),
+)
 
 _TIMEOUT = re.compile(r"(\d{1,10})([HMSmun])")
 _UNITS = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
@@ -163,6 +180,16 @@ class Exchange:
             self.extra.append((b"www-authenticate", b"Bearer"))
         body = json.dumps(error_of(error)).encode()
         await self.respond(status or _STATUS.get(error.code, 500), "application/json", body)
+
+    async def refuse_reader(self, error: Ended, status: int) -> None:
+        """Answer with an error in words, for a person who looks at it.
+
+        It loads nothing: whatever the page asked for here would be refused, too.
+        """
+        self.extra += _PAGE
+        text = html.escape(str(error))
+        body = _REFUSED.format(text=text[:1].upper() + text[1:])
+        await self.respond(status, "text/html; charset=utf-8", body.encode())
 
     async def start_stream(self, content_type: str) -> None:
         """Begin an answer of several parts."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-NEWEST = 12
+NEWEST = 13
 """The schema that this version knows: the number of the last file in `versions`."""
 
 

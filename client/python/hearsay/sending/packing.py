@@ -1,17 +1,25 @@
-"""Seal waiting reports into batches, outside of the transactions that answers wait for."""
+"""Pack waiting reports into batches, outside of the transactions that answers wait for."""
 
 import sqlite3
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from hearsay.plans.plan import Plan
+from hearsay.recording import envelopes
 from hearsay.recording.batches import Batch, kind, let_others, together
-from hearsay.recording.outbox import PERSON, keep_totals
+from hearsay.recording.outbox import PERSON, drop_reports, keep_totals
+from hearsay.sealed import records
 from hearsay.storage.store import Store
+from hearsay.v1 import shuffler_pb2
 from ldp import Coins
 
 _UNANSWERED = 8
-"""Batches of a survey that may wait for an answer before more are sealed: so reports that pile up
+"""Batches of a survey that may wait for an answer before more are packed: so reports that pile up
 while the server is away go in large batches. Batches that the server put off do not count."""
+
+
+_UNANSWERED_SEALED = 256
+"""The same for sealed records, which are batches of one row each."""
 
 
 class _Row(NamedTuple):
@@ -23,16 +31,66 @@ class _Row(NamedTuple):
     report: bytes
 
 
-def seal(store: Store, survey: str, coins: Coins, *, rows: int, size: int) -> None:
+def pack(store: Store, survey: str, coins: Coins, *, rows: int, size: int) -> None:
     """Turn waiting reports into batches: of one revision, period, panel and tuple of properties
     each, of at most `rows` rows and about `size` bytes, the rows in random order. `lease` makes
     them durable."""
-    while _seal_some(store, survey, coins, rows, size):
+    while _pack_some(store, survey, coins, rows, size):
         pass
 
 
-def _seal_some(store: Store, survey: str, coins: Coins, rows: int, size: int) -> bool:
-    """Seal the oldest reports, or in a survey with panels or properties all reports of the kind of
+def seal(store: Store, coins: Coins, plan: Plan) -> None:
+    """Turn waiting reports into sealed records: each a batch of its own, in random order.
+
+    What waits of another revision could be sealed to none of the plan's keys: it is dropped, and
+    counted as "refused".
+    """
+
+    def look(connection: sqlite3.Connection) -> list[_Row]:
+        (unanswered,) = connection.execute(
+            "SELECT count(*) FROM batches WHERE survey = ? AND leased >= 0", (plan.survey,)
+        ).fetchone()
+        found = connection.execute(
+            "SELECT seq, at, person, report FROM reports WHERE survey = ? ORDER BY seq LIMIT ?",
+            (plan.survey, max(0, _UNANSWERED_SEALED - unanswered)),
+        ).fetchall()
+        return [_Row(*row) for row in found]
+
+    found = store.read(look)
+    stale = [row for row in found if Batch.FromString(row.report).revision != plan.revision]
+    gone = {row.seq for row in stale}
+    fresh = [row for row in found if row.seq not in gone]
+    packed = []
+    for number, place in enumerate(coins.permutation(len(fresh))):
+        let_others(number)
+        row = fresh[place]
+        batch = _packed(plan.survey, [row], coins)
+        content = shuffler_pb2.Sealed(batch=Batch.FromString(batch[5]))
+        packed.append((row, batch, records.seal(plan, content.batch.period, content)))
+
+    def work(connection: sqlite3.Connection) -> None:
+        keep_totals(connection, plan.survey)
+        for row, batch, sealed in packed:
+            if _take_out(connection, plan.survey, [row.seq]):
+                _insert(connection, batch)
+                envelopes.keep(connection, [(batch[0], sealed)])
+        if stale:
+            drop_reports(connection, plan.survey, sorted(gone), "refused")
+
+    if found:
+        store.write(work)
+
+
+def _insert(connection: sqlite3.Connection, row: tuple[Any, ...]) -> None:
+    connection.execute(
+        "INSERT INTO batches (id, survey, period, rows, size, batch, people, at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        row,
+    )
+
+
+def _pack_some(store: Store, survey: str, coins: Coins, rows: int, size: int) -> bool:
+    """Pack the oldest reports, or in a survey with panels or properties all reports of the kind of
     some that are drawn; return whether there may be more.
 
     Few reports are of one kind there: the oldest reports alone would make small batches, which
@@ -56,27 +114,23 @@ def _seal_some(store: Store, survey: str, coins: Coins, rows: int, size: int) ->
     # Batches are built outside of the transaction, so that no answer waits for it.
     if grouped:
         found = [found[i] for i in coins.permutation(len(found))]
-    sealed = [(group, _sealed(survey, group, coins)) for group in _groups(found, rows, size)[:free]]
+    packed = [(group, _packed(survey, group, coins)) for group in _groups(found, rows, size)[:free]]
 
     def work(connection: sqlite3.Connection) -> None:
         keep_totals(connection, survey)
-        for group, row in sealed:
+        for group, row in packed:
             if _take_out(connection, survey, [each.seq for each in group]):
-                connection.execute(
-                    "INSERT INTO batches (id, survey, period, rows, size, batch, people, at)"
-                    " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                    row,
-                )
+                _insert(connection, row)
 
-    if sealed:
+    if packed:
         store.write(work)
-    return len(found) == rows and bool(sealed)
+    return len(found) == rows and bool(packed)
 
 
 def _take_out(connection: sqlite3.Connection, survey: str, seqs: Sequence[int]) -> bool:
     """Delete reports if all are still there; return whether they were.
 
-    Somebody else may have sealed, dropped or revoked some of them since they were read.
+    Somebody else may have packed, dropped or revoked some of them since they were read.
     """
     first, last = min(seqs), max(seqs)
     within = "survey = ? AND seq BETWEEN ? AND ?"
@@ -119,7 +173,7 @@ def _groups(found: Sequence[_Row], rows: int, size: int) -> list[list[_Row]]:
     return groups
 
 
-def _sealed(survey: str, group: Sequence[_Row], coins: Coins) -> tuple[object, ...]:
+def _packed(survey: str, group: Sequence[_Row], coins: Coins) -> tuple[Any, ...]:
     """Return reports of one `kind` as a row of the table of batches."""
     shuffled = [group[i] for i in coins.permutation(len(group))]
     reports = []

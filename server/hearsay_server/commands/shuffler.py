@@ -1,0 +1,74 @@
+"""`hearsay shuffler`: run a shuffler, and look at what it holds."""
+
+import sys
+from asyncio import Runner
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from hearsay.plans.plan import parse
+from hearsay.sealed.keys import fingerprint
+from hearsay_server import config, tabular
+from hearsay_server.commands.local import ConfigFile
+from hearsay_server.commands.serve import with_an_option_for_every_key
+from hearsay_server.serving import logs
+from hearsay_server.shuffler import pools
+from hearsay_server.wrapping import print_wrapped
+
+app = typer.Typer(
+    help="Run a shuffler of sealed records, and look at what it holds.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+
+@app.command("serve")
+@with_an_option_for_every_key(config.ShufflerConfig)
+def serve_shuffler(config_file: ConfigFile = None, **flags: object) -> None:
+    """Run a shuffler until SIGTERM or Ctrl-C.
+
+    Each option is also a key of the TOML file and, in capitals after HEARSAY_, a variable.
+    """
+    from hearsay_server.shuffler import serve
+
+    setup = config.read(config.ShufflerConfig, config_file, flags)
+    logs.configure(setup.log_format, setup.log_level)
+
+    def announce(address: str) -> None:
+        typer.echo(f"listening on {address}")
+        sys.stdout.flush()
+
+    with Runner() as runner:
+        runner.run(serve.serve(setup, announce))
+
+
+@app.command("show")
+def show(
+    data: Annotated[Path, typer.Option(help="The shuffler's folder.")] = Path("hearsay-shuffler"),
+) -> None:
+    """Show the surveys that a shuffler knows, and how many records of each period it holds."""
+    found, plans = pools.look(data)
+    console = Console()
+    for survey, frozen in plans.items():
+        plan = parse(frozen)
+        assert plan.sealing is not None
+        console.print(f"[bold]{escape(survey)}[/bold]: revision {plan.revision.hex()[:12]}")
+        print_wrapped(
+            f"  keys {fingerprint(plan.sealing.publics)}; a period leaves with "
+            f"{plan.sealing.least:,} records or more",
+            console,
+        )
+    if not plans:
+        console.print("no records have come yet")
+    table = Table("survey", "period")
+    for heading in ("gather", "on their way", "forwarded", "dropped"):
+        table.add_column(heading, justify="right")
+    for pool in found:
+        counts = (pool.gathering, pool.leaving, pool.forwarded, pool.dropped)
+        table.add_row(escape(pool.survey), pool.period, *(f"{count:,}" for count in counts))
+    if found:
+        tabular.show(table)

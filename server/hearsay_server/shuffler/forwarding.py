@@ -1,0 +1,125 @@
+"""Forwarding: the records of a period leave together, in random order, once there are enough."""
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Sequence
+from datetime import datetime
+
+from prometheus_client import Counter
+
+from hearsay.plans import period
+from hearsay.plans.plan import Plan
+from hearsay.sealed.records import sealing_of
+from hearsay.sending.transport import Calls, Unreachable
+from hearsay.v1 import collector_pb2, shuffler_pb2
+from hearsay_server.clock import Clock
+from hearsay_server.shuffler.plans import Plans
+from hearsay_server.shuffler.pools import Pool, Pools
+from hearsay_server.shuffler.service import dropped_at
+from ldp.errors import HearsayError
+
+_log = logging.getLogger("hearsay.shuffler")
+
+GROUP = 256
+"""Records of one call to the collector."""
+
+_TIMEOUT = 60.0
+_DAY = 86_400
+
+_FINAL = (
+    collector_pb2.Result.STORED,
+    collector_pb2.Result.DUPLICATE,
+    collector_pb2.Result.REFUSED,
+)
+
+
+class Forwarding:
+    """Moves pools to the collector.
+
+    What the collector has acknowledged is deleted here, and counts there once.
+    """
+
+    def __init__(
+        self, pools: Pools, plans: Plans, collector: Calls, clock: Clock, moved: Counter
+    ) -> None:
+        """Forward to `collector`; `moved` counts records by what became of them."""
+        self._pools = pools
+        self._plans = plans
+        self._collector = collector
+        self._clock = clock
+        self._moved = moved
+        self._mixed = random.SystemRandom()
+
+    async def run(self, every: float) -> None:
+        """Look at the pools every so many seconds, until cancelled."""
+        while True:
+            try:
+                await asyncio.to_thread(self.once)
+            except HearsayError as error:
+                _log.error("what waits is not forwarded now: %s", error)
+            except Exception:
+                _log.exception("what waits is not forwarded now")
+            await asyncio.sleep(every)
+
+    def once(self) -> None:
+        """Forward and drop what is due. Raises `Unreachable` where the collector is not there."""
+        plans = {plan.survey: plan for plan in self._plans.known()}
+        now = self._clock()
+        for pool in self._pools.all():
+            plan = plans[pool.survey]
+            least = sealing_of(plan).least
+            if pool.gathering >= least and _is_over(plan, pool, now):
+                self._pools.begin(pool.survey, pool.period, least)
+            elif plan.period and now >= dropped_at(plan.period, pool.period):
+                dropped = self._pools.drop(pool.survey, pool.period, least)
+                if dropped:
+                    self._moved.labels("dropped").inc(dropped)
+                    _log.warning(
+                        "dropped %d records of %s in %s: fewer than %d came",
+                        *(dropped, pool.survey, pool.period, least),
+                    )
+        for pool in self._pools.all():
+            if pool.leaving:
+                self._forward(pool)
+
+    def _forward(self, pool: Pool) -> None:
+        hashes = self._pools.leaving(pool.survey, pool.period)
+        self._mixed.shuffle(hashes)
+        later = 0
+        begin = time.monotonic()
+        for first in range(0, len(hashes), GROUP):
+            later += self._hand_over(pool, hashes[first : first + GROUP])
+        _log.info(
+            "forwarded %d records of %s in %s in %.1f s; %d are to come again",
+            *(len(hashes) - later, pool.survey, pool.period, time.monotonic() - begin, later),
+        )
+
+    def _hand_over(self, pool: Pool, hashes: Sequence[bytes]) -> int:
+        """Hand a group over; return how many of it the collector wants to have later."""
+        some = self._pools.read(pool.survey, pool.period, hashes)
+        request = shuffler_pb2.SubmitSealedRequest(
+            records=map(shuffler_pb2.SealedRecord.FromString, some)
+        )
+        answer = self._collector.call(
+            "SealedCollector/SubmitSealed", request, shuffler_pb2.SubmitSealedResponse, _TIMEOUT
+        )
+        if len(answer.results) != len(hashes):
+            raise Unreachable(
+                f"the collector answered {len(hashes)} records with {len(answer.results)} results"
+            )
+        done = [h for h, r in zip(hashes, answer.results, strict=True) if r.status in _FINAL]
+        if done:
+            self._pools.forwarded(pool.survey, pool.period, done)
+        refused = sum(each.status == collector_pb2.Result.REFUSED for each in answer.results)
+        self._moved.labels("refused").inc(refused)
+        self._moved.labels("forwarded").inc(len(done) - refused)
+        return len(hashes) - len(done)
+
+
+def _is_over(plan: Plan, pool: Pool, now: datetime) -> bool:
+    """Tell whether a pool's period is over; without periods, the day of its first record."""
+    if plan.period:
+        return now >= period.end(plan.period, pool.period)
+    return int(now.timestamp()) // _DAY > pool.day

@@ -1,0 +1,95 @@
+"""The private halves of a survey's sealing keys, each until its periods are over and closed.
+
+A key that is deleted opens no record any more, whoever kept sealed records. It stays until the
+calendar has passed its periods, also where an admin closed them earlier: requests to forget are
+sealed to the key of the period in which they are made.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from hearsay.plans import period
+from hearsay.plans.plan import Plan
+from hearsay.sealed import hpke
+from hearsay_server.ingest.intake import NEVER, ends
+from hearsay_server.storage import schema
+from hearsay_server.storage.database import Database
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+_keys, _surveys = schema.sealing_keys, schema.surveys
+
+_FRESH = 60.0
+"""Seconds for which keys are remembered: another process may delete them."""
+
+
+def insert(connection: sa.Connection, plan: Plan, privates: Sequence[bytes]) -> None:
+    """Store the private halves of a new survey's keys, in the order of its plan."""
+    assert plan.sealing is not None
+    rows = []
+    for place, private in enumerate(privates):
+        until = NEVER
+        if plan.period and place + 1 < len(privates):
+            # The last period that begins before the next key's turn.
+            turn = datetime.fromtimestamp(plan.sealing.since[place + 1], UTC)
+            until = ends(plan.period, period.label(plan.period, turn - timedelta(seconds=1)))
+        rows.append({"survey": plan.survey, "place": place, "private": private, "until": until})
+    connection.execute(sa.insert(_keys), rows)
+
+
+def over(now: datetime) -> sa.ColumnElement[bool]:
+    """Return the condition that a key's periods are over and closed, or its survey is gone."""
+    closed = sa.select(_surveys.c.closed_before).where(
+        _surveys.c.survey == _keys.c.survey, sa.not_(_surveys.c.deleted)
+    )
+    before = sa.func.coalesce(closed.scalar_subquery(), NEVER)
+    gone = sa.not_(sa.exists(closed))
+    return sa.or_(gone, sa.and_(_keys.c.until <= before, _keys.c.until <= int(now.timestamp())))
+
+
+def delete(database: Database, now: datetime) -> bool:
+    """Delete the keys that are `over`, and empty the log of what was deleted; return False: one
+    call is enough. Where the log is in use it is emptied by a later call."""
+    with database.changing() as connection:
+        connection.execute(sa.delete(_keys).where(over(now)))
+    database.wipe()
+    return False
+
+
+def drop(connection: sa.Connection, survey: str) -> None:
+    """Delete all keys of a survey."""
+    connection.execute(sa.delete(_keys).where(_keys.c.survey == survey))
+
+
+class Keys:
+    """The private keys of a database's surveys, as this process remembers them for a minute."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._known: dict[bytes, tuple[float, dict[int, X25519PrivateKey]]] = {}
+
+    def of(self, plan: Plan) -> dict[int, X25519PrivateKey]:
+        """Return the keys of a plan by place, without those that were deleted. May wait for the
+        database."""
+        now = time.monotonic()
+        known = self._known.get(plan.revision)
+        if known is not None and now < known[0] + _FRESH:
+            return known[1]
+        query = sa.select(_keys.c.place, _keys.c.private).join(
+            _surveys, sa.and_(_surveys.c.survey == _keys.c.survey, sa.not_(_surveys.c.deleted))
+        )
+        mine = query.where(_keys.c.survey == plan.survey, _surveys.c.revision == plan.revision)
+        with self._database.reading() as connection:
+            found = {row.place: hpke.private_key(row.private) for row in connection.execute(mine)}
+        self._known = {
+            revision: kept for revision, kept in self._known.items() if now < kept[0] + _FRESH
+        }
+        self._known[plan.revision] = now, found
+        return found
