@@ -6,9 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hearsay.plans.domains import Categorical, Domain, Grid, Numeric, Ratings, SetOf, Strings
+from hearsay.plans.regions import in_words
+from hearsay_server.surveys import revealing
 from ldp import RAPPOR, DBitFlip, Mechanism, PrefixHashing, SetBits, SetSelection, Tally
 from ldp.core.mechanism import Codes, FrequencyOracle
-from ldp.mechanisms import PolicyTable
+from ldp.mechanisms import PolicyMeanTable, PolicySubsets, PolicyTable, PolicyUnary
 
 _NAMED = 8
 """Values that are named."""
@@ -17,10 +19,11 @@ _NAMED = 8
 def describe(domain: Domain | Grid, mechanism: Mechanism, codes: bytes) -> str:
     """Return one encoded code in hex, with what it says by itself, in words.
 
-    Of a code that supports some values: these. Of a number: what it counts as. Of a table: the
-    values for which the code is the most likely, or, where it keeps a policy and the code is
-    impossible for all others, that it reveals them. Of others: the values to whose estimates the
-    code adds most.
+    Of a code that supports some values: these; where a policy lets it reveal one, this one alone,
+    and of a policy's subset the values for which it is the likeliest. Of a number: what it counts
+    as. Of a table: the values for which the code is the most likely, or, where it keeps a policy
+    and the code is impossible for all others, that it reveals them. Of others: the values to whose
+    estimates the code adds most.
     """
     raw = codes.hex(" ") if len(codes) <= 8 else f"{codes[:8].hex(' ')} ..."
     code = mechanism.decode(codes, 1)
@@ -29,7 +32,12 @@ def describe(domain: Domain | Grid, mechanism: Mechanism, codes: bytes) -> str:
     tally = mechanism.tally(code)
     if isinstance(domain, Numeric):
         share = (float(mechanism.debias(tally)[0]) + 1) / 2
-        return f"{raw}  counts as {domain.low + share * (domain.high - domain.low):.4g}"
+        said = f"counts as {domain.low + share * (domain.high - domain.low):.4g}"
+        if isinstance(mechanism, PolicyMeanTable) and domain.sensitive:
+            (place,) = np.flatnonzero(tally.counts)
+            if revealing.telling(mechanism)[:, place].any():
+                said += f", tells: not in {' or '.join(map(in_words, domain.sensitive))}"
+        return f"{raw}  {said}"
     if isinstance(domain, SetOf | Ratings):
         return f"{raw}  {_of_items(domain, mechanism, tally)}"
     labels = domain.values if isinstance(domain, Categorical) else domain.labels
@@ -42,6 +50,9 @@ def _of_values(labels: Sequence[str], mechanism: Mechanism, tally: Tally) -> str
         no, yes = tally.counts.reshape(-1, 2).T > 0
         said = ((answer, _listed(labels, which)) for answer, which in (("yes", yes), ("no", no)))
         return f"says: {'; '.join(f'{answer} to {which}' for answer, which in said if which)}"
+    if isinstance(mechanism, PolicyUnary | PolicySubsets):
+        which, sure = revealing.named(mechanism, tally)
+        return f"{'reveals' if sure else 'says'}: {_listed(labels, which) or 'none'}"
     if isinstance(mechanism, FrequencyOracle):
         return f"says: {_listed(labels, mechanism.supports(tally) > 0) or 'none'}"
     if (matrix := mechanism.matrix()) is not None:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ldp import Tally
 from ldp.core.exact import ONE
-from ldp.mechanisms import PolicySubsets, PolicyUnary
+from ldp.mechanisms import PolicyMeanTable, PolicySubsets, PolicyUnary
 
 _ROUNDING = Fraction(1, 10**9)
 """By how much likelihoods may differ that count as equal."""
@@ -82,6 +82,20 @@ def revealing(mechanism: PolicySubsets) -> list[int]:
         if possible == 1:
             found.append(kind)
     return found
+
+
+def telling(mechanism: PolicyMeanTable) -> NDArray[np.bool_]:
+    """Return by grid point and code whether the code tells that a number is not protected.
+
+    It does where it is more than e**epsilon times as likely for the grid point as for every
+    protected one: shape (points, codes), all False where all numbers are protected.
+    """
+    promise = mechanism.promise
+    protected = [own not in promise.ordinary for own in promise.classes]
+    matrix = mechanism.matrix()
+    limit = np.exp(mechanism.epsilon) * (1 + 1e-9)
+    tells: NDArray[np.bool_] = matrix > limit * matrix[protected].max(axis=0)
+    return tells
 
 
 def _of_bits(mechanism: PolicyUnary) -> list[Chances]:

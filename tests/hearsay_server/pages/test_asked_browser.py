@@ -68,6 +68,7 @@ def test_without_scripts_the_levels_are_links(site: Site, browser: Browser) -> N
     assert not page.is_visible("#trying")
 
 
+SUBSETS = design(Policy.one_sided(40, range(20, 40), 2.0)).mechanism
 CASES: list[tuple[Domain, Mechanism, Any]] = [
     (Categorical(("a", "b", "c", "d")), catalogue.categorical(name, 4, 1.0), 2)
     for name in ("krr", "oue", "subset", "ordered", "olh", "blh", "hrr", "hadamard", "projective")
@@ -76,6 +77,9 @@ CASES += [
     (Categorical(tuple(f"v{v}" for v in range(300))), catalogue.categorical("subset", 300, 5.0), 7),
     (Categorical(("a", "b", "c")), design(Policy.one_sided(3, [0], 1.0)).mechanism, 1),
     (Categorical(("a", "b", "c")), PolicyUnary.utility_optimised(3, [0], 1.0), 1),
+    (Categorical(tuple("abcdef")), PolicyUnary.utility_optimised(6, [3, 4], 3.0), 0),
+    (Categorical(tuple(f"v{v}" for v in range(40))), SUBSETS, 0),
+    (Categorical(tuple(f"v{v}" for v in range(40))), SUBSETS, 39),
     (SetOf(("a", "b", "c"), at_most=2, clamp=False), SetSelection(3, 1.0, 2), [0, 1]),
     (SetOf(("a", "b", "c"), at_most=2, clamp=False), SetBits(3, 1.0), [0, 1]),
 ]
@@ -112,7 +116,7 @@ def test_codes_are_read_in_the_browser_as_the_server_reads_them(
                 assert ours == [each for each in theirs if each in domain.labels]
             elif named or not expected.startswith(("(", "counts most for")):
                 theirs = expected.partition(": ")[2].split(" or ")
-                assert (named or ["none"]) == theirs[:12]
+                assert (named or ["none"])[:8] == theirs[:8]
                 assert ("gives the answer away" in shown) == expected.startswith("reveals")
 
 

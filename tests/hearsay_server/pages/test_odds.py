@@ -4,23 +4,34 @@ import math
 import re
 from collections.abc import Callable
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
 
-from hearsay.plans.domains import Binned, Categorical, Numeric, SetOf
+from hearsay.plans.domains import Binned, Categorical, Numeric, Ratings, SetOf
 from hearsay.plans.plan import Plan, parse
 from hearsay_server.pages.person import facts
 from hearsay_server.pages.person.odds import Odds, factor, odds, of_many
 from hearsay_server.pages.person.readings import reading
 from hearsay_server.surveys import catalogue, revealing
+from hearsay_server.surveys.describe import describe
 from hearsay_server.surveys.survey import from_toml, resolve
 from ldp import Mechanism, PolicyUnary, SetBits, SetSelection, Waves
+from ldp.core.channel import Channel
 from ldp.core.policy import Policy
 from ldp.mechanisms import PolicySubsets
 from ldp.mechanisms.numbers.mean import MeanMechanism
 from ldp.planning.design import design
+from ldp.testing import SeededCoins
+
+SUBSETS = design(Policy.one_sided(40, range(20, 40), 2.0)).mechanism
+
+
+@cache
+def every(mechanism: Mechanism) -> Channel:
+    return mechanism.channel()
 
 
 def domain(k: int) -> Categorical:
@@ -124,10 +135,9 @@ def test_of_two_answers_the_chance_of_a_proof_is_that_of_the_channel(hidden: int
 
 
 def test_of_subsets_the_chances_of_each_class_are_those_of_the_channel() -> None:
-    k, sensitive = 40, range(20, 40)
-    mechanism = design(Policy.one_sided(k, sensitive, 2.0)).mechanism
+    k, sensitive, mechanism = 40, range(20, 40), SUBSETS
     assert isinstance(mechanism, PolicySubsets)
-    rows = np.array(mechanism.channel().rows, dtype=float)
+    rows = np.array(every(mechanism).rows, dtype=float)
     named = rows >= rows.max(axis=0) * (1 - 1e-9)
     alone = (rows > 0).sum(axis=0) == 1
     also = rows @ named.T
@@ -142,6 +152,34 @@ def test_of_subsets_the_chances_of_each_class_are_those_of_the_channel() -> None
     (ordinary,) = [line for line in said if "reveals their answer" in line]
     share = revealing.chances(mechanism)[0].reveals
     assert f"{of_many(share)[0]} people whose answer it is send a code that nobody" in ordinary
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        PolicyUnary.utility_optimised(5, [3, 4], 2.0),
+        SUBSETS,
+    ],
+)
+def test_a_code_that_proves_the_answer_names_it_alone(mechanism: Mechanism) -> None:
+    categories = domain(mechanism.k)  # type: ignore[attr-defined]
+    channel = every(mechanism)
+    told = []
+    columns = list(zip(channel.outputs, *channel.rows, strict=True))
+    for output, *column in columns if len(columns) < 100 else columns[::7]:
+        possible = [label for label, q in zip(categories.labels, column, strict=True) if q]
+        if not possible:  # two answers revealed at once
+            continue
+        code = (
+            output.to_bytes(1, "little")
+            if isinstance(mechanism, PolicyUnary)
+            else bytes([output[0]]) + sum(1 << v for v in output[1]).to_bytes(5, "little")
+        )
+        words = describe(categories, mechanism, code).partition("  ")[2]
+        assert (words == f"reveals: {possible[0]}") == (len(possible) == 1), words
+        assert len(possible) == 1 or words.startswith("says: ")
+        told.append(words)
+    assert sum(words.startswith("reveals: ") for words in told) >= 3
 
 
 def test_no_bound_is_told_where_answers_may_be_revealed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,3 +265,47 @@ def test_of_rare_questions_it_is_told_of_how_many_reports_they_are_part() -> Non
     plan = planned(f'name = "many"\nbudget = "sample"\n[levels]\nl = 1.0\n{questions}')
     (level,) = facts.levels(plan)
     assert {question.chance for question in level.questions} == {"4 of 1,000"}
+
+
+def test_of_protected_regions_the_codes_that_tell_of_another_number_are_those_of_the_channel() -> (
+    None
+):
+    plan = planned(
+        'name = "wages"\n[levels]\nl = 1.0\n[[attributes]]\nname = "wage"\n'
+        "[attributes.numeric]\nlow = 0\nhigh = 2000\nsensitive = [{low = 800, high = 2000}]\n"
+    )
+    numbers, mechanism = plan.questions["wage"].domain, plan.levels["l"].mechanisms["wage"]
+    assert isinstance(numbers, Numeric)
+    rows = np.array(mechanism.channel().rows, dtype=float)
+    step = 2000 / (len(rows) - 1)
+    protected = rows[math.floor(800 / step) :].max(axis=0)
+    tells = rows > math.e * (1 + 1e-9) * protected
+    line = odds(numbers, mechanism).lines[-1]
+    share = (rows[0] * tells[0]).sum()
+    assert f"people at 0, {share * 100:.0f} send a code that tells" in line
+    assert "their number is not in 800 to 2,000" in line and share > 0.4
+    found: Any = reading(numbers, mechanism)
+    for code in range(rows.shape[1]):
+        said = describe(numbers, mechanism, mechanism.encode(np.array([code])))
+        assert said.endswith("tells: not in 800..2000") == tells[:, code].any()
+        assert (code in found["tells"]) == tells[:, code].any()
+    assert facts.may_reveal(plan) == [("wage", (), "800 to 2,000")]
+
+
+def test_of_ratings_it_is_told_that_they_are_rounded_and_cut() -> None:
+    plan = planned(
+        'name = "stars"\n[levels]\nl = 2.0\n[[attributes]]\nname = "stars"\n'
+        '[attributes.ratings]\nkeys = ["food", "staff", "price"]\n'
+        "low = 1\nhigh = 5\nat_most = 2\nclamp = true\n"
+    )
+    ratings, mechanism = plan.questions["stars"].domain, plan.levels["l"].mechanisms["stars"]
+    assert isinstance(ratings, Ratings)
+    first, own, other, last = odds(ratings, mechanism).lines
+    assert own.startswith("Of people whose rating of <bdi>food</bdi> became high, ")
+    assert isinstance(mechanism, SetSelection)
+    p, q = of_many(*mechanism.support)
+    assert f"{p} send" in own and f"without it, {q} send it" in other
+    assert first.endswith("of 100 who rate 3 of 1 to 5, 50 become high.")
+    assert last.startswith("Of more than 2 ratings 2 are kept, drawn at random")
+    settled = [ratings.settled(ratings.encode({"food": 3}), SeededCoins(n)) for n in range(400)]
+    assert abs(sum(kept == (0,) for kept in settled) - 200) < 60

@@ -7,7 +7,7 @@ from fractions import Fraction
 from hearsay.agreement import Agreement
 from hearsay.plans.domains import Categorical, Domain, Numeric, Ratings, SetOf, Strings
 from hearsay.plans.plan import Level, Plan
-from hearsay_server.pages.person.odds import Odds, factor, odds, of_many
+from hearsay_server.pages.person.odds import Odds, factor, odds, of_many, regions
 from hearsay_server.pages.person.readings import labels, reading
 from hearsay_server.storage.public import PublicSurvey
 from hearsay_server.surveys.agreements import for_typescript
@@ -140,16 +140,19 @@ def asked_here(plan: Plan) -> list[Field]:
     return [field for field in fields(plan) if not plan.attributes[field.name].memo]
 
 
-def may_reveal(plan: Plan) -> list[tuple[str, tuple[str, ...]]]:
+def may_reveal(plan: Plan) -> list[tuple[str, tuple[str, ...], str]]:
     """Return the questions of which a report may reveal an answer at some level without a map, by
-    their titles, with those answers; without any where it depends on how much answers differ."""
-    found: list[tuple[str, tuple[str, ...]]] = []
+    their titles, with those answers; without any where it depends on how much answers differ. Of
+    a number with the protected regions: a report may tell that it is in none of them."""
+    found: list[tuple[str, tuple[str, ...], str]] = []
     for name, question in plan.questions.items():
         if any(level.mechanisms[name].guarantee != "pure" for level in plan.levels.values()):
             domain = question.domain
             hidden = domain.sensitive if isinstance(domain, Categorical) else ()
             values = domain.labels if hidden else ()
-            found.append((question.title or name, tuple(v for v in values if v not in hidden)))
+            ordinary = tuple(v for v in values if v not in hidden)
+            outside = regions(domain) if isinstance(domain, Numeric) else ""
+            found.append((question.title or name, ordinary, outside))
     return found
 
 

@@ -26,6 +26,7 @@ from ldp.mechanisms import (
     HadamardResponse,
     KRRChain,
     LocalHashing,
+    PolicyMeanTable,
     PolicyMechanism,
     PolicySubsets,
     PolicyUnary,
@@ -309,8 +310,43 @@ def _number(domain: Numeric, mechanism: MeanMechanism) -> Odds:
                 error=_figure(typical, typical),
                 mean=_figure(typical / math.sqrt(1000), typical / math.sqrt(1000)),
             ),
+            *_outside(domain, mechanism),
         ),
     )
+
+
+def _outside(domain: Numeric, mechanism: MeanMechanism) -> list[Markup]:
+    """Say how often a code tells that a number is in none of the protected regions: of each other
+    range for the number for which it does so most often."""
+    if not isinstance(mechanism, PolicyMeanTable) or not domain.sensitive:
+        return []
+    chances = (mechanism.matrix() * revealing.telling(mechanism)).sum(axis=1)
+    points = np.linspace(domain.low, domain.high, len(chances))
+    lines = []
+    for low, high in domain.ordinary_ranges:
+        within = np.flatnonzero((points >= low) & (points <= high))
+        if not within.size:
+            continue
+        most = int(within[chances[within] >= chances[within].max() - 1e-9][0])
+        share = float(chances[most])
+        many = people(share)
+        lines.append(
+            _say(
+                "Of {n} people at {x}, {p} send a code that tells that their number is not in "
+                "{regions}: it is more than {f} times as likely for them as for anybody there.",
+                n=f"{many:,}",
+                x=_plain(float(points[most])),
+                p=_counted(share, many),
+                regions=regions(domain),
+                f=factor(mechanism.epsilon),
+            )
+        )
+    return lines
+
+
+def regions(domain: Numeric) -> str:
+    """Return the regions of a number that are protected, in words."""
+    return " or ".join(f"{_plain(low)} to {_plain(high)}" for low, high in domain.sensitive)
 
 
 def _waves(mechanism: Waves) -> Odds:
@@ -358,7 +394,11 @@ def _one_item(domain: Domain | Grid, mechanism: SetBits) -> Odds:
             what=what,
             n=f"{mechanism.items:,}",
         ),
-        (_say("{p} people send what is true; the others send the opposite.", p=of_many(true)[0]),),
+        (
+            *_rounded(domain),
+            _say("{p} people send what is true; the others send the opposite.", p=of_many(true)[0]),
+            *_cut(domain),
+        ),
     )
 
 
@@ -374,10 +414,48 @@ def _some_items(domain: Domain | Grid, mechanism: SetSelection) -> Odds:
             what=what,
         ),
         (
-            _say("Of people who have a certain {what}, {p} send it.", what=what, p=p),
-            _say("Of people who do not have it, {q} send it too.", q=q),
+            *_rounded(domain),
+            _say(
+                "Of people whose rating of {key} became high, {p} send that it is high.",
+                key=_name(domain.keys[0]),
+                p=p,
+            )
+            if isinstance(domain, Ratings)
+            else _say("Of people who have a certain {what}, {p} send it.", what=what, p=p),
+            _say("Of people without it, {q} send it too.", q=q),
+            *_cut(domain),
         ),
     )
+
+
+def _rounded(domain: Domain | Grid) -> list[Markup]:
+    """Say of ratings that each is first rounded to an end of the scale."""
+    if not isinstance(domain, Ratings):
+        return []
+    return [
+        _say(
+            "Your rating is first rounded to high or low at random: of 100 who rate {middle} of "
+            "{low} to {high}, 50 become high.",
+            middle=_plain((domain.low + domain.high) / 2),
+            low=_plain(domain.low),
+            high=_plain(domain.high),
+        )
+    ]
+
+
+def _cut(domain: Domain | Grid) -> list[Markup]:
+    """Say of sets and ratings that are cut that the odds are those of what is kept."""
+    assert isinstance(domain, SetOf | Ratings)
+    if not domain.clamp or domain.most == len(domain.labels):
+        return []
+    return [
+        _say(
+            "Of more than {most} {what}s {most} are kept, drawn at random: these odds are those "
+            "of what is kept.",
+            most=domain.most,
+            what=_item_words(domain),
+        )
+    ]
 
 
 def _item_words(domain: Domain | Grid) -> str:

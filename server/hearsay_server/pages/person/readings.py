@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from hearsay.plans.domains import Domain, Grid, Numeric, Ratings, SetOf, Strings
+from hearsay_server.surveys import revealing
 from ldp import Mechanism, PolicyTable, SetBits, SetSelection
 from ldp.mechanisms import (
     HRR,
@@ -13,6 +14,7 @@ from ldp.mechanisms import (
     HadamardResponse,
     KRRChain,
     LocalHashing,
+    PolicyMeanTable,
     PolicySubsets,
     PolicyUnary,
     ProjectiveGeometry,
@@ -46,10 +48,15 @@ def reading(domain: Domain | Grid, mechanism: Mechanism) -> Reading:
     """Return how the codes of a mechanism are read.
 
     - "one": the code is the place of a label, as an integer;
-    - "mask": bit v is whether label v is named, after `skip` bytes;
+    - "mask": bit v is whether label v is named; one of `sure` gives the answer away, and is then
+      all that is named;
+    - "subsets": byte 0 is the type, then bit v is whether label v is in the subset; the labels of
+      class c are named where `names[type][c]` holds, outside of the subset first; a type that
+      `reveals` has gives the answer away;
     - "list": the places of labels, of `bytes` bytes each;
     - "bit": twice the place of a label, and 1 more for yes;
     - "scores": code c counts as the number head[c]; beyond, as first + step (c - head's length);
+      a code that `tells` has, if any, tells that the number is not in `outside`;
     - "table": code c speaks for the labels of[c], and gives the answer away where `reveals` has c;
     - "hash": code (a prime + b) buckets + y fits label v < k where h(v) = y, for the function h of
       `ldp.mechanisms.tools.hashing`;
@@ -62,10 +69,19 @@ def reading(domain: Domain | Grid, mechanism: Mechanism) -> Reading:
             return _scores(domain, mechanism)
         case KRR() | KRRChain():
             return {"form": "one"}
-        case UnaryEncoding() | UnaryChain() | PolicyUnary():
-            return {"form": "mask", "skip": 0}
+        case UnaryEncoding() | UnaryChain():
+            return {"form": "mask", "sure": []}
+        case PolicyUnary():
+            sure = revealing.sure_bits(mechanism)
+            classes = mechanism.promise.classes
+            return {"form": "mask", "sure": [v for v, each in enumerate(classes) if each in sure]}
         case PolicySubsets():
-            return {"form": "mask", "skip": 1}
+            return {
+                "form": "subsets",
+                "classes": mechanism.promise.classes,
+                "names": revealing.likeliest(mechanism),
+                "reveals": revealing.revealing(mechanism),
+            }
         case SubsetSelection():
             return _members(mechanism.k, mechanism.size, mechanism.code_bytes)
         case SetSelection():
@@ -93,7 +109,7 @@ def _members(n: int, size: int, width: int) -> Reading:
     each = 1 if n <= 256 else 2
     if -(-n // 8) <= size * each:
         assert width == -(-n // 8)
-        return {"form": "mask", "skip": 0}
+        return {"form": "mask", "sure": []}
     return {"form": "list", "bytes": each}
 
 
@@ -104,7 +120,12 @@ def _scores(domain: Numeric, mechanism: MeanMechanism) -> Reading:
     head = len(counts) if len(counts) <= 256 else 2
     step = counts[head + 1] - counts[head] if head < len(counts) else 0.0
     first = counts[head] if head < len(counts) else 0.0
-    return {"form": "scores", "head": counts[:head], "first": first, "step": step}
+    outside: dict[str, object] = {}
+    if isinstance(mechanism, PolicyMeanTable) and domain.sensitive:
+        tells = revealing.telling(mechanism).any(axis=0)
+        names = [f"{low:,g} to {high:,g}" for low, high in domain.sensitive]
+        outside = {"tells": np.flatnonzero(tells).tolist(), "outside": " or ".join(names)}
+    return {"form": "scores", "head": counts[:head], "first": first, "step": step, **outside}
 
 
 def _table(mechanism: Mechanism) -> Reading:

@@ -37,8 +37,19 @@ export function read(reading, code) {
   switch (reading.form) {
     case "one":
       return { places: [integer(code)] };
-    case "mask":
-      return { places: ones(code.slice(reading.skip)) };
+    case "mask": {
+      const places = ones(code);
+      const sure = places.filter((place) => reading.sure.includes(place));
+      return sure.length ? { places: sure, reveals: true } : { places };
+    }
+    case "subsets": {
+      const within = new Set(ones(code.slice(1)));
+      const names = reading.names[code[0]];
+      const places = reading.classes.flatMap((each, place) =>
+        names[each][within.has(place) ? 1 : 0] ? [place] : [],
+      );
+      return { places, reveals: reading.reveals.includes(code[0]) };
+    }
     case "list": {
       const places = [];
       for (let at = 0; at < code.length; at += reading.bytes) {
@@ -53,7 +64,10 @@ export function read(reading, code) {
     case "scores": {
       const value = integer(code);
       const beyond = value - reading.head.length;
-      return { number: beyond < 0 ? reading.head[value] : reading.first + reading.step * beyond };
+      return {
+        number: beyond < 0 ? reading.head[value] : reading.first + reading.step * beyond,
+        outside: reading.tells?.includes(value) ? reading.outside : undefined,
+      };
     }
     case "table": {
       const value = integer(code);
@@ -85,10 +99,13 @@ export function named(labels, place) {
 
 /** Return in words what a code says. */
 export function inWords(reading, labels, code) {
-  const { places, number, no, reveals } = read(reading, code);
+  const { places, number, outside, no, reveals } = read(reading, code);
   const hex = Array.from(code.slice(0, 8), (byte) => byte.toString(16).padStart(2, "0")).join(" ");
   const raw = code.length > 8 ? `${hex} …` : hex;
-  if (number !== undefined) return `a code that counts as ${shortened(number)} (bytes ${raw})`;
+  if (number !== undefined) {
+    const tells = outside ? ` and tells that the number is not in ${outside}` : "";
+    return `a code that counts as ${shortened(number)}${tells} (bytes ${raw})`;
+  }
   if (places === undefined) return `the bytes ${raw}, which name no answer`;
   const names = places.slice(0, 12).map((place) => `“${named(labels, place)}”`);
   if (places.length > 12) names.push(`${places.length - 12} more`);
