@@ -212,8 +212,9 @@ def _check_own(request: Request, is_tls: bool) -> None:
     if request.method == "POST":
         if from_elsewhere or (origin not in own and not (origin is None and site == "same-origin")):
             raise _other_origin()
+        # A page without TLS may not act for a session that was begun with it.
         if origin == f"http://{host}" and cookie(request, secure=True) in request.cookies:
-            raise _other_origin()  # a page without TLS may not act for a session that was begun with it
+            raise _other_origin()
         return
     is_link = request.headers.get("sec-fetch-mode") == "navigate"
     if (origin is not None and origin not in own) or (from_elsewhere and not is_link):

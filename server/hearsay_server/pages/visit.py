@@ -77,10 +77,10 @@ class Visit:
         kind, options = parse_options_header(self.request.headers.get("content-type"))
         charset = options.get(b"charset", b"utf-8").lower()
         if charset != b"utf-8":  # Python loads a codec for each name, and keeps the name for ever
-            raise Ended(grpc.StatusCode.INVALID_ARGUMENT, "a form is in UTF-8 here, and in no other")
-        size = self.request.headers.get("content-length", "0")
+            raise Ended(grpc.StatusCode.INVALID_ARGUMENT, "a form must be in UTF-8 here")
+        size = self.request.headers.get("content-length", "")
         if kind == b"application/x-www-form-urlencoded" and not _is_small(size):
-            detail = f"a form of more than {_PLAIN >> 10} KiB comes as multipart/form-data here"
+            detail = f"a form holds at most {_PLAIN} bytes here, unless it is multipart/form-data"
             raise Ended(grpc.StatusCode.RESOURCE_EXHAUSTED, detail)
         try:
             async with asyncio.timeout(self.inside.config.max_upload_seconds):

@@ -45,9 +45,13 @@ function start() {
   if (!before) return;
   const asked = new URLSearchParams(location.search).get("level");
   if (before.revision !== data.agreement.revision) {
-    act(() => stop(false, "This survey has changed since you agreed. Nothing of before is sent any more."));
+    act(() =>
+      stop(false, "This survey has changed since you agreed. Nothing of before is sent any more."),
+    );
   } else if (asked && asked !== before.level) {
-    say(`You agreed to the level ${before.level}, and this address shows ${asked}. Agree again to use it.`);
+    say(
+      `You agreed to the level ${before.level}, and this address shows ${asked}. Agree again to use it.`,
+    );
   } else {
     showSection(before.level);
     act(resume);
