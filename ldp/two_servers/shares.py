@@ -79,6 +79,21 @@ def sum_seeds(seeds: Iterable[bytes], dim: int, bits: int) -> Words:
     return sum_words((expand(seed, dim, bits) for seed in seeds), dim, bits)
 
 
+def sum_rests(rests: Iterable[bytes], dim: int, bits: int) -> Words:
+    """Return the sum of shares B modulo 2**bits, shape (dim,), from their bytes.
+
+    Raises `InvalidInput` for a share of another length.
+    """
+    kind = dtype(bits)
+    size = dim * kind.itemsize
+    total: Words = np.zeros(dim, dtype=kind)
+    for rest in rests:
+        if len(rest) != size:
+            raise InvalidInput(f"share B has {len(rest)} bytes, where {size} are due")
+        np.add(total, np.frombuffer(rest, kind), out=total)
+    return total
+
+
 def sum_words(shares: Iterable[Words], dim: int, bits: int) -> Words:
     """Return the sum of shares modulo 2**bits, shape (dim,)."""
     total: Words = np.zeros(dim, dtype=dtype(bits))

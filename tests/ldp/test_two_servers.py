@@ -17,11 +17,11 @@ def test_the_sums_of_both_shares_are_the_sum_of_the_values(bits: int) -> None:
     values = np.random.default_rng(1).integers(-300, 300, (50, 33))
     parts = [shares.split(row, bits, coins) for row in values]
     a = shares.sum_seeds([seed for seed, _ in parts], 33, bits)
-    b = shares.sum_words((shares.parse(rest, 33, bits) for _, rest in parts), 33, bits)
+    b = shares.sum_rests([rest for _, rest in parts], 33, bits)
     assert shares.join(a, b, bits).tolist() == values.sum(axis=0).tolist()
     # Without one device's two shares, the sum is that of the others: nothing is to recover.
     fewer = shares.sum_seeds([seed for seed, _ in parts[1:]], 33, bits)
-    rest = shares.sum_words((shares.parse(r, 33, bits) for _, r in parts[1:]), 33, bits)
+    rest = shares.sum_rests([r for _, r in parts[1:]], 33, bits)
     assert shares.join(fewer, rest, bits).tolist() == values[1:].sum(axis=0).tolist()
 
 
@@ -39,6 +39,8 @@ def test_shares_of_the_wrong_form_are_refused() -> None:
         shares.expand(b"short", 3, 16)
     with pytest.raises(InvalidInput, match="where 6 are due"):
         shares.parse(bytes(7), 3, 16)
+    with pytest.raises(InvalidInput, match="where 6 are due"):
+        shares.sum_rests([bytes(6), bytes(7)], 3, 16)
     with pytest.raises(InvalidInput, match="16, 32 or 64"):
         shares.dtype(12)
     with pytest.raises(InvalidInput, match="integers"):
