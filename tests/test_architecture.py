@@ -29,7 +29,7 @@ FLOORS = {
         {"mechanisms.lasting", "mechanisms.numbers"},
         {"mechanisms.policies"},
         {"mechanisms"},
-        {"estimating", "planning", "assurance"},
+        {"estimating", "planning", "assurance", "two_servers"},
     ],
     "dpsgd": [
         {"noise", "accounting", "auditing"},
