@@ -260,10 +260,10 @@ def test_a_broken_disk_is_not_acknowledged(
 ) -> None:
     (sent,) = batches(registered(server.address), 1)
     with held(server.folder), pytest.raises(grpc.RpcError) as error:
-        collector.Submit(collector_pb2.SubmitRequest(batches=[sent]), timeout=20)
+        collector.Submit(collector_pb2.SubmitRequest(batches=[sent]), timeout=90)
     assert error.value.code() == grpc.StatusCode.UNAVAILABLE
     assert error.value.details() == "the batches could not be stored"
-    response = collector.Submit(collector_pb2.SubmitRequest(batches=[sent]), timeout=20)
+    response = collector.Submit(collector_pb2.SubmitRequest(batches=[sent]), timeout=90)
     assert statuses(response) == ["STORED"]
 
 
