@@ -1,5 +1,6 @@
 """A collector counts each sealed record once, from a shuffler alone, and forgets its keys."""
 
+import json
 import sqlite3
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -7,10 +8,11 @@ from pathlib import Path
 
 import grpc
 import pytest
+from command import hearsay
 from sealing import SEALED, Sealed, collector, sealed_server
 from serving import connected, submit
 
-from hearsay import InvalidInput, Unreachable
+from hearsay import Analyst, InvalidInput, Unreachable
 from hearsay.plans.plan import parse
 from hearsay.sealed import hpke, keys, records
 from hearsay.sending.over_http import HttpCalls
@@ -90,6 +92,36 @@ def test_a_sealed_record_counts_once_however_often_it_comes(collector: Sealed) -
     assert statuses(collector.submit(first, second, first)) == ["STORED", "STORED", "DUPLICATE"]
     assert statuses(collector.submit(again, first)) == ["DUPLICATE", "DUPLICATE"]
     assert counted(collector) == 2
+
+
+def test_mixing_is_claimed_for_a_thousand_records_and_charged_to_nobody(
+    collector: Sealed,
+) -> None:
+    sealed = collector.seal(*(collector.batch(number) for number in range(1000)))
+    for start in range(0, 999, 250):
+        collector.submit(*sealed[start : start + min(250, 999 - start)])
+    asked = ("--target", collector.address, "--token", collector.token("analyst"))
+    before = json.loads(hearsay("account", "--shuffled", collector.survey, *asked, "--json").stdout)
+    assert [cohort["shuffled"] for cohort in before["cohorts"]] == [None]
+    collector.submit(sealed[999])
+    (cohort,) = json.loads(
+        hearsay("account", "--shuffled", collector.survey, *asked, "--json").stdout
+    )["cohorts"]
+    assert (cohort["records"], cohort["period"]) == (1000, collector.today)
+    mechanism = collector.plan().levels["strict"].by_map["smokes"][""]
+    assert cohort["epsilon"] == mechanism.realised_epsilon
+    assert 0 < cohort["shuffled"] < cohort["epsilon"]
+    printed = hearsay("query", collector.survey, "smokes", "--shuffled", *asked)
+    assert printed.returncode == 0, printed.stderr
+    assert f"{cohort['shuffled']:.4g}" in printed.stdout
+    assert "if the shuffler is honest" in " ".join(printed.stdout.split())
+    with Analyst(collector.address, token=collector.token("analyst")) as analyst:
+        frame = analyst.shuffled(collector.survey)
+    assert (
+        frame.loc[(collector.today, "strict", "smokes"), "shuffled_epsilon"] == cohort["shuffled"]
+    )
+    refused = hearsay("account", "--shuffled", collector.survey, *asked, "--steps", 3)
+    assert refused.returncode and "leave out --sigma, --steps" in refused.stderr
 
 
 def test_the_http_door_takes_sealed_records_from_a_shuffler_alone(collector: Sealed) -> None:

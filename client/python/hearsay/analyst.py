@@ -23,6 +23,7 @@ from hearsay.plans import plan as plans
 from hearsay.plans.domains import Binned, Categorical, Ratings, SetOf, Strings
 from hearsay.sending.transport import Tls, Token, open_calls
 from hearsay.sets import Sets
+from hearsay.shuffled import Shuffles
 from hearsay.v1 import admin_pb2, analyst_pb2
 from hearsay.words import Words
 from ldp.errors import InvalidInput, NotReady, needs
@@ -35,7 +36,7 @@ By = Literal["LEVEL", "PERIOD", "MAP", "PROPERTY"]
 """What answers may be given by, each by itself."""
 
 
-class Analyst(Changes, Comparisons, Distributions, Forecasts, Sets, Words):
+class Analyst(Changes, Comparisons, Distributions, Forecasts, Sets, Shuffles, Words):
     """Ask for debiased statistics, each with its error.
 
     Every question takes the keywords of `Selection`: `levels`, `periods`, `first_period`,

@@ -20,9 +20,10 @@ from hearsay.analyst import (
 from hearsay.changes import ChangeOptions
 from hearsay.margins import messages
 from hearsay.plans.domains import Strings
+from hearsay.shuffled import DELTA
 from hearsay.v1 import analyst_pb2
 from hearsay_server.answers.selecting import message, part_names, parts, selected, sets_of
-from hearsay_server.commands import connect, plotting, words
+from hearsay_server.commands import connect, mixing, plotting, words
 from hearsay_server.commands.changing import OverTime
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Target, Token
 from hearsay_server.commands.selecting import First, Last, Level, Map, Period, Where
@@ -170,6 +171,12 @@ def query(
             help="Of --margins: join values with fewer people, 2 at least; by default 10."
         ),
     ] = None,
+    shuffled: Annotated[
+        bool,
+        typer.Option(
+            "--shuffled", help="Also say what a shuffler's mixing gives these records' privacy."
+        ),
+    ] = False,
     watch: Annotated[
         float | None, typer.Option(help="Ask again every so many seconds if reports came in.")
     ] = None,
@@ -193,6 +200,13 @@ def query(
             "choose one of --by, --compare, --change, --trend, --breaks, --suspicions, --pairs, "
             "--watch and --distribution, of which --between, --quantile and --cdf are parts"
         )
+    if shuffled and (as_json or as_csv or joint or independent or given or discover or candidates):
+        raise InvalidInput(
+            "--shuffled is said beside estimates of one attribute, in tables: "
+            "hearsay account --shuffled SURVEY --json has its figures"
+        )
+    if shuffled and (sum(ways) > bool(by) or over_time.asked):
+        raise InvalidInput("--shuffled is said beside estimates: leave out the other questions")
     if sizes and (suspicions or distribution or pairs or compare):
         raise InvalidInput(
             "--sizes is about the numbers of items: leave out --compare, --suspicions, "
@@ -425,6 +439,8 @@ def query(
                 else:
                     answers.append(analyst.query(survey, name, sets_of(sums), **options))
             show.estimates(answers, by)
+            if shuffled:
+                mixing.show(analyst.chunks(survey, **chosen), DELTA, forged or 0, as_json=False)
             if plot is not None:
                 plotting.estimates(answers, by, plot)
 

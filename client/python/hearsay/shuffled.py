@@ -1,0 +1,176 @@
+"""What mixing by a shuffler gives the records of a sealed survey, cohort by cohort.
+
+Source: Feldman, McMillan and Talwar, "Hiding among the clones: a simple and nearly optimal
+analysis of privacy amplification by shuffling", FOCS 2021, section 3.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Protocol, Unpack
+
+import numpy as np
+
+from hearsay.asking import Selection
+from hearsay.plans import plan as plans
+from hearsay.plans import presence
+from hearsay.plans.sealing import LEAST
+from hearsay.v1 import analyst_pb2
+from ldp import InvalidInput, Mechanism
+from ldp.assurance import amplification
+from ldp.core.exact import float_above
+from ldp.errors import needs
+from ldp.mechanisms import KRR
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+DELTA = 1e-6
+"""The delta of the bounds unless another is asked for."""
+
+TRUST = (
+    "This holds against the collector alone, for records that left the shuffler together, if the "
+    "shuffler is honest and tells the collector nothing, and if the other records of the cohort "
+    "are honest. Records of one person in several periods add up. Every device's ledger is "
+    "charged the local epsilon, which holds against everybody."
+)
+"""Who must be honest for what `shuffled` says."""
+
+_Answers = tuple[tuple[str, str, str], ...]
+"""What is in the clear of a record: question, level and map of each of its answers."""
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """Records of one period that share one randomizer, because they answer the same questions at
+    the same levels and maps.
+
+    `epsilon` is what a whole record spends, by its mechanisms' integers. `shuffled` bounds what
+    the cohort's records in random order tell of one of them, at `delta`; None where the honest
+    ones are fewer than 1,000, where a report depends on a memo, which links a person's records,
+    and where an answer may be revealed or is protected by distance: such records are no clones.
+    """
+
+    period: str
+    answers: _Answers
+    records: int
+    epsilon: float
+    shuffled: float | None
+
+    @property
+    def level(self) -> str:
+        """The level, or levels, of the answers."""
+        return ", ".join(dict.fromkeys(level for _, level, _ in self.answers))
+
+    @property
+    def attributes(self) -> str:
+        """The questions that are answered, with the map that was chosen where there is one."""
+        return ", ".join(
+            f"{name} ({chosen})" if chosen else name for name, _, chosen in self.answers
+        )
+
+
+def cohorts(
+    chunks: Iterator[analyst_pb2.ExportRowsResponse], delta: float = DELTA, forged: int = 0
+) -> list[Cohort]:
+    """Return the cohorts among a sealed survey's stored records, by period, the largest first.
+
+    `chunks` are those of `Analyst.chunks`. `forged` records of each cohort are taken for forged,
+    and hide nobody. A record hides only among records of its cohort, since all else is in the
+    clear; the bound is that of the whole record, whose answers are linked to each other. It is
+    `amplification.clone_bound` with k-RR's own clone mass for a record of one k-RR answer, and
+    else with the one that holds for any mechanism. Raises `InvalidInput` unless the survey is
+    sealed and has neither panels nor properties, 0 < delta < 1 and forged >= 0. Cost: one pass
+    over the records, and 20 sqrt(n) steps a cohort.
+    """
+    if forged < 0 or not 0 < delta < 1:
+        raise InvalidInput(
+            f"expected forged >= 0 and delta between 0 and 1, got {forged} and {delta}"
+        )
+    plan = plans.parse(next(chunks).plan)
+    if plan.sealing is None:
+        raise InvalidInput(
+            f"{plan.survey}: the records of this survey go to the server directly, so nothing "
+            "mixes them: a shuffler takes those of a survey with [sealing]"
+        )
+    if plan.told > 1:
+        raise InvalidInput(
+            f"{plan.survey}: records tell their panel or properties in the clear, and hide only "
+            "among records that tell the same; cohorts are counted for surveys without either"
+        )
+    counts: Counter[tuple[str, _Answers]] = Counter()
+    for chunk in chunks:
+        counts.update({(chunk.period, kind): n for kind, n in _kinds(chunk)})
+    found = []
+    for (period, answers), records in sorted(
+        counts.items(), key=lambda item: (item[0][0], -item[1])
+    ):
+        mechanisms = [plan.levels[level].by_map[name][chosen] for name, level, chosen in answers]
+        epsilon = float_above(sum((Fraction(m.realised_epsilon) for m in mechanisms), Fraction()))
+        repeats = any(plan.questions[name].memo for name, _, _ in answers)
+        bound = None if repeats else _bound(mechanisms, epsilon, records - forged, delta)
+        found.append(Cohort(period, answers, records, epsilon, bound))
+    return found
+
+
+def _kinds(chunk: analyst_pb2.ExportRowsResponse) -> Iterator[tuple[_Answers, int]]:
+    """Yield what the rows of a chunk tell in the clear, and how many rows tell it."""
+    columns = list(chunk.columns)
+    if not columns or not chunk.rows:
+        return
+    present = np.array([presence.unpack(column.present, chunk.rows) for column in columns])
+    sets, numbers = np.unique(present, axis=1, return_counts=True)
+    for which, number in zip(sets.T, numbers, strict=True):
+        of = [column for column, there in zip(columns, which, strict=True) if there]
+        if of:
+            yield tuple((c.attribute, c.level, c.map) for c in of), int(number)
+
+
+def _bound(
+    mechanisms: Sequence[Mechanism], epsilon: float, honest: int, delta: float
+) -> float | None:
+    if honest < LEAST or any(m.guarantee != "pure" for m in mechanisms):
+        return None
+    (first, *others) = mechanisms
+    mass = amplification.krr_clone_mass(first) if isinstance(first, KRR) and not others else None
+    return amplification.clone_bound(epsilon, honest, delta, mass)
+
+
+class _Asks(Protocol):
+    def chunks(
+        self, survey: str, **selection: Unpack[Selection]
+    ) -> Iterator[analyst_pb2.ExportRowsResponse]: ...
+
+
+class Shuffles:
+    """Say what mixing gives the records of sealed surveys."""
+
+    def shuffled(
+        self: _Asks,
+        survey: str,
+        *,
+        delta: float = DELTA,
+        forged: int = 0,
+        **selection: Unpack[Selection],
+    ) -> "pd.DataFrame":
+        """Return what mixing by an honest shuffler gives a sealed survey's records, by cohort.
+
+        Index: period, level, attributes (the questions that a record answers). Columns: records;
+        epsilon, of one whole record, which every device's ledger is charged; shuffled_epsilon, at
+        `delta`, which is missing where `Cohort` claims nothing. `frame.attrs["trust"]` says who
+        must be honest. Raises `InvalidInput` as `cohorts` does. The server reads all records,
+        which takes time.
+        """
+        with needs("a DataFrame", "analyst"):
+            import pandas as pd
+
+        found = cohorts(self.chunks(survey, **selection), delta, forged)
+        names = ["period", "level", "attributes"]
+        index = pd.MultiIndex.from_tuples(
+            [(c.period, c.level, c.attributes) for c in found], names=names
+        )
+        rows = [[c.records, c.epsilon, np.nan if c.shuffled is None else c.shuffled] for c in found]
+        table = pd.DataFrame(rows, index, ["records", "epsilon", "shuffled_epsilon"])
+        table.attrs = {"delta": delta, "forged": forged, "trust": TRUST}
+        return table
