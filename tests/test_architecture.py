@@ -51,7 +51,7 @@ FLOORS = {
         {"asking", "lifetimes", "person"},
         {"federated"},
         {"distributions", "sets", "words", "together"},
-        {"changes", "comparing", "forecasting"},
+        {"changes", "comparing", "forecasting", "shuffled"},
         {"client", "analyst", "testing"},
         {"aio"},
     ],

@@ -16,13 +16,9 @@ from hearsay_server.serving.auth import ANALYSTS, OPERATORS, PLANNERS
 _HERE = Path(__file__).parent
 STATIC = _HERE / "static"
 
-STYLES: tuple[str, ...] = ()
-"""Hashes of style elements that a vendored script writes, as a policy names them."""
-
 POLICY = "; ".join(
     [
         "default-src 'self'",
-        " ".join(["style-src 'self'", *STYLES]),
         "base-uri 'none'",
         "form-action 'self'",
         "frame-ancestors 'none'",
@@ -84,7 +80,6 @@ class Templates:
             shown=words.shown,
             count=words.count,
             number=words.number,
-            percent=words.percent,
             size=words.size,
             seconds=words.seconds,
             moment=words.moment,

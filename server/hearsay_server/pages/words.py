@@ -35,11 +35,6 @@ def number(value: float, digits: int = 3) -> str:
     return NONE if value is None or math.isnan(value) else f"{value:,.{digits}f}"
 
 
-def percent(share: float, digits: int = 1) -> str:
-    """Return a share of one in percent."""
-    return NONE if math.isnan(share) else f"{100 * share:.{digits}f}%"
-
-
 def size(count: float) -> str:
     """Return a number of bytes in words."""
     for unit in ("bytes", "KiB", "MiB", "GiB"):

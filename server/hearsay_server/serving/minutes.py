@@ -26,8 +26,6 @@ class Sample:
     at: float
     rows: int
     """Records that were stored."""
-    refused: int
-    """Batches that were refused, or told to come again."""
     commits: tuple[float, ...]
     """Commits that took at most as long as each of the bounds of `Minutes.bounds`."""
 
@@ -63,11 +61,6 @@ class Minutes:
 
     def now(self) -> Sample:
         """Return the totals of this moment."""
-        refused = sum(
-            sample.value
-            for sample in next(iter(self._metrics.refused.collect())).samples
-            if sample.name.endswith("_total")
-        )
         found = {
             float(sample.labels["le"]): sample.value
             for sample in next(iter(self._metrics.commit.collect())).samples
@@ -76,4 +69,4 @@ class Minutes:
         self.bounds = tuple(sorted(found))
         rows = next(iter(self._metrics.rows.collect())).samples[0].value
         commits = tuple(found[bound] for bound in self.bounds)
-        return Sample(self._clock(), int(rows), int(refused), commits)
+        return Sample(self._clock(), int(rows), commits)

@@ -209,7 +209,7 @@ def test_todays_records_and_the_room_are_read_without_what_came_in(where: Path |
 
 def test_rates_are_of_the_minutes_in_which_records_came() -> None:
     minutes = Minutes(Metrics(), clock=lambda: 86_400.0)
-    made = [Sample(86_400.0 - 60 * n, 600 - 10 * n, 0, ()) for n in range(60, -1, -1)]
+    made = [Sample(86_400.0 - 60 * n, 600 - 10 * n, ()) for n in range(60, -1, -1)]
     minutes._samples.clear()
     minutes._samples.extend(made)
     minutes.now = lambda: made[-1]  # type: ignore[method-assign]
