@@ -19,6 +19,7 @@ Exceptions without a module's name are defined here.
     - `TooMany` (`hearsay_server.limits`): wait `retry_after` seconds
     - `Overloaded` (`hearsay_server.storage.writer`): wait until the disk has caught up
   - `PlanRefused`: mend what the app agreed to, or ask the operator for a plan that fits it
+  - `AttestationRefused` (`hearsay.attestation.claims`): send nothing; `condition` says what failed
   - `Unreachable` (`hearsay.sending.transport`, a `ConnectionError`): check the address, the
     network, TLS and the token, as `reason` says; then try again
   - `Answered` (`hearsay.sending.framing`): never reaches an app, which gets `Unreachable`

@@ -40,7 +40,7 @@ FLOORS = {
         {"adpe", "estimators", "federated"},
     ],
     "hearsay": [
-        {"environment", "interrupts", "trouble", "v1"},
+        {"attestation", "environment", "interrupts", "trouble", "v1"},
         {"columns", "palette"},
         {"plans", "storage"},
         {"agreement", "federated.declaration", "formulas", "frames", "plots", "rows", "sealed"},
