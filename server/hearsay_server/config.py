@@ -157,6 +157,8 @@ class Config(Process):
     """Drop the randomised rows after so many days; their sums stay. 0: keep them."""
     pages: bool = True
     """Show pages over HTTP, too: they need hearsay-ldp[web], and are left out without it."""
+    attestation: Literal["none", "test", "tdx", "sgx", "nitro"] = "none"
+    """Make evidence of the code that runs, by this platform; "test" proves nothing."""
     share_port: bool = False
     """Share the port with other servers of this machine."""
     max_batch_rows: Annotated[int, _Int32] = 100_000

@@ -29,18 +29,34 @@ class Authority:
         key = ec.generate_private_key(ec.SECP256R1())
         builder = _builder(_name("localhost"), self._subject, key)
         if alternative:
-            name = x509.SubjectAlternativeName([x509.DNSName("localhost")])
-            builder = builder.add_extension(name, critical=False)
-        signed = builder.sign(self._key, hashes.SHA256())
-        key_file.write_bytes(
-            key.private_bytes(
-                serialization.Encoding.PEM,
-                serialization.PrivateFormat.PKCS8,
-                serialization.NoEncryption(),
-            )
+            builder = _with_name(builder)
+        return _write(builder.sign(self._key, hashes.SHA256()), key, certificate, key_file)
+
+
+def self_signed(certificate: Path, key_file: Path) -> None:
+    """Write a certificate for localhost that nobody else signed, and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    builder = _with_name(_builder(_name("localhost"), _name("localhost"), key))
+    _write(builder.sign(key, hashes.SHA256()), key, certificate, key_file)
+
+
+def _with_name(builder: x509.CertificateBuilder) -> x509.CertificateBuilder:
+    name = x509.SubjectAlternativeName([x509.DNSName("localhost")])
+    return builder.add_extension(name, critical=False)
+
+
+def _write(
+    signed: x509.Certificate, key: ec.EllipticCurvePrivateKey, certificate: Path, key_file: Path
+) -> int:
+    key_file.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
         )
-        certificate.write_bytes(_pem(signed))
-        return signed.serial_number
+    )
+    certificate.write_bytes(_pem(signed))
+    return signed.serial_number
 
 
 def _name(text: str) -> x509.Name:

@@ -15,6 +15,7 @@ from typing import Final, Self
 
 from hearsay import environment, lifetimes
 from hearsay.agreement import Agreement
+from hearsay.attestation import Policy
 from hearsay.choices import Agreed, Caps, Choices
 from hearsay.interrupts import is_from_handler
 from hearsay.person import Device, Person
@@ -24,6 +25,7 @@ from hearsay.recording.consent import Consent
 from hearsay.recording.counters import Counters, OnDrop
 from hearsay.recording.ledger import Ledger
 from hearsay.recording.outbox import Outbox
+from hearsay.sending.attested import Attested, key_of
 from hearsay.sending.plan_keeper import PlanKeeper
 from hearsay.sending.sender import Delivery, DeliveryState, Sender
 from hearsay.sending.through_shuffler import ThroughShuffler
@@ -106,6 +108,7 @@ class Client(Person):
         insecure: bool = False,
         shuffler: str | Transport | None = None,
         shuffler_token: Token | None = None,
+        attestation: Policy | None = None,
         delivery: Delivery = _USUAL,
         on_drop: OnDrop | None = None,
         debug: bool = False,
@@ -155,6 +158,10 @@ class Client(Person):
         `sealing`, and for no other. The plan comes from `target`, which gets no record from this
         device. Choose a shuffler whose operator does not collude with the collector's: together
         they know what a collector without a shuffler knows. `tls` and `insecure` hold for both.
+        `attestation` is the app's `hearsay.attestation.Policy`: no record leaves before the server
+        at `target` has given evidence that meets it, and `delivery.last_error` names the condition
+        that failed. The evidence is of the sealing keys where there is a shuffler, and else of the
+        one certificate in `tls.authorities`. Such a client takes part in no training.
         `debug`, or HEARSAY_DEBUG=1, logs events to stderr, but no answer and no code. `on_drop`
         is called, in any thread, with the reason and the number of answers, reports or batches
         dropped, except for "idle". `strict` is for development: errors that the programmer can
@@ -172,13 +179,17 @@ class Client(Person):
         disabled = environment.is_set("HEARSAY_DISABLED")
         if disabled:  # nothing is asked for, and no file is made
             target, ledger = target or "http://127.0.0.1:1", MEMORY
-        reach = partial(_transport, target, tls, token, insecure)
+        reach: Callable[[], Transport] = partial(_transport, target, tls, token, insecure)
         self._transport = reach()
         if shuffler is not None:
             mixing = _reached(shuffler, tls, shuffler_token, insecure)
             self._transport = ThroughShuffler(self._transport, mixing)
         elif shuffler_token is not None:
             raise InvalidInput("shuffler_token is for a shuffler: give shuffler, too")
+        if attestation is not None and not disabled:
+            key = key_of(tls, sealed=shuffler is not None)
+            self._transport = Attested(self._transport, attestation, key, clock)
+            reach = _no_training
         file = None if isinstance(ledger, _Memory) else Path(ledger)
         store = Store(file, clock, wait=delivery.record_wait, anchor=anchor)
         accounts = Ledger(store, agreed.survey)
@@ -502,6 +513,13 @@ def _check_declared(agreed: Agreed, choices: Choices) -> None:
     """Raise `InvalidInput` for a property that the app's agreement does not declare."""
     if agreed.agreement is not None:
         agreed.agreement.declared.checked(dict(choices.properties))
+
+
+def _no_training() -> Transport:
+    raise InvalidInput(
+        "a client with attestation= takes part in no training: its updates would go to a server "
+        "that gave no evidence. Use a client without it, for a server that you trust with updates"
+    )
 
 
 def _transport(

@@ -19,6 +19,7 @@ ROLES = {
     "hearsay.v1.Collector": "device",
     "hearsay.v1.Trainer": "device",
     "hearsay.v1.Shuffler": "device",
+    "hearsay.v1.Attestation": "device",
     "hearsay.v1.SealedCollector": "shuffler",
     "hearsay.v1.Analyst": "analyst",
     "hearsay.v1.Admin": "admin",

@@ -16,6 +16,8 @@ from hearsay.v1 import (
     admin_pb2_grpc,
     analyst_pb2,
     analyst_pb2_grpc,
+    attestation_pb2,
+    attestation_pb2_grpc,
     collector_pb2,
     collector_pb2_grpc,
     shuffler_pb2,
@@ -27,11 +29,12 @@ from hearsay_server.build import revision, version
 from hearsay_server.clock import Clock, system
 from hearsay_server.config import Config
 from hearsay_server.ingest.intake import Limits
-from hearsay_server.serving import doors, tls, tracing
+from hearsay_server.serving import attesters, doors, tls, tracing
 from hearsay_server.serving.admin import Admin
 from hearsay_server.serving.aggregating import Rounds
 from hearsay_server.serving.analyses import Analyses, Bounds
 from hearsay_server.serving.analyst import Analyst
+from hearsay_server.serving.attestation import Attestation
 from hearsay_server.serving.auth import ROLES, Policy
 from hearsay_server.serving.collector import Collector
 from hearsay_server.serving.gate import Gate
@@ -115,6 +118,8 @@ async def running(
         collector_pb2_grpc.add_CollectorServicer_to_server(collector, server)
         sealed = SealedCollector(store, writer, metrics, clock)
         shuffler_pb2_grpc.add_SealedCollectorServicer_to_server(sealed, server)
+        evident = Attestation(store.plans, attesters.attester(config.attestation), certificates)
+        attestation_pb2_grpc.add_AttestationServicer_to_server(evident, server)
         bounds = Bounds(config.analysis_seconds, config.analysis_memory_mib << 20)
         cores = max(2, (os.cpu_count() or 1) // 2)
         analyses = Analyses("analysis", cores, _ANALYSES, bounds, metrics)
@@ -149,6 +154,7 @@ async def running(
             collector_pb2.DESCRIPTOR.services_by_name["Collector"]: collector,
             trainer_pb2.DESCRIPTOR.services_by_name["Trainer"]: trainer,
             shuffler_pb2.DESCRIPTOR.services_by_name["SealedCollector"]: sealed,
+            attestation_pb2.DESCRIPTOR.services_by_name["Attestation"]: evident,
             analyst_pb2.DESCRIPTOR.services_by_name["Analyst"]: analyst,
             admin_pb2.DESCRIPTOR.services_by_name["Admin"]: admin,
         }

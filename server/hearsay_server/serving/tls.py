@@ -124,6 +124,21 @@ class Certificates:
             return None
         return min((each.not_valid_after_utc for each in chain), default=None)
 
+    def public_key(self) -> bytes:
+        """Return the DER SubjectPublicKeyInfo of the certificate that new connections get.
+
+        Raises `InvalidInput` where the certificate cannot be read.
+        """
+        from cryptography import x509
+        from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+        self.look()
+        try:
+            key = x509.load_pem_x509_certificates(self._read.chain)[0].public_key()
+        except (ValueError, IndexError) as error:  # OpenSSL takes more than cryptography does
+            raise InvalidInput(f"the certificate in use cannot be read: {error}") from None
+        return key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+
     def look(self) -> _Read | None:
         """Read the files anew if they changed; return None if they did not, or cannot be used."""
         with self._lock:

@@ -1,7 +1,4 @@
-"""Check an aggregator's evidence of the code that it runs, offline.
-
-What calls this room is the app: no client does so by itself yet (docs/attestation.md).
-"""
+"""Check an aggregator's evidence of the code that it runs, offline."""
 
 from hearsay.attestation.claims import AttestationRefused, Claims, Condition, Evidence, binding
 from hearsay.attestation.policy import Policy

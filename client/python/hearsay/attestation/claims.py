@@ -8,6 +8,9 @@ from ldp.errors import HearsayError, InvalidInput
 
 KINDS = ("tdx", "sgx", "nitro", "test")
 
+SEALING = b"sealing keys of the plan"
+"""Stands for the keys in `binding` where records are sealed: the revision says which they are."""
+
 
 class Condition(StrEnum):
     """The condition of a policy that evidence did not meet."""
@@ -59,8 +62,8 @@ class Claims:
 def binding(spki: bytes, revision: bytes, nonce: bytes) -> bytes:
     """Return the 64 bytes that evidence must carry as report_data or user_data.
 
-    `spki` is the DER SubjectPublicKeyInfo of the TLS or sealing key, `revision` and `nonce` have 32
-    bytes each, so that no two inputs are joined to the same bytes. Quotes of TDX and SGX have no
+    `spki` is the DER SubjectPublicKeyInfo of the TLS key, or `SEALING`. `revision` and `nonce` have
+    32 bytes each, so that no two inputs are joined to the same bytes. Quotes of TDX and SGX have no
     other field for a nonce.
     """
     if not spki or len(revision) != 32 or len(nonce) != 32:

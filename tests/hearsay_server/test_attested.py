@@ -1,0 +1,221 @@
+"""A device that asks for evidence sends no record to a server that does not give it."""
+
+import hashlib
+import logging
+import re
+import secrets
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from certificates import self_signed
+from sealing import SEALED
+from serving import serving
+
+from hearsay import MEMORY, Client, InvalidInput
+from hearsay.attestation import AttestationRefused, Evidence, Policy
+from hearsay.attestation.claims import SEALING
+from hearsay.sending import attested
+from hearsay.sending.attested import Attested
+from hearsay.sending.transport import Tls, Unreachable, connect, open_calls
+from hearsay.v1 import admin_pb2, attestation_pb2, shuffler_pb2
+from hearsay_server.surveys import survey as surveys
+from support import SURVEY, device, free_port
+
+Answer = attestation_pb2.GetEvidenceResponse
+
+
+@dataclass(frozen=True)
+class Attesting:
+    """A server with TLS and test attestation, with what an app would ship to reach it."""
+
+    grpc: str
+    http: str
+    tls: Tls
+    root: bytes
+
+    def policy(self, root: bytes | None = None, measurement: str = "test") -> Policy:
+        """Return a policy that takes this server's evidence, unless something is changed."""
+        return Policy(
+            {"test": {measurement}},
+            insecure_test_attestation=True,
+            test_root=self.root if root is None else root,
+        )
+
+    def records(self, survey: str) -> int:
+        calls = open_calls(self.grpc, tls=self.tls)
+        request = admin_pb2.ShowSurveyRequest(survey=survey)
+        shown = calls.call("Admin/ShowSurvey", request, admin_pb2.ShowSurveyResponse, 20)
+        calls.close()
+        return int(shown.status.records)
+
+
+@pytest.fixture(scope="module")
+def attesting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attesting]:
+    folder = tmp_path_factory.mktemp("attested")
+    keys = {"tls_certificate": folder / "server.pem", "tls_key": folder / "server.key"}
+    self_signed(keys["tls_certificate"], keys["tls_key"])
+    tls = Tls(keys["tls_certificate"], server_name="localhost")
+    port = free_port()
+    log = logging.getLogger("hearsay.server")
+    told: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: told.append(record.getMessage())  # type: ignore[method-assign]
+    log.addHandler(handler)
+    with serving(folder / "data", http=f"127.0.0.1:{port}", attestation="test", **keys) as address:
+        log.removeHandler(handler)
+        (root,) = [found[1] for line in told if (found := re.search(r"its root is (\w+)", line))]
+        calls = open_calls(address, tls=tls)
+        for text in (SURVEY, SEALED):
+            declared = surveys.from_toml(text, "test.toml")
+            request = admin_pb2.CreateSurveyRequest(survey=declared)
+            calls.call("Admin/CreateSurvey", request, admin_pb2.SurveyStatus, 20)
+        calls.close()
+        http = f"https://localhost:{port}"
+        yield Attesting(address, http, tls, bytes.fromhex(root))
+
+
+@pytest.mark.parametrize("door", ["grpc", "http"])
+def test_records_arrive_at_a_server_whose_evidence_meets_the_policy(
+    attesting: Attesting, door: str
+) -> None:
+    before = attesting.records("health")
+    target = getattr(attesting, door)
+    with device(target, "health", tls=attesting.tls, attestation=attesting.policy()) as client:
+        assert client.wait_ready(20)
+        client.record(smokes="yes")
+        assert client.flush(20), client.delivery
+    assert attesting.records("health") == before + 1
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"root": bytes(32)}, r"attestation refused \(evidence\)"),
+        ({"measurement": "other"}, r"attestation refused \(measurement\)"),
+    ],
+)
+def test_nothing_leaves_for_a_server_that_the_policy_refuses(
+    attesting: Attesting, changed: dict[str, object], said: str
+) -> None:
+    before = attesting.records("health")
+    policy = attesting.policy(**changed)  # type: ignore[arg-type]
+    with device(attesting.grpc, "health", tls=attesting.tls, attestation=policy) as client:
+        assert client.wait_ready(20)
+        client.record(smokes="yes")
+        assert not client.flush(1.0)
+        assert re.search(said, client.delivery.last_error)
+        assert client.counters["recorded"] == 1  # it waits
+        client.revoke()
+    assert attesting.records("health") == before
+
+
+def test_a_server_that_makes_no_evidence_gets_nothing(attesting: Attesting, tmp_path: Path) -> None:
+    files = {"tls_certificate": tmp_path / "a.pem", "tls_key": tmp_path / "a.key"}
+    self_signed(files["tls_certificate"], files["tls_key"])
+    with serving(tmp_path / "data", **files) as address:
+        server = connect(address, tls=Tls(files["tls_certificate"], server_name="localhost"))
+        asked = attestation_pb2.GetEvidenceRequest(survey="health", nonce=bytes(32))
+        with pytest.raises(InvalidInput, match="its operator did not set attestation"):
+            server.call("Attestation/GetEvidence", asked, Answer, 20)
+        server.close()
+
+
+def test_evidence_of_one_server_does_not_serve_another(attesting: Attesting) -> None:
+    """A host without an enclave passes the question on to one that has one."""
+    honest = connect(attesting.grpc, tls=attesting.tls)
+    plan = honest.get_plan("health", 20).plan
+    revision = hashlib.sha256(plan).digest()
+    nonce = secrets.token_bytes(32)
+    asked = attestation_pb2.GetEvidenceRequest(survey="health", nonce=nonce)
+    answer = honest.call("Attestation/GetEvidence", asked, Answer, 20)
+    evidence = Evidence(answer.kind, answer.document, answer.collateral)
+    with pytest.raises(AttestationRefused, match="binding"):
+        attesting.policy().check(
+            evidence, spki=b"the other host's key", revision=revision, nonce=nonce, now=time.time()
+        )
+    honest.close()
+
+
+def test_sealed_records_wait_for_evidence_of_the_keys_in_their_plan(attesting: Attesting) -> None:
+    server = connect(attesting.grpc, tls=attesting.tls)
+    plan = server.get_plan("daily", 20).plan
+    revision = hashlib.sha256(plan).digest()
+    nonce = secrets.token_bytes(32)
+    asked = attestation_pb2.GetEvidenceRequest(survey="daily", nonce=nonce)
+    answer = server.call("Attestation/GetEvidence", asked, Answer, 20)
+    evidence = Evidence(answer.kind, answer.document, answer.collateral)
+    policy = attesting.policy()
+    policy.check(evidence, spki=SEALING, revision=revision, nonce=nonce, now=time.time())
+    record = shuffler_pb2.SealedRecord(survey="daily", revision=bytes(32))  # of another plan
+    way = Attested(server, policy, SEALING, lambda: datetime.now(UTC))
+    with pytest.raises(Unreachable, match=r"attestation refused \(binding\)"):
+        way.call(
+            "Shuffler/SubmitSealed",
+            shuffler_pb2.SubmitSealedRequest(records=[record]),
+            shuffler_pb2.SubmitSealedResponse,
+            20,
+        )
+    server.close()
+
+
+def test_evidence_is_asked_for_once_and_again_when_it_is_old(
+    attesting: Attesting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = connect(attesting.grpc, tls=attesting.tls)
+    asked: list[str] = []
+    call = server.call
+
+    def counting(method: str, *arguments: Any) -> Any:
+        asked.append(method)
+        return call(method, *arguments)
+
+    monkeypatch.setattr(server, "call", counting)
+    revision = hashlib.sha256(server.get_plan("daily", 20).plan).digest()
+    way = Attested(server, attesting.policy(), SEALING, lambda: datetime.now(UTC))
+    request = shuffler_pb2.SubmitSealedRequest(
+        records=[shuffler_pb2.SealedRecord(survey="daily", revision=revision)] * 3
+    )
+    now = time.monotonic()
+    for later in (0.0, 299.0, 301.0):
+        steady = SimpleNamespace(monotonic=lambda later=later: now + later)
+        monkeypatch.setattr(attested, "time", steady)
+        with pytest.raises(Exception, match="Shuffler"):  # which this server is not
+            way.call("Shuffler/SubmitSealed", request, shuffler_pb2.SubmitSealedResponse, 20)
+    assert asked.count("Attestation/GetEvidence") == 2
+    server.close()
+
+
+def test_a_key_to_bind_to_must_be_named(attesting: Attesting, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="the server's own certificate and no other"):
+        Client("localhost:1", "health", ledger=MEMORY, epsilon=1, attestation=attesting.policy())
+    two = tmp_path / "two.pem"
+    assert attesting.tls.authorities is not None
+    two.write_bytes(2 * attesting.tls.authorities.read_bytes())
+    with pytest.raises(InvalidInput, match="it holds 2"):
+        Client(
+            "localhost:1",
+            "health",
+            ledger=MEMORY,
+            epsilon=1,
+            tls=Tls(two),
+            attestation=attesting.policy(),
+        )
+
+
+@pytest.mark.parametrize(
+    ("survey", "nonce"), [("health", bytes(31)), ("nowhere", bytes(32))], ids=["short", "unknown"]
+)
+def test_a_question_that_cannot_be_answered_is_refused(
+    attesting: Attesting, survey: str, nonce: bytes
+) -> None:
+    server = connect(attesting.grpc, tls=attesting.tls)
+    asked = attestation_pb2.GetEvidenceRequest(survey=survey, nonce=nonce)
+    with pytest.raises(InvalidInput, match=r"32 bytes|there is no survey"):
+        server.call("Attestation/GetEvidence", asked, Answer, 20)
+    server.close()
