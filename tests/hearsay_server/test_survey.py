@@ -340,6 +340,8 @@ def test_a_page_asks_nothing_that_a_browser_may_never_answer() -> None:
         resolve(SURVEY + answers)
     daily = SURVEY.replace('title = "A', 'period = "P1D"\ntitle = "A')
     assert resolve(daily + answers).period == "P1D"
+    with pytest.raises(InvalidInput, match=r"needs a survey without \[sealing\]"):
+        resolve(daily + answers + "[sealing]\n")
 
 
 def test_a_page_is_no_part_of_the_plan() -> None:

@@ -12,6 +12,7 @@ from rich.table import Table
 import hearsay.plans.plan
 from hearsay.plans.domains import Binned, Categorical, Grid, Numeric, Ratings, SetOf, Strings
 from hearsay.plans.plan import Level, Plan
+from hearsay.shuffled import DELTA
 from hearsay.v1 import survey_pb2
 from hearsay_server import tabular
 from hearsay_server.surveys import (
@@ -33,6 +34,7 @@ from hearsay_server.surveys.over_time import Cost
 from hearsay_server.surveys.survey import Question
 from hearsay_server.wrapping import print_wrapped
 from ldp import InvalidInput, Mechanism, PolicyMeanTable
+from ldp.assurance.amplification import clone_bound
 from ldp.core.mechanism import Categorical as CategoricalMechanism
 from ldp.core.repeated import Repeats
 from ldp.estimating.points import precision
@@ -311,6 +313,25 @@ def in_the_clear(plan: Plan, users: int) -> list[str]:
             f"each record is sealed and padded to {plan.sealing.size} bytes, for a shuffler that "
             f"waits until {plan.sealing.least:,} of a period have come; {turns}"
         )
+        lines += _mixed(plan, plan.sealing.least)
+    return lines
+
+
+def _mixed(plan: Plan, least: int) -> list[str]:
+    """Return what the fewest records that a shuffler forwards give each other, by level."""
+    if any(question.memo for question in plan.questions.values()):
+        return []
+    lines = []
+    for level in plan.levels.values():
+        mechanisms = [m for by_map in level.by_map.values() for m in by_map.values()]
+        if all(mechanism.guarantee == "pure" for mechanism in mechanisms):
+            mixed = clone_bound(level.epsilon, least, DELTA)
+            lines.append(
+                f"{level.name}: mixed with {least:,} honest records that answer the same questions "
+                f"at this level, one tells the collector epsilon {mixed:.3g} at delta {DELTA:g} in "
+                f"place of {level.epsilon:.4g}, if the shuffler does not collude with it; the "
+                f"ledger is charged {level.epsilon:.4g}"
+            )
     return lines
 
 

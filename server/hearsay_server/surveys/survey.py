@@ -148,8 +148,8 @@ def resolve(survey: survey_pb2.Survey) -> bytes:
 
 
 def _check_page(survey: survey_pb2.Survey) -> None:
-    """Raise `InvalidInput` where a page that is not public is to show or to ask something, and
-    where a page is to ask what a browser without an account may never answer."""
+    """Raise `InvalidInput` where a page that is not public is to show or to ask something, where a
+    page is to ask what a browser without an account may never answer, and where it is to seal."""
     page = survey.page
     for field in ("results", "answers"):
         if getattr(page, field) and not page.public:
@@ -161,6 +161,11 @@ def _check_page(survey: survey_pb2.Survey) -> None:
         raise InvalidInput(
             "page: answers = true needs a survey with a period: a browser whose data may have been "
             "cleared answers from its next period on, and without a period there is none"
+        )
+    if page.answers and survey.HasField("sealing"):
+        raise InvalidInput(
+            "page: answers = true needs a survey without [sealing]: the SDK for browsers seals no "
+            "records, and a page of the server that collects is no place to hide from it"
         )
 
 

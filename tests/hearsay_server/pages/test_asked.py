@@ -14,9 +14,12 @@ from serving import connected, create
 from visiting import Site, showing
 
 from hearsay import MEMORY, Client
+from hearsay.plans.plan import parse
+from hearsay.sealed.keys import fingerprint
 from hearsay.v1 import admin_pb2, admin_pb2_grpc, analyst_pb2, analyst_pb2_grpc
 from hearsay_server.pages.person.crowd import FEWEST, rounded
 from hearsay_server.serving.inside import Inside
+from support import DAILY, wait_until
 
 
 def test_a_survey_that_is_not_public_looks_like_one_that_is_not_there(site: Site) -> None:
@@ -57,6 +60,19 @@ def test_a_page_says_the_odds_of_each_level_and_the_fingerprint(site: Site) -> N
     assert 'data-level="standard" aria-labelledby="level-standard-title" hidden>' in page
     assert "Were &lt;i&gt;you&lt;/i&gt; late?" in page and "<i>you</i>" not in page
     assert "What the crowd says" not in page and 'id="answer-form"' not in page
+
+
+def test_a_sealed_survey_says_where_records_go_and_to_which_keys(site: Site) -> None:
+    text = f"{DAILY}\n[page]\npublic = true\n[sealing]\n"
+    create(site.grpc, text.replace('"daily"', '"sealed"'))
+    with connected(site.grpc) as channel:
+        asked = admin_pb2.ShowSurveyRequest(survey="sealed")
+        plan = parse(admin_pb2_grpc.AdminStub(channel).ShowSurvey(asked).plan)
+    wait_until(lambda: site.get("/asked/sealed").status == 200)
+    page = site.text("/asked/sealed")
+    assert plan.sealing is not None and fingerprint(plan.sealing.publics) in page
+    assert "Who runs the shuffler" in page and "until there are 1,000 of a period" in page
+    assert "This page cannot try it" in page and 'id="trying" hidden data-sealed' in page
 
 
 def test_the_crowd_is_asked_once_whoever_looks_and_how_often(

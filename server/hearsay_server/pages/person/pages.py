@@ -8,6 +8,7 @@ import grpc
 from markupsafe import Markup
 from starlette.responses import HTMLResponse, Response
 
+from hearsay.sealed.keys import fingerprint
 from hearsay_server.pages.page import PUBLIC, Page
 from hearsay_server.pages.person import facts
 from hearsay_server.pages.person.crowd import crowd
@@ -98,6 +99,7 @@ def _body(visit: Visit, survey: PublicSurvey, level: str) -> str:
         may_reveal=facts.may_reveal(plan),
         takes_answers=not survey.closed and not config.require_device_token,
         delta=DELTA,
+        sealed_to=fingerprint(plan.sealing.publics) if plan.sealing else "",
     )
 
 

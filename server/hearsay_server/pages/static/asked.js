@@ -182,7 +182,8 @@ form.addEventListener("submit", (event) => {
 document.getElementById("try-many").addEventListener("click", () => {
   if (form.reportValidity()) act(many);
 });
-document.getElementById("trying").hidden = false;
+const trying = document.getElementById("trying");
+trying.hidden = "sealed" in trying.dataset;
 
 if (names.length > 1) {
   slider.closest("p").hidden = false;
