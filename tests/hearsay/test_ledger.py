@@ -155,7 +155,7 @@ def test_a_ledger_that_is_not_vouched_for_waits_for_a_new_period(
     calendar = Calendar()  # which agrees with the server's to a day
     file = tmp_path / "ledger.db"
     with new_client(server.address, "daily", ledger=file, clock=calendar) as client:
-        assert not client.wait_ready()
+        assert not client.wait_ready(2.0)
         assert client.status().reason is Reason.NEW_LEDGER
         assert client.record(smokes="no").taken == ()
         server.stop()  # its time does not go on as the calendar does
@@ -176,7 +176,7 @@ def test_a_ledger_that_is_not_vouched_for_never_counts_for_life(
         with new_client(
             server.address, survey, ledger=tmp_path / survey, caps=caps, clock=calendar
         ) as client:
-            assert not client.wait_ready()
+            assert not client.wait_ready(2.0)
             calendar.pass_days(2)
             assert client.record(smokes="no").taken == ()
             assert client.status().reason is Reason.LOST_LEDGER
@@ -303,7 +303,7 @@ def test_a_damaged_ledger_is_set_aside_and_fails_closed(server: Server, file: Pa
     damaged[4096:8192] = b"\xff" * 4096
     file.write_bytes(damaged)
     with new_client(server.address, "daily", ledger=file, clock=calendar) as client:
-        assert not client.wait_ready()
+        assert not client.wait_ready(2.0)
         assert client.record(smokes="no", age=30).taken == ()
         assert client.status().reason is Reason.NEW_LEDGER
         (aside,) = file.parent.glob("ledger.db.corrupt-*")

@@ -219,3 +219,11 @@ def test_a_question_that_cannot_be_answered_is_refused(
     with pytest.raises(InvalidInput, match=r"32 bytes|there is no survey"):
         server.call("Attestation/GetEvidence", asked, Answer, 20)
     server.close()
+
+
+def test_a_client_that_asks_for_evidence_takes_part_in_no_training(attesting: Attesting) -> None:
+    with device(
+        attesting.grpc, "health", tls=attesting.tls, attestation=attesting.policy()
+    ) as client:
+        with pytest.raises(InvalidInput, match="takes part in no training"):
+            client._device.connect()

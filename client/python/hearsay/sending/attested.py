@@ -52,8 +52,8 @@ class Attested:
 
     The server is asked for evidence before the first record of a plan leaves, and again once the
     last evidence is older than the policy's `max_age`. What fails is `Unreachable`, in words that
-    name the condition: the records stay queued. Plans are fetched, and requests to forget are
-    made, without evidence.
+    name the condition: the records stay queued. Plans are fetched, and requests to forget
+    are made, without evidence, unless they are sealed.
     """
 
     def __init__(
