@@ -222,8 +222,10 @@ def test_a_question_that_cannot_be_answered_is_refused(
 
 
 def test_a_client_that_asks_for_evidence_takes_part_in_no_training(attesting: Attesting) -> None:
-    with device(
-        attesting.grpc, "health", tls=attesting.tls, attestation=attesting.policy()
-    ) as client:
-        with pytest.raises(InvalidInput, match="takes part in no training"):
-            client._device.connect()
+    with (
+        device(
+            attesting.grpc, "health", tls=attesting.tls, attestation=attesting.policy()
+        ) as client,
+        pytest.raises(InvalidInput, match="takes part in no training"),
+    ):
+        client._device.connect()
