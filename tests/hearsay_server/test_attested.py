@@ -153,7 +153,7 @@ def test_sealed_records_wait_for_evidence_of_the_keys_in_their_plan(attesting: A
     policy = attesting.policy()
     policy.check(evidence, spki=SEALING, revision=revision, nonce=nonce, now=time.time())
     record = shuffler_pb2.SealedRecord(survey="daily", revision=bytes(32))  # of another plan
-    way = Attested(server, policy, SEALING, lambda: datetime.now(UTC))
+    way = Attested(server, policy, lambda: SEALING, lambda: datetime.now(UTC))
     with pytest.raises(Unreachable, match=r"attestation refused \(binding\)"):
         way.call(
             "Shuffler/SubmitSealed",
@@ -177,7 +177,7 @@ def test_evidence_is_asked_for_once_and_again_when_it_is_old(
 
     monkeypatch.setattr(server, "call", counting)
     revision = hashlib.sha256(server.get_plan("daily", 20).plan).digest()
-    way = Attested(server, attesting.policy(), SEALING, lambda: datetime.now(UTC))
+    way = Attested(server, attesting.policy(), lambda: SEALING, lambda: datetime.now(UTC))
     request = shuffler_pb2.SubmitSealedRequest(
         records=[shuffler_pb2.SealedRecord(survey="daily", revision=revision)] * 3
     )
@@ -188,6 +188,22 @@ def test_evidence_is_asked_for_once_and_again_when_it_is_old(
         with pytest.raises(Unreachable, match="does not know this call"):  # it is no shuffler
             way.call("Shuffler/SubmitSealed", request, shuffler_pb2.SubmitSealedResponse, 20)
     assert asked.count("Attestation/GetEvidence") == 2
+    server.close()
+
+
+def test_evidence_of_one_key_does_not_hold_for_a_renewed_certificate(
+    attesting: Attesting,
+) -> None:
+    server = connect(attesting.grpc, tls=attesting.tls)
+    revision = hashlib.sha256(server.get_plan("daily", 20).plan).digest()
+    keys = iter([SEALING, b"of the new certificate"])
+    way = Attested(server, attesting.policy(), lambda: next(keys), lambda: datetime.now(UTC))
+    request = shuffler_pb2.SubmitSealedRequest(
+        records=[shuffler_pb2.SealedRecord(survey="daily", revision=revision)]
+    )
+    for said in ("does not know this call", r"attestation refused \(binding\)"):
+        with pytest.raises(Unreachable, match=said):
+            way.call("Shuffler/SubmitSealed", request, shuffler_pb2.SubmitSealedResponse, 20)
     server.close()
 
 

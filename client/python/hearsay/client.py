@@ -187,7 +187,8 @@ class Client(Person):
         elif shuffler_token is not None:
             raise InvalidInput("shuffler_token is for a shuffler: give shuffler, too")
         if attestation is not None and not disabled:
-            key = key_of(tls, sealed=shuffler is not None)
+            key = partial(key_of, tls, sealed=shuffler is not None)
+            key()  # raises where there is none
             self._transport = Attested(self._transport, attestation, key, clock)
             reach = _no_training
         file = None if isinstance(ledger, _Memory) else Path(ledger)

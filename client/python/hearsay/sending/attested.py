@@ -57,13 +57,20 @@ class Attested:
     """
 
     def __init__(
-        self, server: Transport, policy: Policy, key: bytes, clock: Callable[[], datetime]
+        self,
+        server: Transport,
+        policy: Policy,
+        key: Callable[[], bytes],
+        clock: Callable[[], datetime],
     ) -> None:
+        """Submit to `server` by a policy. `key` is asked each time: connections read a renewed
+        file of their certificate, too."""
         self._server = server
         self._policy = policy
         self._key = key
         self._clock = clock
-        self._checked: dict[bytes, float] = {}  # by revision, when, by the steady clock
+        self._checked: dict[tuple[bytes, bytes], float] = {}
+        """When, by the steady clock, the evidence of a revision and key was last accepted."""
 
     def get_plan(self, survey: str, timeout: float) -> collector_pb2.GetPlanResponse:
         return self._server.get_plan(survey, timeout)
@@ -95,7 +102,11 @@ class Attested:
     def _check(self, survey: str, revision: bytes, timeout: float) -> None:
         """Ask for evidence, unless that was done lately; raise `Unreachable` where it fails."""
         now = time.monotonic()
-        if now - self._checked.get(revision, -float("inf")) < self._policy.max_age:
+        try:
+            key = self._key()
+        except InvalidInput as error:
+            raise Unreachable(str(error), reason=Reason.TLS) from None
+        if now - self._checked.get((revision, key), -float("inf")) < self._policy.max_age:
             return
         nonce = secrets.token_bytes(32)
         request = attestation_pb2.GetEvidenceRequest(survey=survey, nonce=nonce)
@@ -104,7 +115,7 @@ class Attested:
             answer = self._server.call("Attestation/GetEvidence", request, kind, timeout)
             self._policy.check(
                 Evidence(answer.kind, answer.document, answer.collateral),
-                spki=self._key,
+                spki=key,
                 revision=revision,
                 nonce=nonce,
                 now=self._clock().timestamp(),
@@ -114,4 +125,4 @@ class Attested:
             raise Unreachable(words, reason=Reason.SERVER_REFUSED) from None
         except AttestationRefused as error:
             raise Unreachable(str(error), reason=Reason.SERVER_REFUSED) from None
-        self._checked[revision] = now
+        self._checked[revision, key] = now
