@@ -18,7 +18,6 @@ from hearsay.plans import presence
 from hearsay.plans.sealing import LEAST
 from hearsay.v1 import analyst_pb2
 from ldp import InvalidInput, Mechanism
-from ldp.assurance import amplification
 from ldp.core.exact import float_above
 from ldp.errors import needs
 from ldp.mechanisms import KRR
@@ -132,6 +131,8 @@ def _bound(
 ) -> float | None:
     if honest < LEAST or any(m.guarantee != "pure" for m in mechanisms):
         return None
+    from ldp.assurance import amplification  # which imports scipy: an app never gets here
+
     (first, *others) = mechanisms
     mass = amplification.krr_clone_mass(first) if isinstance(first, KRR) and not others else None
     return amplification.clone_bound(epsilon, honest, delta, mass)
