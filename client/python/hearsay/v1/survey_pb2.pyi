@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Survey(_message.Message):
-    __slots__ = ("name", "title", "period", "levels", "attributes", "budget", "default_level", "levels_differ_at_most", "views", "panels", "properties", "page", "sealing")
+    __slots__ = ("name", "title", "period", "levels", "attributes", "budget", "default_level", "levels_differ_at_most", "views", "panels", "properties", "page", "sealing", "two_servers")
     class LevelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -28,6 +28,7 @@ class Survey(_message.Message):
     PROPERTIES_FIELD_NUMBER: _ClassVar[int]
     PAGE_FIELD_NUMBER: _ClassVar[int]
     SEALING_FIELD_NUMBER: _ClassVar[int]
+    TWO_SERVERS_FIELD_NUMBER: _ClassVar[int]
     name: str
     title: str
     period: str
@@ -41,7 +42,30 @@ class Survey(_message.Message):
     properties: _containers.RepeatedCompositeFieldContainer[Property]
     page: Page
     sealing: Sealing
-    def __init__(self, name: _Optional[str] = ..., title: _Optional[str] = ..., period: _Optional[str] = ..., levels: _Optional[_Mapping[str, float]] = ..., attributes: _Optional[_Iterable[_Union[Attribute, _Mapping]]] = ..., budget: _Optional[str] = ..., default_level: _Optional[str] = ..., levels_differ_at_most: _Optional[float] = ..., views: _Optional[_Iterable[_Union[View, _Mapping]]] = ..., panels: _Optional[int] = ..., properties: _Optional[_Iterable[_Union[Property, _Mapping]]] = ..., page: _Optional[_Union[Page, _Mapping]] = ..., sealing: _Optional[_Union[Sealing, _Mapping]] = ...) -> None: ...
+    two_servers: TwoServers
+    def __init__(self, name: _Optional[str] = ..., title: _Optional[str] = ..., period: _Optional[str] = ..., levels: _Optional[_Mapping[str, float]] = ..., attributes: _Optional[_Iterable[_Union[Attribute, _Mapping]]] = ..., budget: _Optional[str] = ..., default_level: _Optional[str] = ..., levels_differ_at_most: _Optional[float] = ..., views: _Optional[_Iterable[_Union[View, _Mapping]]] = ..., panels: _Optional[int] = ..., properties: _Optional[_Iterable[_Union[Property, _Mapping]]] = ..., page: _Optional[_Union[Page, _Mapping]] = ..., sealing: _Optional[_Union[Sealing, _Mapping]] = ..., two_servers: _Optional[_Union[TwoServers, _Mapping]] = ...) -> None: ...
+
+class TwoServers(_message.Message):
+    __slots__ = ("least", "colluding", "delta", "scale", "bits", "variance", "leader_key", "helper_key", "helper")
+    LEAST_FIELD_NUMBER: _ClassVar[int]
+    COLLUDING_FIELD_NUMBER: _ClassVar[int]
+    DELTA_FIELD_NUMBER: _ClassVar[int]
+    SCALE_FIELD_NUMBER: _ClassVar[int]
+    BITS_FIELD_NUMBER: _ClassVar[int]
+    VARIANCE_FIELD_NUMBER: _ClassVar[int]
+    LEADER_KEY_FIELD_NUMBER: _ClassVar[int]
+    HELPER_KEY_FIELD_NUMBER: _ClassVar[int]
+    HELPER_FIELD_NUMBER: _ClassVar[int]
+    least: int
+    colluding: int
+    delta: float
+    scale: int
+    bits: int
+    variance: int
+    leader_key: bytes
+    helper_key: bytes
+    helper: str
+    def __init__(self, least: _Optional[int] = ..., colluding: _Optional[int] = ..., delta: _Optional[float] = ..., scale: _Optional[int] = ..., bits: _Optional[int] = ..., variance: _Optional[int] = ..., leader_key: _Optional[bytes] = ..., helper_key: _Optional[bytes] = ..., helper: _Optional[str] = ...) -> None: ...
 
 class Sealing(_message.Message):
     __slots__ = ("least", "size", "keys", "rotate_days", "key_count")
