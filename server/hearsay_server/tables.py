@@ -1,6 +1,7 @@
 """Read what an operator declares: a file of TOML tables into the messages that are frozen."""
 
 import json
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,13 @@ _NUMBER, _WHOLE = FieldDescriptor.CPPTYPE_DOUBLE, FieldDescriptor.CPPTYPE_UINT32
 _TYPES = {
     _NUMBER: (int | float, "a number"),
     _WHOLE: (int, "a whole number"),
+    FieldDescriptor.CPPTYPE_UINT64: (int, "a whole number"),
     FieldDescriptor.CPPTYPE_BOOL: (bool, "true or false"),
     FieldDescriptor.CPPTYPE_STRING: (str, "a text in quotes"),
 }
 """What a key's value is in TOML, by the type of the message's field."""
+
+_HEX = re.compile("(?:[0-9a-fA-F]{2})*")
 
 _MOST = 2**32 - 1
 _SHOWN = 60
@@ -111,6 +115,12 @@ def _table(value: Any, place: str, spot: str) -> dict[str, Any]:
 def _value(field: _Field, value: Any, place: str, spot: str) -> Any:
     """Return a value that its field takes."""
     kind, expected = _TYPES[field.cpp_type]
+    if field.type == FieldDescriptor.TYPE_BYTES:
+        if isinstance(value, str) and _HEX.fullmatch(value):
+            return bytes.fromhex(value)
+        raise InvalidInput(
+            f"{place}: {spot} must be hexadecimal digits in quotes, got {_given(value)}"
+        )
     known = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
     if known and field.cpp_type == _WHOLE and not 0 <= value <= _MOST:
         known, expected = False, f"a whole number from 0 to {_MOST:,}"

@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import os
+import re
 import time
 import weakref
 from collections.abc import Callable, Collection, Mapping
@@ -108,6 +109,7 @@ class Client(Person):
         insecure: bool = False,
         shuffler: str | Transport | None = None,
         shuffler_token: Token | None = None,
+        helper_key: str | None = None,
         attestation: Policy | None = None,
         delivery: Delivery = _USUAL,
         on_drop: OnDrop | None = None,
@@ -158,6 +160,10 @@ class Client(Person):
         `sealing`, and for no other. The plan comes from `target`, which gets no record from this
         device. Choose a shuffler whose operator does not collude with the collector's: together
         they know what a collector without a shuffler knows. `tls` and `insecure` hold for both.
+        `helper_key` is the key, in hexadecimal, of the helper of a survey that declares
+        `two_servers`, as its operator tells it: records are split between the server and this
+        helper, and a plan that names another one, or none, is refused. A record is then all answers
+        of one call of `record`.
         `attestation` is the app's `hearsay.attestation.Policy`: no record leaves before the server
         at `target` has given evidence that meets it, and `delivery.last_error` names the condition
         that failed. The evidence is of the sealing keys where there is a shuffler, and else of the
@@ -205,6 +211,7 @@ class Client(Person):
             caps,
             clock,
             shuffled=shuffler is not None,
+            helper_key=_helper_key(helper_key),
         )
         sender = Sender(
             store,
@@ -419,6 +426,18 @@ class Client(Person):
     def end(self, spent: float) -> None:
         """Close as the process ends, `spent` seconds late; `hearsay.lifetimes` calls this."""
         self.close(max(0.0, self._device.delivery.exit_timeout - spent))
+
+
+def _helper_key(text: str | None) -> bytes:
+    """Return a helper's public key, b"" for none; raise `InvalidInput` for one that is none."""
+    if text is None:
+        return b""
+    if not isinstance(text, str) or not re.fullmatch("[0-9a-fA-F]{64}", text):
+        raise InvalidInput(
+            "helper_key must be the 64 hexadecimal digits that `hearsay helper show` prints, got "
+            f"{text!r}"
+        )
+    return bytes.fromhex(text)
 
 
 def _agreed(

@@ -59,7 +59,7 @@ def create_survey(
             raise InvalidInput(f"{file}: {error}") from None
     console = Console()
     console.print(f"{status.survey} is registered, revision {status.revision.hex()[:12]}")
-    if not survey.budget:  # nobody has chosen one
+    if not survey.budget and not survey.HasField("two_servers"):  # nobody has chosen one
         for line in explain_budgets.advice(explain_budgets.of(survey)):
             print_wrapped(f"The file names no budget, so records are split. {line}", console)
 
@@ -95,13 +95,22 @@ def explain_survey(
 
     With --for and --from: propose weights. Never use private data for that.
     """
-    from hearsay_server.surveys import explain, weights
+    from hearsay_server.surveys import explain, two_servers, weights
 
     survey = surveys.from_file(file)
     if bool(target) != (public is not None):
         raise InvalidInput(
             "--for names the attribute of interest, and --from a file of PUBLIC data"
         )
+    if public is None and survey.HasField("two_servers"):
+        if users < 1:
+            raise InvalidInput(f"users must be at least 1, got {users}")
+        try:
+            plan = hearsay.plans.plan.parse(surveys.resolve(survey))
+        except InvalidInput as error:
+            raise InvalidInput(f"{file}: {error}") from None
+        two_servers.explain(plan, users, Console())
+        return
     if public is None:
         explain.show(explain.explain(survey, str(file), users, periods), Console())
         return

@@ -31,12 +31,12 @@ _FRESH = 60.0
 
 
 def insert(connection: sa.Connection, plan: Plan, privates: Sequence[bytes]) -> None:
-    """Store the private halves of a new survey's keys, in the order of its plan."""
-    assert plan.sealing is not None
+    """Store the private halves of a new survey's keys, in the order of its plan: those that records
+    are sealed to, or with two servers that of the server that leads."""
     rows = []
     for place, private in enumerate(privates):
         until = NEVER
-        if plan.period and place + 1 < len(privates):
+        if plan.sealing and plan.period and place + 1 < len(privates):
             # The last period that begins before the next key's turn.
             turn = datetime.fromtimestamp(plan.sealing.since[place + 1], UTC)
             until = ends(plan.period, period.label(plan.period, turn - timedelta(seconds=1)))

@@ -41,8 +41,12 @@ def declared(asked: survey_pb2.Sealing, plan: plan_pb2.Plan, parsed: Plan) -> by
 
 def with_keys(plan: bytes, now: int) -> Registered:
     """Return a plan with new keys: the first for now, in seconds since 1970, each further one
-    `rotate_days` later. A plan whose records are not sealed is returned as it is."""
+    `rotate_days` later; with two servers the one that leads has one. Another plan is returned as it
+    is."""
     message = hearsay.plans.plan.message(plan)
+    if message.survey.HasField("two_servers"):
+        private, message.survey.two_servers.leader_key = hpke.new_pair()
+        return Registered(_checked(message), (private,))
     if not message.survey.HasField("sealing"):
         return Registered(plan, ())
     wire = message.survey.sealing
@@ -51,17 +55,22 @@ def with_keys(plan: bytes, now: int) -> Registered:
         private, public = hpke.new_pair()
         wire.keys.add(public=public, since=now + place * wire.rotate_days * _DAY)
         privates.append(private)
-    data: bytes = message.SerializeToString(deterministic=True)
-    hearsay.plans.plan.parse(data)
-    return Registered(data, tuple(privates))
+    return Registered(_checked(message), tuple(privates))
 
 
 def without_keys(plan: bytes) -> bytes:
     """Return a plan as it was before it was registered: two registrations of one survey are alike
     but for their keys."""
     message = hearsay.plans.plan.message(plan)
-    if not message.survey.HasField("sealing"):
-        return plan
-    message.survey.sealing.ClearField("keys")
+    if message.survey.HasField("sealing"):
+        message.survey.sealing.ClearField("keys")
+    if message.survey.HasField("two_servers"):
+        message.survey.two_servers.ClearField("leader_key")
     data: bytes = message.SerializeToString(deterministic=True)
+    return data
+
+
+def _checked(message: plan_pb2.Plan) -> bytes:
+    data: bytes = message.SerializeToString(deterministic=True)
+    hearsay.plans.plan.parse(data)
     return data

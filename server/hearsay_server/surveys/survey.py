@@ -27,7 +27,7 @@ from hearsay.plans.properties import properties_of
 from hearsay.plans.texts import check_name
 from hearsay.plans.views import View
 from hearsay.v1 import plan_pb2, survey_pb2
-from hearsay_server.surveys import catalogue, graded, sealing
+from hearsay_server.surveys import catalogue, graded, sealing, two_servers
 from hearsay_server.tables import fill, load, read
 from ldp import RAPPOR, InvalidInput, Mechanism, PolicyUnary, PrefixHashing, SetSelection
 from ldp.core.exact import MAX_EPSILON, ONE, check_epsilon, float_below
@@ -105,6 +105,11 @@ def resolve(survey: survey_pb2.Survey) -> bytes:
         raise InvalidInput("levels: at least one is needed, such as [levels] standard = 1.0")
     if not survey.attributes:
         raise InvalidInput("attributes: at least one is needed, as [[attributes]]")
+    if survey.HasField("two_servers"):
+        for name, epsilon in survey.levels.items():
+            check_name("levels", name)
+            check_epsilon(epsilon, f"levels.{name}: epsilon")
+        return two_servers.resolved(survey)
     asked = questions(survey)
     properties_of(survey)  # before budgets are allocated, which may take long
     _check_page(survey)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from types import MappingProxyType
+from typing import Any
 
 from google.protobuf.message import DecodeError
 
@@ -24,6 +25,7 @@ from hearsay.plans.memo import Memoizer
 from hearsay.plans.properties import NO_PROPERTIES, Properties, properties_of
 from hearsay.plans.sealing import Sealing, least_size, sealing_of
 from hearsay.plans.texts import check_texts
+from hearsay.plans.two_servers import TwoServers, check_level, two_servers_of
 from hearsay.plans.views import MOST_TOGETHER, View, combined, view
 from hearsay.v1 import plan_pb2, survey_pb2
 from ldp import RAPPOR, InvalidInput, Mechanism, build
@@ -84,6 +86,16 @@ class Plan:
     properties: Properties = NO_PROPERTIES
     sealing: Sealing | None = None
     """How records are sealed on their way to a shuffler; None where devices send batches."""
+    two_servers: TwoServers | None = None
+    """How records are split between two servers; None where answers are randomised. With two
+    servers there are no questions and no mechanisms, and the one level's epsilon is that of sums,
+    with all devices' noise, at `two_servers.delta`."""
+
+    @property
+    def recorded(self) -> tuple[str, ...]:
+        """The names under which a record is charged: its questions, or with two servers one that
+        asks all attributes together."""
+        return ("+".join(self.attributes),) if self.two_servers else tuple(self.questions)
 
     @property
     def told(self) -> int:
@@ -102,6 +114,8 @@ class Plan:
 
     def parts(self, question: str) -> tuple[str, ...]:
         """Return the attributes that a question asks; of an attribute in no view itself."""
+        if self.two_servers:
+            return tuple(self.attributes)
         asked = self.views.get(question)
         return (question,) if asked is None else asked.attributes
 
@@ -214,6 +228,8 @@ def parse(data: bytes) -> Plan:
     - where panels or properties are not valid (`properties.properties_of`), and where there is a
       page, which is no part of a plan;
     - where what it says of sealing is not valid (`sealing.sealing_of`), or records may be larger;
+    - where what it says of two servers is not valid (`two_servers.two_servers_of`), or their sums
+      exceed the level's epsilon;
     - where a mechanism is unknown, does not fit its attribute or view, or exceeds its epsilon or
       the cap of an attribute, which holds for all views together that a record reports;
     - where a level's mechanisms together exceed the level's epsilon, the levels are not those of
@@ -242,9 +258,14 @@ def parse(data: bytes) -> Plan:
         raise InvalidInput("a plan needs attributes, each with a name of its own")
     views = views_of(survey, attributes)
     properties = properties_of(survey)
-    asked = questions(attributes, views.values())
+    two_servers = two_servers_of(survey, attributes)
+    asked = {} if two_servers else questions(attributes, views.values())
     mapped, containing = _mapped(asked), _containing(asked, views)
-    levels = {level.name: _level(level, asked, mapped) for level in plan.levels}
+    if two_servers:
+        check_level(two_servers, list(plan.levels))
+        levels = {level.name: _of_sums(level) for level in plan.levels}
+    else:
+        levels = {level.name: _level(level, asked, mapped) for level in plan.levels}
     for level in levels.values():
         _check_caps(level, attributes, containing)
     if not levels or len(levels) != len(plan.levels):
@@ -283,6 +304,7 @@ def parse(data: bytes) -> Plan:
         panels=survey.panels,
         properties=properties,
         sealing=sealing,
+        two_servers=two_servers,
     )
 
 
@@ -407,6 +429,12 @@ def _mapped(asked: Mapping[str, Question]) -> _Mapped:
         if isinstance(each.domain, Categorical)
         for chosen in each.domain.map_names
     ]
+
+
+def _of_sums(level: plan_pb2.Level) -> Level:
+    """Return the level of records that are split between two servers."""
+    nothing: Mapping[str, Any] = MappingProxyType({})
+    return Level(level.name, level.epsilon, nothing, Budget((level.epsilon,), (ONE,)), nothing)
 
 
 def _level(level: plan_pb2.Level, asked: Mapping[str, Question], mapped: _Mapped) -> Level:

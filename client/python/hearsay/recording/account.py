@@ -156,7 +156,7 @@ class Account:
         self._keep_panel(terms.plan, coins)
         self._keep_parts(terms.plan)
         if begins:
-            names = list(terms.plan.questions)
+            names = terms.plan.recorded
             mine |= {
                 "period": label,
                 "entered": now.timestamp(),
@@ -195,9 +195,9 @@ class Account:
         name then counts for all of them.
         """
         kept = self._mine.setdefault("parts", {})
-        if not (kept or plan.views):
+        if not (kept or plan.views or plan.two_servers):
             return  # every question is the attribute of its name
-        for name in plan.questions:
+        for name in plan.recorded:
             asked = plan.parts(name)
             if name in kept or asked != (name,):
                 before = kept.get(name, [name] if name in self._mine["calls"] else [])

@@ -13,6 +13,7 @@ from hearsay.plans.domains import Value
 from hearsay.recording import outbox
 from hearsay.recording.account import AHEAD, Account
 from hearsay.recording.randomize import randomize
+from hearsay.recording.splitting import split
 from hearsay.recording.terms import Terms
 from hearsay.storage.store import Store
 from hearsay.trouble import Reason, Trouble
@@ -49,6 +50,10 @@ class Spending:
     a probability above one in a million: together they are (`composed`, 1e-6)-LDP, if the times
     and levels of reports do not depend on the codes of earlier ones. It is `life` where nothing
     less is known, as of memos and of reports by an earlier version of the SDK.
+
+    A record that is split between two servers counts with its level's epsilon for each attribute.
+    That epsilon is of the sums, at the survey's delta and while one of the servers is honest
+    (docs/two-servers.md); deltas add up as epsilons do, and `composed` does not count them.
 
     A report of a view counts for each attribute in it, with all of its epsilon, so that the sum
     over attributes may be more than was spent; `epsilon` is then the most that one record spends
@@ -109,7 +114,8 @@ class Ledger:
 
         Guarantee: whether and in which form a report is queued depends on the plan and on the
         calls, never on the values: where there is no value, or no epsilon left for its memo, a
-        value drawn uniformly from the domain is reported in its place.
+        value drawn uniformly from the domain is reported in its place, and an absent one where a
+        record is split between two servers.
 
         Raises `Trouble`, with nothing changed, where no answer may be taken now.
         """
@@ -129,8 +135,11 @@ class Ledger:
                 panel=account.panel_of(terms.plan),
                 properties=terms.properties,
             )
-            where = connection, self._store.salt, key
-            taken, dropped = randomize(report, values, terms, account, all_caps, where, coins)
+            if terms.plan.two_servers:
+                taken, dropped = split(report, values, terms, account, all_caps, coins)
+            else:
+                where = connection, self._store.salt, key
+                taken, dropped = randomize(report, values, terms, account, all_caps, where, coins)
             connection.execute(
                 "INSERT INTO accounts (person, account) VALUES (?, ?)"
                 " ON CONFLICT DO UPDATE SET account = excluded.account",

@@ -63,7 +63,7 @@ class Terms:
         strictest = list(plan.levels.values())  # in order of epsilon
         levels = {
             name: min((by_attribute[part] for part in plan.parts(name)), key=strictest.index)
-            for name in plan.questions
+            for name in plan.recorded
         }
         maps = {}
         for name, chosen_map in choices.maps:
@@ -79,14 +79,14 @@ class Terms:
         for position, (name, chosen) in enumerate(levels.items()):
             if chosen is not level:
                 budget = budget.with_epsilon(position, chosen.mechanisms[name].epsilon)
-        memoizers = {name: plan.memoizer(chosen.name, name) for name, chosen in levels.items()}
+        memoizers = {name: plan.memoizer(levels[name].name, name) for name in plan.questions}
         terms = cls(
             plan=plan,
             level=level,
             levels=MappingProxyType(levels),
             maps=MappingProxyType(maps),
             mechanisms=MappingProxyType(
-                {name: chosen.by_map[name][maps.get(name, "")] for name, chosen in levels.items()}
+                {name: levels[name].by_map[name][maps.get(name, "")] for name in plan.questions}
             ),
             budget=budget,
             withheld=withheld,
@@ -127,7 +127,10 @@ class Terms:
 
     @cached_property
     def answered(self) -> frozenset[str]:
-        """The questions that may be reported: those without a withheld attribute."""
+        """The questions that may be reported: those without a withheld attribute. With two servers
+        a withheld attribute is an absent answer of the record."""
+        if self.plan.two_servers:
+            return frozenset(self.levels if self.withheld < self.plan.attributes.keys() else ())
         return frozenset(
             name for name in self.levels if self.withheld.isdisjoint(self.plan.parts(name))
         )
@@ -135,6 +138,8 @@ class Terms:
     @cached_property
     def containing(self) -> Mapping[str, tuple[str, ...]]:
         """By attribute the questions that ask it."""
+        if self.plan.two_servers:
+            return dict.fromkeys(self.plan.attributes, self.plan.recorded)
         return {name: self.plan.questions_of([name]) for name in self.plan.attributes}
 
     def epsilon_of(self, attribute: str) -> float:
@@ -173,6 +178,8 @@ class Terms:
 
     def cost(self, name: str) -> float:
         """Return the epsilon of a report of a question, or for a memoised one of a new memo."""
+        if self.plan.two_servers:
+            return self.level.epsilon
         memoizer = self.memoizers.get(name)
         return memoizer.epsilon if memoizer else self.mechanisms[name].epsilon
 
@@ -184,7 +191,7 @@ class Terms:
                 raise InvalidInput(f"a cap of {name!r}: {no_attribute(self.plan, name)}")
         for name, cap in caps.attribute.items():
             asked = self.answered.intersection(self.containing[name])
-            each = [self.mechanisms[question].epsilon for question in asked]
+            each = [self.mechanisms[q].epsilon for q in asked if q in self.mechanisms]
             epsilon = max([self._epsilon_of(asked), *each])
             if epsilon > cap:
                 levels = ", ".join(sorted({self.levels[question].name for question in asked}))

@@ -8,6 +8,7 @@ from hearsay.plans.plan import Plan
 from hearsay.recording import envelopes
 from hearsay.recording.batches import Batch, kind, let_others, together
 from hearsay.recording.outbox import PERSON, drop_reports, keep_totals
+from hearsay.recording.splitting import record_of
 from hearsay.sealed import records
 from hearsay.storage.store import Store
 from hearsay.v1 import shuffler_pb2
@@ -42,6 +43,7 @@ def pack(store: Store, survey: str, coins: Coins, *, rows: int, size: int) -> No
 def seal(store: Store, coins: Coins, plan: Plan) -> None:
     """Turn waiting reports into sealed records: each a batch of its own, in random order.
 
+    A record that is split between two servers was sealed when it was made, and keeps its id.
     What waits of another revision could be sealed to none of the plan's keys: it is dropped, and
     counted as "refused".
     """
@@ -60,10 +62,13 @@ def seal(store: Store, coins: Coins, plan: Plan) -> None:
     stale = [row for row in found if Batch.FromString(row.report).revision != plan.revision]
     gone = {row.seq for row in stale}
     fresh = [row for row in found if row.seq not in gone]
-    packed = []
+    packed: list[tuple[_Row, tuple[Any, ...], shuffler_pb2.SealedRecord | None]] = []
     for number, place in enumerate(coins.permutation(len(fresh))):
         let_others(number)
         row = fresh[place]
+        if plan.two_servers:
+            packed.append((row, _packed(plan.survey, [row], coins, by_record=True), None))
+            continue
         batch = _packed(plan.survey, [row], coins)
         content = shuffler_pb2.Sealed(batch=Batch.FromString(batch[5]))
         packed.append((row, batch, records.seal(plan, content.batch.period, content)))
@@ -73,7 +78,8 @@ def seal(store: Store, coins: Coins, plan: Plan) -> None:
         for row, batch, sealed in packed:
             if _take_out(connection, plan.survey, [row.seq]):
                 _insert(connection, batch)
-                envelopes.keep(connection, [(batch[0], sealed)])
+                if sealed is not None:
+                    envelopes.keep(connection, [(batch[0], sealed)])
         if stale:
             drop_reports(connection, plan.survey, sorted(gone), "refused")
 
@@ -173,14 +179,19 @@ def _groups(found: Sequence[_Row], rows: int, size: int) -> list[list[_Row]]:
     return groups
 
 
-def _packed(survey: str, group: Sequence[_Row], coins: Coins) -> tuple[Any, ...]:
-    """Return reports of one `kind` as a row of the table of batches."""
+def _packed(
+    survey: str, group: Sequence[_Row], coins: Coins, *, by_record: bool = False
+) -> tuple[Any, ...]:
+    """Return reports of one `kind` as a row of the table of batches; `by_record` a single one that
+    is split between two servers, whose id is sealed with it."""
     shuffled = [group[i] for i in coins.permutation(len(group))]
     reports = []
     for number, row in enumerate(shuffled):
         let_others(number)
         reports.append(Batch.FromString(row.report))
     batch = together(reports)
+    if by_record:
+        batch.id = record_of(batch).id
     return (
         batch.id,
         survey,

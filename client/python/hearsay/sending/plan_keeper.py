@@ -13,7 +13,7 @@ from functools import partial
 from hearsay.choices import Agreed, Caps, Choices
 from hearsay.plans.plan import Level, Plan, message, parse
 from hearsay.recording.terms import Terms
-from hearsay.sealed import records
+from hearsay.sealed import records, shares
 from hearsay.sending.transport import Transport, Unreachable
 from hearsay.storage.store import Store
 from hearsay.trouble import Reason, Status, to_raise
@@ -54,10 +54,12 @@ class PlanKeeper:
         clock: Callable[[], datetime],
         *,
         shuffled: bool = False,
+        helper_key: bytes = b"",
     ) -> None:
         """Prepare to keep the plan that `agreed` describes; `choices` and `caps` are the device's
         own user's, whose record it must allow. `shuffled` says that the client has a shuffler to
-        send to: then records are to be sealed, and without they must not be."""
+        send to: then records are to be sealed, and without they must not be. `helper_key` is the
+        key of the second of two servers: then records are to be split with it, and else not."""
         self._store = store
         self._transport = transport
         self._agreed = agreed
@@ -66,6 +68,7 @@ class PlanKeeper:
         self._caps = caps
         self._clock = clock
         self._shuffled = shuffled
+        self._helper_key = helper_key
         self._kept = b""
         self._asked = float("-inf")  # when the plan was last asked for, by the clock, Unix time
         self._heard: tuple[float, float] | None = None  # the server's time, and ours
@@ -75,7 +78,8 @@ class PlanKeeper:
         self.plan: Plan | None = None
         """The plan, once there is one."""
         self.held_back = False
-        """Whether what waits must stay: it is to be sealed, and there is no shuffler to send to."""
+        """Whether what waits must stay: it is to be sealed, and there is no shuffler to send to, or
+        it is split with a helper that the app does not name."""
         self.refused = Status(Reason.NO_PLAN, "no plan has come yet")
         """Why there is no plan."""
         self.refused_other = ""
@@ -160,8 +164,11 @@ class PlanKeeper:
         data, asked, server_time = self._store.read(work)
         if self._heard is None and server_time > 0:
             self._heard = server_time, _uptime()
-        sealed = bool(data) and message(data).survey.HasField("sealing")
-        self.held_back = sealed and not self._shuffled
+        survey = message(data).survey
+        without_way = survey.HasField("sealing") and not self._shuffled
+        self.held_back = bool(data) and (
+            without_way or survey.two_servers.helper_key != self._helper_key
+        )
         # Where the app asks for another plan than the kept one, its plan is yet to come.
         if data and self._agreed.revision in (None, hashlib.sha256(data).hexdigest()):
             try:
@@ -307,6 +314,7 @@ class PlanKeeper:
         self._agreed.check_revision(data)
         plan = parse(data)
         self._check_shuffler(plan)
+        self._check_helper(plan)
         self._agreed.check(plan, self._withheld)
         if self._choices.level is not None or plan.default_level:
             self._terms[self._choices] = self._checked(plan, self._choices)
@@ -338,6 +346,30 @@ class PlanKeeper:
             )
         try:
             records.check(plan)
+        except MissingExtra as error:
+            raise InvalidInput(str(error)) from None
+
+    def _check_helper(self, plan: Plan) -> None:
+        """Raise `InvalidInput` unless records are split with the helper that the app trusts, and
+        with none where it named none: a server could be both of its two servers."""
+        two = plan.two_servers
+        if two is None:
+            if self._helper_key:
+                raise InvalidInput(
+                    f"the records of {plan.survey!r} are not split between two servers: leave "
+                    "helper_key= out"
+                )
+            return
+        if two.helper_key != self._helper_key:
+            given = self._helper_key.hex() or "none"
+            raise InvalidInput(
+                f"the records of {plan.survey!r} are split between the server and a helper "
+                f"({two.helper or 'without a name'}) with the key {two.helper_key.hex()}, and "
+                f"helper_key= is {given}: give the key as the helper's operator tells it, whom you "
+                "trust not to collude with the server's"
+            )
+        try:
+            shares.check(plan)
         except MissingExtra as error:
             raise InvalidInput(str(error)) from None
 
@@ -375,4 +407,6 @@ def _least(plan: Plan) -> Choices:
 
 def _most_spent(plan: Plan, attribute: str, level: Level) -> float:
     """Return the most epsilon of a question that asks an attribute."""
+    if plan.two_servers:
+        return level.epsilon
     return max(level.mechanisms[name].epsilon for name in plan.questions_of([attribute]))

@@ -1,0 +1,144 @@
+"""Resolve a survey whose records are split between two servers, and explain it."""
+
+import math
+from fractions import Fraction
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+import hearsay.plans.plan
+from hearsay.plans import two_servers
+from hearsay.plans.plan import Plan
+from hearsay.plans.two_servers import MOST, UNIT
+from hearsay.v1 import plan_pb2, survey_pb2
+from hearsay_server import tabular
+from hearsay_server.surveys import catalogue
+from hearsay_server.wrapping import print_wrapped
+from ldp import KRR, InvalidInput
+from ldp.core.exact import float_below
+from ldp.two_servers import account
+from ldp.two_servers.records import Number, calibrate
+
+_BISECTIONS = 60
+
+
+def resolved(survey: survey_pb2.Survey) -> bytes:
+    """Return the plan of a survey that declares two servers, without the leader's key.
+
+    The noise of a device is the least, in steps of 1 / 1024 of variance, with which the sums keep
+    the level's epsilon at `delta`. Raises `InvalidInput` that names the place for a survey that
+    cannot be.
+    """
+    if survey.two_servers.variance or survey.two_servers.leader_key:
+        raise InvalidInput(
+            "two_servers: the server fills in variance and leader_key: leave them out"
+        )
+    if survey.HasField("page"):
+        raise InvalidInput("page: a survey with [two_servers] has no page yet: leave it out")
+    if len(survey.levels) != 1:
+        raise InvalidInput(
+            "levels: with [two_servers] all devices add the same noise, so there is one level, got "
+            f"{len(survey.levels)}"
+        )
+    ((name, epsilon),) = survey.levels.items()
+    plan = plan_pb2.Plan(survey=survey, levels=[plan_pb2.Level(name=name, epsilon=epsilon)])
+    wire = plan.survey.two_servers
+    wire.least = wire.least or two_servers.DEFAULT_LEAST
+    wire.scale = wire.scale or two_servers.DEFAULT_SCALE
+    wire.bits = wire.bits or two_servers.DEFAULT_BITS
+    wire.variance = 1
+    attributes = {
+        each.name: hearsay.plans.plan.attribute(each, survey.period) for each in survey.attributes
+    }
+    two = two_servers.two_servers_of(plan.survey, attributes)  # refused here, before calibrating
+    assert two is not None
+    rho = largest_rho(epsilon, two.delta)
+    variance = calibrate(two.layout.norms, rho, two.least, two.colluding, UNIT)
+    wire.variance = int(variance * UNIT)
+    needed = two.layout.least_bits(MOST, variance)
+    if two.bits < needed:
+        raise InvalidInput(
+            f"two_servers: sums of {MOST:,} records need bits = {needed}, got {two.bits}"
+        )
+    data: bytes = plan.SerializeToString(deterministic=True)
+    hearsay.plans.plan.parse(data)
+    return data
+
+
+def largest_rho(epsilon: float, delta: float) -> Fraction:
+    """Return a rho that keeps to (epsilon, delta), and hardly any larger one does."""
+    low, high = Fraction(0), Fraction(1)
+    while account.epsilon_of(high, delta) <= epsilon:
+        low, high = high, 2 * high
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        if account.epsilon_of(middle, delta) <= epsilon:
+            low = middle
+        else:
+            high = middle
+    if not low:
+        raise InvalidInput(f"two_servers: no noise keeps epsilon {epsilon:g} at delta {delta:g}")
+    return Fraction(float_below(low))
+
+
+def explain(plan: Plan, users: int, console: Console) -> None:
+    """Print what two servers promise, against whom, and the errors beside those of local noise."""
+    two = plan.two_servers
+    assert two is not None
+    (level,) = plan.levels.values()
+    console.print(f"[bold]{plan.survey}[/bold]  {escape(plan.title)}")
+    spent = account.epsilon_of(two.rho, two.delta)
+    helper = two.helper or f"key {two.helper_key.hex()[:16]}"
+    console.print("\n[bold]Who is protected from whom[/bold]")
+    for line in (
+        f"Each record is split between the server and its helper ({helper}). Either of them alone, "
+        f"and whoever sees the sums, learns of a record no more than epsilon {spent:.4g} at delta "
+        f"{two.delta:g}, if the other one is honest: it sums at least {two.least:,} records, of "
+        f"which {two.least - two.colluding:,} are of honest devices.",
+        "Neighbours are a person's record and an empty one; another record in its place costs four "
+        "times the rho. That somebody answered is not hidden.",
+        "Both servers together see each record with the noise of one device alone, of a standard "
+        f"deviation of {math.sqrt(float(two.variance)) / two.layout.scale:.3g} answers in each "
+        "cell. That protects nobody.",
+        "A hostile device can add any number to a sum: no proof of range is made.",
+    ):
+        print_wrapped(f"  {line}", console)
+    console.print()
+    table = Table(title=f"Standard errors with {users:,} users who all answer")
+    table.add_column("attribute")
+    for heading in ("two servers", "local noise", "users it would take"):
+        table.add_column(heading, justify="right")
+    for name, (error, local) in errors(plan, level.epsilon, users).items():
+        times = (local / error) ** 2
+        table.add_row(name, f"{error:.3g}", f"{local:.3g}", f"{times:,.0f} times as many")
+    tabular.show(table)
+    print_wrapped(
+        f"Local noise is an equal part of epsilon {level.epsilon:g} for each attribute, with no "
+        "delta and nobody to trust. Errors of a share are of one value, if all are equally "
+        "frequent; of a mean, if numbers are spread evenly. They include that of asking so many "
+        "people.",
+        console,
+    )
+
+
+def errors(plan: Plan, epsilon: float, users: int) -> dict[str, tuple[float, float]]:
+    """Return by attribute the standard errors of this survey, and of a local one."""
+    two = plan.two_servers
+    assert two is not None
+    noise = float(two.variance) / (users * two.layout.scale**2)
+    share = epsilon / len(plan.attributes)
+    found = {}
+    for block, attribute in zip(two.layout.blocks, plan.attributes.values(), strict=True):
+        if isinstance(block, Number):
+            units = attribute.domain.units
+            local = catalogue.numeric("auto", share, 0)
+            mine, theirs = 2 * noise + 1 / (3 * users), local.largest_report_variance + 1 / 3
+            found[block.name] = units * math.sqrt(mine), units * math.sqrt(theirs / users)
+        else:
+            k = block.size
+            spread = 1 / k * (1 - 1 / k) / users
+            own = noise * (1 - 2 / k + k / k**2) + spread
+            krr = KRR(k, share).variance([1 / k] * k, users)
+            found[block.name] = math.sqrt(own), math.sqrt(float(krr[0]))
+    return found

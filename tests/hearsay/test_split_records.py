@@ -1,0 +1,370 @@
+"""A device splits its record between two servers that it was told of, and with nobody else."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from google.protobuf.message import Message
+
+from hearsay import Caps, Client, InvalidInput, Reason, create_ledger
+from hearsay.plans.plan import message, parse
+from hearsay.plans.two_servers import MOST, UNIT
+from hearsay.sealed import hpke, shares
+from hearsay.sending.transport import Answer
+from hearsay.testing import RecordingTransport
+from hearsay.v1 import collector_pb2, plan_pb2, two_servers_pb2
+from hearsay_server.surveys import sealing
+from hearsay_server.surveys import survey as surveys
+from hearsay_server.surveys.two_servers import largest_rho
+from ldp.testing import SeededCoins
+from ldp.two_servers import account
+from ldp.two_servers.records import estimate
+from ldp.two_servers.shares import join, sum_rests, sum_seeds
+
+HELPER_PRIVATE, HELPER = hpke.new_pair()
+
+TOML = f"""
+name = "commute"
+period = "P1D"
+default_level = "standard"
+[levels]
+standard = 1.0
+[two_servers]
+helper_key = "{HELPER.hex()}"
+helper = "Example Foundation"
+least = 100
+delta = 1e-6
+[[attributes]]
+name = "way"
+categorical = {{ values = ["bus", "train", "car"] }}
+[[attributes]]
+name = "minutes"
+numeric = {{ low = 0, high = 120, clamp = true }}
+"""
+NOW = datetime(2026, 8, 3, 12, tzinfo=UTC)
+
+
+def registered(toml: str = TOML) -> sealing.Registered:
+    return sealing.with_keys(surveys.resolve(surveys.from_toml(toml, "survey")), 0)
+
+
+class Servers(RecordingTransport):
+    """Both servers in one: what devices submit is opened with both keys."""
+
+    def __init__(self, made: sealing.Registered) -> None:
+        super().__init__(made.plan)
+        self._leader = hpke.private_key(made.privates[0])
+        self.records: dict[bytes, two_servers_pb2.SharedRecord] = {}
+        self.server_time = int(NOW.timestamp())
+
+    def call(self, method: str, request: Message, kind: type[Answer], timeout: float) -> Answer:
+        assert method == "Leader/SubmitShares"
+        assert isinstance(request, two_servers_pb2.SubmitSharesRequest)
+        (record,) = request.records
+        known = self.records.setdefault(record.id, record)
+        assert known == record  # every retry sends the same bytes
+        result = collector_pb2.Result(status=collector_pb2.Result.STORED)
+        return kind(results=[result], server_time=self.server_time)
+
+    def opened(self) -> tuple[list[bytes], list[bytes]]:
+        helper = hpke.private_key(HELPER_PRIVATE)
+        found = self.records.values()
+        return (
+            [shares.opened(self.plan, each, "leader", self._leader) for each in found],
+            [shares.opened(self.plan, each, "helper", helper) for each in found],
+        )
+
+    def total(self) -> np.ndarray:
+        two = shares.of(self.plan)
+        seeds, rests = self.opened()
+        dim, bits = two.layout.dim, two.bits
+        return join(sum_seeds(seeds, dim, bits), sum_rests(rests, dim, bits), bits)
+
+
+def client(servers: Servers, ledger: Path, **options: object) -> Client:
+    if not ledger.exists():
+        create_ledger(ledger)
+    given: dict[str, object] = {
+        "survey": "commute",
+        "epsilon": 1.0,
+        "ledger": ledger,
+        "consent": True,
+        "clock": lambda: NOW,
+        "helper_key": HELPER.hex(),
+    }
+    device = Client(servers, **{**given, **options})  # type: ignore[arg-type]
+    device.wait_ready(5)
+    return device
+
+
+def test_what_devices_send_sums_up_to_their_answers_and_the_noise(tmp_path: Path) -> None:
+    servers = Servers(registered())
+    ways = ["bus"] * 60 + ["car"] * 40
+    with client(servers, tmp_path / "ledger") as device:
+        for number, way in enumerate(ways):
+            person = device.person(f"person {number}")
+            person.grant()
+            assert person.record(way=way, minutes=30.0)
+        assert device.flush()
+    two = shares.of(servers.plan)
+    assert len(servers.records) == 100
+    total = servers.total()
+    scale, noise = two.layout.scale, np.sqrt(100 * float(two.variance))
+    exact = [60 * scale, 0, 40 * scale, 25 * scale, 75 * scale]
+    assert np.all(np.abs(total - exact) < 6 * noise + 6 * scale * 5)  # 5: rounding of numbers
+    assert not np.array_equal(total, exact)
+    way, minutes = estimate(two.layout, total, 100, two.variance)
+    assert way.values == pytest.approx([0.6, 0, 0.4], abs=6 * float(way.errors.max()))
+    assert minutes.values == pytest.approx([-0.5], abs=6 * float(minutes.errors.max()))
+
+
+def test_the_noise_that_a_device_adds_is_that_of_the_plan(tmp_path: Path) -> None:
+    """Without an answer's cells what is left is the device's own noise."""
+    servers = Servers(registered())
+    two = shares.of(servers.plan)
+    coins = SeededCoins(7)
+    with client(servers, tmp_path / "ledger", coins=coins) as device:
+        for number in range(400):
+            person = device.person(f"person {number}")
+            person.grant()
+            person.record(way="train")
+        assert device.flush()
+    seeds, rests = servers.opened()
+    dim, bits = two.layout.dim, two.bits
+    cells = np.array(
+        [
+            join(sum_seeds([a], dim, bits), sum_rests([b], dim, bits), bits)
+            for a, b in zip(seeds, rests, strict=True)
+        ]
+    ) - np.array([0, two.layout.scale, 0, 0, 0])
+    variance = float(two.variance)
+    assert np.mean(cells**2) == pytest.approx(variance, rel=6 * np.sqrt(2 / cells.size))
+    assert abs(np.mean(cells)) < 6 * np.sqrt(variance / cells.size)
+
+
+def test_a_record_is_charged_once_with_all_of_epsilon_and_taken_once(tmp_path: Path) -> None:
+    servers = Servers(registered())
+    with client(servers, tmp_path / "ledger", caps=Caps(life=1.5)) as device:
+        first = device.record(way="bus", minutes=10)
+        assert first.taken == ("way", "minutes")
+        again = device.record(minutes=20)
+        assert again.dropped == {"minutes": "spent"}
+        assert [(each.attribute, each.life, each.left) for each in device.spendings()] == [
+            ("way", 1.0, 0.5),
+            ("minutes", 1.0, 0.5),
+        ]
+        assert device.flush()
+    later = {"clock": lambda: NOW + timedelta(days=1), "caps": Caps(life=1.5)}
+    with client(servers, tmp_path / "ledger", **later) as device:
+        assert device.record(way="bus").dropped == {"way": "spent"}
+    assert len(servers.records) == 1
+
+
+def test_an_answer_outside_the_domain_leaves_like_any_other(tmp_path: Path) -> None:
+    servers = Servers(registered())
+    with client(servers, tmp_path / "ledger") as device:
+        recorded = device.record(way="rocket", minutes=float("nan"))
+        assert recorded.invalid == ("way", "minutes")
+        assert device.flush()
+    (record,) = servers.records.values()
+    assert len(record.leader) == 32 + 48
+    assert len(record.helper) == 5 * 4 + 48
+
+
+def test_no_file_of_the_device_has_an_unsealed_share(tmp_path: Path) -> None:
+    servers = Servers(registered())
+    with client(servers, tmp_path / "ledger") as device:
+        device.record(way="bus", minutes=10)
+        assert device.flush()
+        seeds, rests = servers.opened()
+        kept = b"".join(file.read_bytes() for file in tmp_path.iterdir())
+        (record,) = servers.records.values()
+        assert record.helper in kept  # the sealed share is remembered: this search finds things
+        assert seeds[0] not in kept
+        assert rests[0] not in kept
+        outbox = device.outbox()
+    assert [each.batch.id for each in outbox.sent] == [record.id]
+
+
+def test_what_waits_survives_the_process_with_its_id(tmp_path: Path) -> None:
+    servers = Servers(registered())
+    with client(servers, tmp_path / "ledger") as device:
+        servers.server_time += 1
+        device.record(way="bus")
+        device._device.sender.stop()
+        with sqlite3.connect(tmp_path / "ledger") as connection:
+            (waiting,) = connection.execute("SELECT count(*) FROM reports").fetchone()
+    with client(servers, tmp_path / "ledger") as device:
+        assert device.flush()
+    assert waiting + len(servers.records) >= 1
+    assert len(servers.records) == 1
+
+
+def test_forgetting_asks_for_the_id_of_the_record(tmp_path: Path) -> None:
+    class Silent(Servers):
+        def call(self, method: str, request: Message, kind: type[Answer], timeout: float) -> Answer:
+            super().call(method, request, kind, timeout)
+            retry = collector_pb2.Result(status=collector_pb2.Result.RETRY)
+            return kind(results=[retry], server_time=self.server_time)
+
+    servers = Silent(registered())
+    with client(servers, tmp_path / "ledger") as device:
+        device.record(way="bus")
+        device.flush(timeout=0.5)
+        (id_,) = servers.records
+        device.revoke(forget=True)
+        device.flush(timeout=2)
+        assert servers.forgotten == [id_]
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"helper_key": None}, "helper_key= is none"),
+        ({"helper_key": "00" * 31 + "09"}, "give the key as the helper's operator tells it"),
+        ({"epsilon": 0.5}, "would spend epsilon 1"),
+    ],
+)
+def test_a_plan_with_another_helper_is_refused(
+    tmp_path: Path, options: Mapping[str, object], why: str
+) -> None:
+    """The attack: a server that is both of its two servers would see every record."""
+    servers = Servers(registered())
+    with client(servers, tmp_path / "ledger", **options) as device:
+        assert device.status().reason is Reason.PLAN_REFUSED
+        assert why in device.status().detail
+        assert not device.record(way="bus")
+    assert not servers.records
+
+
+def test_a_plan_without_two_servers_is_refused_where_the_app_names_a_helper(
+    tmp_path: Path,
+) -> None:
+    start, end = TOML.index("[two_servers]"), TOML.index("[[attributes]]")
+    made = registered(TOML[:start] + TOML[end:])
+    with client(RecordingTransport(made.plan), tmp_path / "ledger") as device:  # type: ignore[arg-type]
+        assert "leave helper_key= out" in device.status().detail
+
+
+def test_a_malformed_helper_key_is_refused_at_once(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="64 hexadecimal digits"):
+        client(Servers(registered()), tmp_path / "ledger", helper_key="abc")
+
+
+def changed(**fields: object) -> bytes:
+    plan = message(registered().plan)
+    for name, value in fields.items():
+        setattr(plan.survey.two_servers, name, value)
+    return bytes(plan.SerializeToString(deterministic=True))
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"variance": 1}, "but the noise gives"),
+        ({"colluding": 99}, "but the noise gives"),
+        ({"scale": 65}, "but the noise gives"),
+        ({"delta": 1e-9}, "but the noise gives"),
+        ({"least": 99}, "least must be 100"),
+        ({"least": MOST + 1}, "least must be 100"),
+        ({"colluding": 100}, "colluding must be below least"),
+        ({"delta": 0.01}, "delta must lie in"),
+        ({"delta": float("nan")}, "delta must lie in"),
+        ({"bits": 8}, "bits must be 16, 32 or 64"),
+        ({"variance": 0}, "must have a variance in"),
+        ({"helper_key": b"short"}, "helper_key is an X25519 key"),
+        ({"leader_key": HELPER}, "both servers have one key"),
+    ],
+)
+def test_a_device_checks_what_the_server_says_of_the_noise(
+    fields: Mapping[str, object], why: str
+) -> None:
+    with pytest.raises(InvalidInput, match=why):
+        parse(changed(**fields))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ('name = "way"', 'name = "way"\nmechanism = "krr"', "neither mechanism nor weight"),
+        ('name = "way"', 'name = "way"\nmemo = 1', "neither memo nor cap"),
+        ('"car"] }', '"car"], sensitive = ["car"] }', "protected alike"),
+        ("clamp = true", "step = 1", "numeric by low, high and clamp alone"),
+        ("standard = 1.0", "standard = 1.0\nopen = 2.0", "there is one level, got 2"),
+        ('period = "P1D"', 'period = "P1D"\npanels = 4', "leave panels out"),
+        ('period = "P1D"', 'period = "P1D"\nviews = [["way", "minutes"]]', "leave views out"),
+        ('period = "P1D"', 'period = "P1D"\nbudget = "sample"', "budget is split"),
+        ("least = 100", "least = 100\nbits = 16", "need bits = 32"),
+        ("least = 100", "least = 100\nvariance = 7", "leave them out"),
+        ("delta = 1e-6", "", "delta must lie in"),
+        (f'helper_key = "{HELPER.hex()}"', 'helper_key = "xy"', "must be hexadecimal digits"),
+        (f'helper_key = "{HELPER.hex()}"', "", "helper_key is an X25519 key of 32 bytes, got 0"),
+        ("[[attributes]]", "[sealing]\n[[attributes]]", "leave sealing out"),
+        ("[[attributes]]", "[page]\npublic = true\n[[attributes]]", "no page yet"),
+    ],
+)
+def test_a_survey_that_cannot_be_says_why(old: str, new: str, why: str) -> None:
+    with pytest.raises(InvalidInput, match=why):
+        surveys.resolve(surveys.from_toml(TOML.replace(old, new, 1), "survey"))
+
+
+def test_the_noise_is_the_least_that_keeps_the_level() -> None:
+    two = shares.of(parse(registered().plan))
+    assert account.epsilon_of(two.rho, two.delta) <= 1
+    honest = account.honest_variance(two.variance - Fraction(1, UNIT), two.least, two.colluding)
+    less = account.rho(*two.layout.norms, honest)
+    assert less > largest_rho(1.0, two.delta)
+    assert account.epsilon_of(less * Fraction(10001, 10000), two.delta) > 1
+
+
+def test_registering_again_is_the_same_survey() -> None:
+    mine, theirs = registered().plan, registered().plan
+    assert mine != theirs
+    assert sealing.without_keys(mine) == sealing.without_keys(theirs)
+
+
+def test_shares_are_opened_by_their_server_as_they_were_sealed_and_by_nothing_else() -> None:
+    made = registered()
+    plan = parse(made.plan)
+    leader, helper = hpke.private_key(made.privates[0]), hpke.private_key(HELPER_PRIVATE)
+    record = shares.seal(plan, "2026-08-03", bytes(16), bytes(32), bytes(20))
+    assert shares.opened(plan, record, "leader", leader) == bytes(32)
+    assert shares.opened(plan, record, "helper", helper) == bytes(20)
+    with pytest.raises(InvalidInput, match="cannot be opened"):
+        shares.opened(plan, record, "leader", helper)
+    flipped = record.helper[:-1] + bytes([record.helper[-1] ^ 1])
+    for name, value in {
+        "period": "2026-08-04",
+        "id": bytes(15) + b"\1",
+        "leader": bytes(80),
+        "helper": flipped,
+    }.items():
+        other = two_servers_pb2.SharedRecord()
+        other.CopyFrom(record)
+        setattr(other, name, value)
+        with pytest.raises(InvalidInput, match="cannot be opened"):
+            shares.opened(plan, other, "leader", leader)
+            shares.opened(plan, other, "helper", helper)
+    for name, value in {"id": b"", "leader": bytes(79), "revision": bytes(32)}.items():
+        other = two_servers_pb2.SharedRecord()
+        other.CopyFrom(record)
+        setattr(other, name, value)
+        with pytest.raises(InvalidInput):
+            shares.check_envelope(plan, other, "leader", "helper")
+
+
+def used(names: Sequence[str]) -> plan_pb2.Plan:
+    plan = message(registered().plan)
+    plan.levels[0].mechanisms.add(name=names[0])
+    return plan
+
+
+def test_a_plan_that_randomises_as_well_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="leave mechanisms out"):
+        parse(used(["krr"]).SerializeToString(deterministic=True))
