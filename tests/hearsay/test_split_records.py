@@ -10,15 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from google.protobuf.message import Message
 
 from hearsay import Caps, Client, InvalidInput, Reason, create_ledger
 from hearsay.plans.plan import message, parse
 from hearsay.plans.two_servers import MOST, UNIT
 from hearsay.sealed import hpke, shares
-from hearsay.sending.transport import Answer
 from hearsay.testing import RecordingTransport
-from hearsay.v1 import collector_pb2, plan_pb2, two_servers_pb2
+from hearsay.v1 import collector_pb2, plan_pb2
 from hearsay_server.surveys import sealing
 from hearsay_server.surveys import survey as surveys
 from hearsay_server.surveys.two_servers import largest_rho
@@ -60,25 +58,26 @@ class Servers(RecordingTransport):
     def __init__(self, made: sealing.Registered) -> None:
         super().__init__(made.plan)
         self._leader = hpke.private_key(made.privates[0])
-        self.records: dict[bytes, two_servers_pb2.SharedRecord] = {}
         self.server_time = int(NOW.timestamp())
 
-    def call(self, method: str, request: Message, kind: type[Answer], timeout: float) -> Answer:
-        assert method == "Leader/SubmitShares"
-        assert isinstance(request, two_servers_pb2.SubmitSharesRequest)
-        (record,) = request.records
-        known = self.records.setdefault(record.id, record)
-        assert known == record  # every retry sends the same bytes
-        result = collector_pb2.Result(status=collector_pb2.Result.STORED)
-        return kind(results=[result], server_time=self.server_time)
+    @property
+    def records(self) -> dict[bytes, collector_pb2.Batch]:
+        """What came, by id: every retry sends the same bytes."""
+        found: dict[bytes, collector_pb2.Batch] = {}
+        for batch in self.batches:
+            assert found.setdefault(batch.id, batch) == batch
+        return found
 
     def opened(self) -> tuple[list[bytes], list[bytes]]:
         helper = hpke.private_key(HELPER_PRIVATE)
-        found = self.records.values()
-        return (
-            [shares.opened(self.plan, each, "leader", self._leader) for each in found],
-            [shares.opened(self.plan, each, "helper", helper) for each in found],
-        )
+        seeds, rests = [], []
+        for batch in self.records.values():
+            code = batch.columns[0].codes
+            where = batch.period, batch.id
+            leaders, helpers = code[: shares.LEADER_BYTES], code[shares.LEADER_BYTES :]
+            seeds.append(shares.opened(self.plan, "leader", *where, leaders, self._leader))
+            rests.append(shares.opened(self.plan, "helper", *where, helpers, helper))
+        return seeds, rests
 
     def total(self) -> np.ndarray:
         two = shares.of(self.plan)
@@ -173,8 +172,8 @@ def test_an_answer_outside_the_domain_leaves_like_any_other(tmp_path: Path) -> N
         assert recorded.invalid == ("way", "minutes")
         assert device.flush()
     (record,) = servers.records.values()
-    assert len(record.leader) == 32 + 48
-    assert len(record.helper) == 5 * 4 + 48
+    assert record.rows == 1
+    assert len(record.columns[0].codes) == (32 + 48) + (5 * 4 + 48)
 
 
 def test_no_file_of_the_device_has_an_unsealed_share(tmp_path: Path) -> None:
@@ -185,7 +184,9 @@ def test_no_file_of_the_device_has_an_unsealed_share(tmp_path: Path) -> None:
         seeds, rests = servers.opened()
         kept = b"".join(file.read_bytes() for file in tmp_path.iterdir())
         (record,) = servers.records.values()
-        assert record.helper in kept  # the sealed share is remembered: this search finds things
+        assert (
+            record.columns[0].codes in kept
+        )  # the sealed share is remembered: this search finds things
         assert seeds[0] not in kept
         assert rests[0] not in kept
         outbox = device.outbox()
@@ -207,13 +208,8 @@ def test_what_waits_survives_the_process_with_its_id(tmp_path: Path) -> None:
 
 
 def test_forgetting_asks_for_the_id_of_the_record(tmp_path: Path) -> None:
-    class Silent(Servers):
-        def call(self, method: str, request: Message, kind: type[Answer], timeout: float) -> Answer:
-            super().call(method, request, kind, timeout)
-            retry = collector_pb2.Result(status=collector_pb2.Result.RETRY)
-            return kind(results=[retry], server_time=self.server_time)
-
-    servers = Silent(registered())
+    servers = Servers(registered())
+    servers.answers += [collector_pb2.Result(status=collector_pb2.Result.RETRY)] * 50
     with client(servers, tmp_path / "ledger") as device:
         device.record(way="bus")
         device.flush(timeout=0.5)
@@ -332,31 +328,30 @@ def test_registering_again_is_the_same_survey() -> None:
 def test_shares_are_opened_by_their_server_as_they_were_sealed_and_by_nothing_else() -> None:
     made = registered()
     plan = parse(made.plan)
-    leader, helper = hpke.private_key(made.privates[0]), hpke.private_key(HELPER_PRIVATE)
-    record = shares.seal(plan, "2026-08-03", bytes(16), bytes(32), bytes(20))
-    assert shares.opened(plan, record, "leader", leader) == bytes(32)
-    assert shares.opened(plan, record, "helper", helper) == bytes(20)
-    with pytest.raises(InvalidInput, match="cannot be opened"):
-        shares.opened(plan, record, "leader", helper)
-    flipped = record.helper[:-1] + bytes([record.helper[-1] ^ 1])
-    for name, value in {
-        "period": "2026-08-04",
-        "id": bytes(15) + b"\1",
-        "leader": bytes(80),
-        "helper": flipped,
-    }.items():
-        other = two_servers_pb2.SharedRecord()
-        other.CopyFrom(record)
-        setattr(other, name, value)
-        with pytest.raises(InvalidInput, match="cannot be opened"):
-            shares.opened(plan, other, "leader", leader)
-            shares.opened(plan, other, "helper", helper)
-    for name, value in {"id": b"", "leader": bytes(79), "revision": bytes(32)}.items():
-        other = two_servers_pb2.SharedRecord()
-        other.CopyFrom(record)
-        setattr(other, name, value)
-        with pytest.raises(InvalidInput):
-            shares.check_envelope(plan, other, "leader", "helper")
+    keys = {
+        "leader": hpke.private_key(made.privates[0]),
+        "helper": hpke.private_key(HELPER_PRIVATE),
+    }
+    id_, day = bytes(16), "2026-08-03"
+    code = shares.seal(plan, day, id_, bytes(32), bytes(20))
+    sealed = {"leader": code[: shares.LEADER_BYTES], "helper": code[shares.LEADER_BYTES :]}
+    sizes = {"leader": 32, "helper": 20}
+    other = {"leader": "helper", "helper": "leader"}
+    for role in ("leader", "helper"):
+        mine = sealed[role]
+        assert shares.opened(plan, role, day, id_, mine, keys[role]) == bytes(sizes[role])
+        flipped = mine[:-1] + bytes([mine[-1] ^ 1])
+        for wrong in (
+            (plan, role, "2026-08-04", id_, mine, keys[role]),
+            (plan, role, day, bytes(15) + b"\1", mine, keys[role]),
+            (plan, role, day, id_, flipped, keys[role]),
+            (plan, role, day, id_, mine, keys[other[role]]),
+            (parse(registered().plan), role, day, id_, mine, keys[role]),
+        ):
+            with pytest.raises(InvalidInput, match="cannot be opened"):
+                shares.opened(*wrong)
+        with pytest.raises(InvalidInput, match="bytes, got"):
+            shares.opened(plan, role, day, id_, mine[:-1], keys[role])
 
 
 def used(names: Sequence[str]) -> plan_pb2.Plan:

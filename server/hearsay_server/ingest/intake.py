@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from hearsay.plans import period, presence
 from hearsay.plans.plan import Plan
+from hearsay.sealed import shares
 from hearsay.v1 import collector_pb2
 from ldp import InvalidInput, Tally
 
@@ -125,6 +126,9 @@ def tallies_of(batch: collector_pb2.Batch, plan: Plan) -> dict[Cohort, Tally]:
     if not batch.columns:
         raise Refused(Reason.BAD_ROWS, f"a batch of {batch.rows} rows has no column")
     group = _group(batch, plan)
+    if plan.two_servers:
+        _check_shares(batch, plan)
+        return {}  # what is counted of it are sums, with many others
 
     tallies: dict[Cohort, Tally] = {}
     answered: dict[str, NDArray[np.bool_]] = {}
@@ -170,6 +174,22 @@ def tallies_of(batch: collector_pb2.Batch, plan: Plan) -> dict[Cohort, Tally]:
     if idle.any():
         raise Refused(Reason.BAD_ROWS, f"row {int(np.flatnonzero(idle)[0])} answers nothing")
     return tallies
+
+
+def _check_shares(batch: collector_pb2.Batch, plan: Plan) -> None:
+    """Raise `Refused` unless a batch is a record that is split between two servers."""
+    (name,), (level,) = plan.recorded, plan.levels
+    if batch.rows != 1 or len(batch.columns) != 1:
+        detail = f"a batch of {plan.survey!r} is one record in one column, got {batch.rows} rows"
+        raise Refused(Reason.BAD_ROWS, f"{detail} in {len(batch.columns)} columns")
+    (column,) = batch.columns
+    if (column.attribute, column.level, column.map) != (name, level, ""):
+        given = f"{column.attribute!r} at {column.level!r}"
+        raise Refused(Reason.BAD_COLUMN, f"the column of {plan.survey!r} is {name!r}, got {given}")
+    width = shares.LEADER_BYTES + shares.helper_bytes(plan)
+    if column.present or len(column.codes) != width:
+        detail = f"both shares have {width} bytes together, got {len(column.codes)}"
+        raise Refused(Reason.BAD_CODES, detail)
 
 
 def _group(batch: collector_pb2.Batch, plan: Plan) -> str:

@@ -9,7 +9,7 @@ from hearsay.recording.account import Account
 from hearsay.recording.randomize import SPENT
 from hearsay.recording.terms import Terms
 from hearsay.sealed import shares
-from hearsay.v1 import collector_pb2, two_servers_pb2
+from hearsay.v1 import collector_pb2
 from ldp import Coins
 from ldp.two_servers.shares import split as split_shares
 
@@ -22,7 +22,8 @@ def split(
     caps: Sequence[Caps],
     coins: Coins,
 ) -> tuple[list[str], dict[str, str]]:
-    """Add the answers, split and sealed to the two servers of the plan, to a report as its column.
+    """Add the answers, split and sealed to the two servers of the plan, to a report as its column;
+    and give the report the id that they are sealed with.
 
     `values` are as `randomize` takes them; an answer outside the domain counts as none. A record
     is all answers of one call: whoever answers again in the same period is dropped as "spent".
@@ -44,17 +45,13 @@ def split(
     given = values if affordable else {}
     cells = two.layout.randomize(given, two.variance, coins)
     seed, rest = split_shares(cells, two.bits, coins)
-    id_ = os.urandom(shares.ID_BYTES)  # never from seeded coins: two simulations must not share ids
-    record = shares.seal(terms.plan, report.period, id_, seed, rest)
+    report.id = os.urandom(shares.ID_BYTES)  # never from seeded coins: no two simulations share ids
     account.report(
         name, epsilon, calls=epsilon, life=epsilon if affordable else 0.0, variation=None
     )
     report.columns.add(
-        attribute=name, level=terms.level.name, codes=record.SerializeToString(deterministic=True)
+        attribute=name,
+        level=terms.level.name,
+        codes=shares.seal(terms.plan, report.period, report.id, seed, rest),
     )
     return list(values), {}
-
-
-def record_of(report: collector_pb2.Batch) -> two_servers_pb2.SharedRecord:
-    """Return what leaves of a report that `split` made."""
-    return two_servers_pb2.SharedRecord.FromString(report.columns[0].codes)

@@ -1,17 +1,16 @@
 """Seal the two shares of a record, each to its server, and open them: HPKE, without padding.
 
-Records of a survey have shares of one size each.
+Both are the code of the record's one column: the leader's sealed share, then the helper's. All
+records of a survey have codes of one size.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from hearsay.plans import period as periods
 from hearsay.plans.plan import Plan
 from hearsay.plans.two_servers import TwoServers
 from hearsay.sealed import hpke
-from hearsay.v1 import two_servers_pb2
 from ldp import InvalidInput
 from ldp.two_servers.shares import SEED_BYTES
 
@@ -21,6 +20,9 @@ if TYPE_CHECKING:
 Role = Literal["leader", "helper"]
 
 ID_BYTES = 16
+
+LEADER_BYTES = SEED_BYTES + hpke.OVERHEAD_BYTES
+"""Bytes of the leader's sealed share."""
 
 _LABEL = b"hearsay/v1/share"
 
@@ -45,61 +47,42 @@ def of(plan: Plan) -> TwoServers:
     return plan.two_servers
 
 
-def info(role: Role, survey: str, revision: bytes, period: str, id_: bytes) -> bytes:
+def info(role: Role, plan: Plan, period: str, id_: bytes) -> bytes:
     """Return what a share is bound to: HPKE's `info`."""
-    return b"\0".join((_LABEL, role.encode(), survey.encode(), revision, period.encode(), id_))
+    return b"\0".join(
+        (_LABEL, role.encode(), plan.survey.encode(), plan.revision, period.encode(), id_)
+    )
 
 
-def seal(
-    plan: Plan, period: str, id_: bytes, seed: bytes, rest: bytes
-) -> two_servers_pb2.SharedRecord:
-    """Seal share A to the leader and share B to the helper.
+def seal(plan: Plan, period: str, id_: bytes, seed: bytes, rest: bytes) -> bytes:
+    """Seal share A to the leader and share B to the helper; return both, as a column's code.
 
+    `id_` is that of the record's batch: under another one the shares do not open.
     Guarantee: one server, without the other's private key, learns nothing of the other's share
     (RFC 9180, section 9.1), and its own is uniform (`ldp.two_servers.shares`).
     Raises `MissingExtra` without the package cryptography, and `InvalidInput` for a plan without
     keys.
     """
     two = of(plan)
-    bound = (plan.survey, plan.revision, period, id_)
-    return two_servers_pb2.SharedRecord(
-        survey=plan.survey,
-        revision=plan.revision,
-        period=period,
-        id=id_,
-        leader=hpke.encrypted(seed, two.leader_key, info("leader", *bound)),
-        helper=hpke.encrypted(rest, two.helper_key, info("helper", *bound)),
+    return hpke.encrypted(seed, two.leader_key, info("leader", plan, period, id_)) + hpke.encrypted(
+        rest, two.helper_key, info("helper", plan, period, id_)
     )
 
 
-def check_envelope(plan: Plan, record: two_servers_pb2.SharedRecord, *roles: Role) -> None:
-    """Raise `InvalidInput` where the clear part of a record cannot be of a plan, or a share for one
-    of `roles` has another size than those of the plan."""
-    two = of(plan)
-    if (record.survey, record.revision) != (plan.survey, plan.revision):
-        raise InvalidInput(
-            f"it is of revision {record.revision.hex()[:12]} of {record.survey!r}, and the plan is "
-            f"{plan.revision.hex()[:12]} of {plan.survey!r}"
-        )
-    periods.start(plan.period, record.period)
-    if len(record.id) != ID_BYTES:
-        raise InvalidInput(f"an id has {ID_BYTES} bytes, got {len(record.id)}")
-    sizes = {"leader": SEED_BYTES, "helper": two.rest_bytes}
-    for role in roles:
-        share, due = getattr(record, role), sizes[role] + hpke.OVERHEAD_BYTES
-        if len(share) != due:
-            raise InvalidInput(f"the {role}'s share has {due} bytes, got {len(share)}")
+def helper_bytes(plan: Plan) -> int:
+    """Return the bytes of a helper's sealed share."""
+    return of(plan).rest_bytes + hpke.OVERHEAD_BYTES
 
 
 def opened(
-    plan: Plan, record: two_servers_pb2.SharedRecord, role: Role, private: X25519PrivateKey
+    plan: Plan, role: Role, period: str, id_: bytes, sealed: bytes, private: X25519PrivateKey
 ) -> bytes:
-    """Return the share that a record has for a server: the leader's seed, or the rest.
+    """Return a server's share: the leader's seed, or the helper's rest.
 
-    Raises `InvalidInput`, which does not say why a share cannot be opened, for a record that
-    `seal` cannot have made for this plan, server, period and id.
+    Raises `InvalidInput`, which does not say why, for what `seal` cannot have made for this plan,
+    server, period and id, and for another size.
     """
-    check_envelope(plan, record, role)
-    bound = info(role, record.survey, record.revision, record.period, record.id)
-    share: bytes = record.leader if role == "leader" else record.helper
-    return hpke.decrypted(share, private, bound)
+    size = LEADER_BYTES if role == "leader" else helper_bytes(plan)
+    if len(sealed) != size:
+        raise InvalidInput(f"the {role}'s share has {size} bytes, got {len(sealed)}")
+    return hpke.decrypted(sealed, private, info(role, plan, period, id_))

@@ -8,7 +8,6 @@ from hearsay.plans.plan import Plan
 from hearsay.recording import envelopes
 from hearsay.recording.batches import Batch, kind, let_others, together
 from hearsay.recording.outbox import PERSON, drop_reports, keep_totals
-from hearsay.recording.splitting import record_of
 from hearsay.sealed import records
 from hearsay.storage.store import Store
 from hearsay.v1 import shuffler_pb2
@@ -191,7 +190,7 @@ def _packed(
         reports.append(Batch.FromString(row.report))
     batch = together(reports)
     if by_record:
-        batch.id = record_of(batch).id
+        batch.id = reports[0].id
     return (
         batch.id,
         survey,

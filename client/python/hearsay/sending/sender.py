@@ -22,15 +22,14 @@ from hearsay.plans.plan import Plan
 from hearsay.recording import envelopes, outbox
 from hearsay.recording.consent import Consent
 from hearsay.recording.counters import LOST, Counters
-from hearsay.recording.splitting import record_of
 from hearsay.sealed import records
-from hearsay.sending import packing, through_shuffler, to_leader
+from hearsay.sending import packing, through_shuffler
 from hearsay.sending.failures import on_one_line
 from hearsay.sending.plan_keeper import PlanKeeper
 from hearsay.sending.transport import Transport, Unreachable
 from hearsay.storage.store import Store
 from hearsay.trouble import Reason, Trouble
-from hearsay.v1 import collector_pb2, shuffler_pb2, two_servers_pb2
+from hearsay.v1 import collector_pb2, shuffler_pb2
 from ldp import Coins, InvalidInput
 from ldp.errors import HearsayError
 
@@ -426,15 +425,9 @@ class Sender:
 
     def _submit(
         self, batch: collector_pb2.Batch
-    ) -> (
-        collector_pb2.SubmitResponse
-        | shuffler_pb2.SubmitSealedResponse
-        | two_servers_pb2.SubmitSharesResponse
-    ):
+    ) -> collector_pb2.SubmitResponse | shuffler_pb2.SubmitSealedResponse:
         """Submit a batch, or in its place the sealed record that it was made into."""
         timeout = self._delivery.timeout
-        if self._keeper.plan is not None and self._keeper.plan.two_servers:
-            return to_leader.submit(self._transport, record_of(batch), timeout)
         if self._sealing is None:
             return self._transport.submit(batch, timeout)
         record = envelopes.find(self._store, batch.id)

@@ -25,33 +25,27 @@ _sym_db = _symbol_database.Default()
 from hearsay.v1 import collector_pb2 as hearsay_dot_v1_dot_collector__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1chearsay/v1/two_servers.proto\x12\nhearsay.v1\x1a\x1ahearsay/v1/collector.proto\"l\n\x0cSharedRecord\x12\x0e\n\x06survey\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\x0c\x12\x0e\n\x06period\x18\x03 \x01(\t\x12\n\n\x02id\x18\x04 \x01(\x0c\x12\x0e\n\x06leader\x18\x05 \x01(\x0c\x12\x0e\n\x06helper\x18\x06 \x01(\x0c\"@\n\x13SubmitSharesRequest\x12)\n\x07records\x18\x01 \x03(\x0b\x32\x18.hearsay.v1.SharedRecord\"P\n\x14SubmitSharesResponse\x12#\n\x07results\x18\x01 \x03(\x0b\x32\x12.hearsay.v1.Result\x12\x13\n\x0bserver_time\x18\x02 \x01(\x03\">\n\x11TakeSharesRequest\x12)\n\x07records\x18\x01 \x03(\x0b\x32\x18.hearsay.v1.SharedRecord\"9\n\x12TakeSharesResponse\x12#\n\x07results\x18\x01 \x03(\x0b\x32\x12.hearsay.v1.Result\";\n\x0c\x41greeRequest\x12\x0e\n\x06survey\x18\x01 \x01(\t\x12\x0e\n\x06period\x18\x02 \x01(\t\x12\x0b\n\x03ids\x18\x03 \x01(\x0c\"\x1c\n\rAgreeResponse\x12\x0b\n\x03ids\x18\x01 \x01(\x0c\"9\n\nSumRequest\x12\x0e\n\x06survey\x18\x01 \x01(\t\x12\x0e\n\x06period\x18\x02 \x01(\t\x12\x0b\n\x03ids\x18\x03 \x01(\x0c\"\'\n\x0bSumResponse\x12\x0b\n\x03sum\x18\x01 \x01(\x0c\x12\x0b\n\x03set\x18\x02 \x01(\x0c\x32[\n\x06Leader\x12Q\n\x0cSubmitShares\x12\x1f.hearsay.v1.SubmitSharesRequest\x1a .hearsay.v1.SubmitSharesResponse2\xcb\x01\n\x06Helper\x12K\n\nTakeShares\x12\x1d.hearsay.v1.TakeSharesRequest\x1a\x1e.hearsay.v1.TakeSharesResponse\x12<\n\x05\x41gree\x12\x18.hearsay.v1.AgreeRequest\x1a\x19.hearsay.v1.AgreeResponse\x12\x36\n\x03Sum\x12\x16.hearsay.v1.SumRequest\x1a\x17.hearsay.v1.SumResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1chearsay/v1/two_servers.proto\x12\nhearsay.v1\x1a\x1ahearsay/v1/collector.proto\"h\n\x11TakeSharesRequest\x12\x0e\n\x06survey\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\x0c\x12\x0e\n\x06period\x18\x03 \x01(\t\x12!\n\x06shares\x18\x04 \x03(\x0b\x32\x11.hearsay.v1.Share\"#\n\x05Share\x12\n\n\x02id\x18\x01 \x01(\x0c\x12\x0e\n\x06sealed\x18\x02 \x01(\x0c\"9\n\x12TakeSharesResponse\x12#\n\x07results\x18\x01 \x03(\x0b\x32\x12.hearsay.v1.Result\";\n\x0c\x41greeRequest\x12\x0e\n\x06survey\x18\x01 \x01(\t\x12\x0e\n\x06period\x18\x02 \x01(\t\x12\x0b\n\x03ids\x18\x03 \x01(\x0c\"\x1c\n\rAgreeResponse\x12\x0b\n\x03ids\x18\x01 \x01(\x0c\"9\n\nSumRequest\x12\x0e\n\x06survey\x18\x01 \x01(\t\x12\x0e\n\x06period\x18\x02 \x01(\t\x12\x0b\n\x03ids\x18\x03 \x01(\x0c\"\x1a\n\x0bSumResponse\x12\x0b\n\x03sum\x18\x01 \x01(\x0c\x32\xcb\x01\n\x06Helper\x12K\n\nTakeShares\x12\x1d.hearsay.v1.TakeSharesRequest\x1a\x1e.hearsay.v1.TakeSharesResponse\x12<\n\x05\x41gree\x12\x18.hearsay.v1.AgreeRequest\x1a\x19.hearsay.v1.AgreeResponse\x12\x36\n\x03Sum\x12\x16.hearsay.v1.SumRequest\x1a\x17.hearsay.v1.SumResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'hearsay.v1.two_servers_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_SHAREDRECORD']._serialized_start=72
-  _globals['_SHAREDRECORD']._serialized_end=180
-  _globals['_SUBMITSHARESREQUEST']._serialized_start=182
-  _globals['_SUBMITSHARESREQUEST']._serialized_end=246
-  _globals['_SUBMITSHARESRESPONSE']._serialized_start=248
-  _globals['_SUBMITSHARESRESPONSE']._serialized_end=328
-  _globals['_TAKESHARESREQUEST']._serialized_start=330
-  _globals['_TAKESHARESREQUEST']._serialized_end=392
-  _globals['_TAKESHARESRESPONSE']._serialized_start=394
-  _globals['_TAKESHARESRESPONSE']._serialized_end=451
-  _globals['_AGREEREQUEST']._serialized_start=453
-  _globals['_AGREEREQUEST']._serialized_end=512
-  _globals['_AGREERESPONSE']._serialized_start=514
-  _globals['_AGREERESPONSE']._serialized_end=542
-  _globals['_SUMREQUEST']._serialized_start=544
-  _globals['_SUMREQUEST']._serialized_end=601
-  _globals['_SUMRESPONSE']._serialized_start=603
-  _globals['_SUMRESPONSE']._serialized_end=642
-  _globals['_LEADER']._serialized_start=644
-  _globals['_LEADER']._serialized_end=735
-  _globals['_HELPER']._serialized_start=738
-  _globals['_HELPER']._serialized_end=941
+  _globals['_TAKESHARESREQUEST']._serialized_start=72
+  _globals['_TAKESHARESREQUEST']._serialized_end=176
+  _globals['_SHARE']._serialized_start=178
+  _globals['_SHARE']._serialized_end=213
+  _globals['_TAKESHARESRESPONSE']._serialized_start=215
+  _globals['_TAKESHARESRESPONSE']._serialized_end=272
+  _globals['_AGREEREQUEST']._serialized_start=274
+  _globals['_AGREEREQUEST']._serialized_end=333
+  _globals['_AGREERESPONSE']._serialized_start=335
+  _globals['_AGREERESPONSE']._serialized_end=363
+  _globals['_SUMREQUEST']._serialized_start=365
+  _globals['_SUMREQUEST']._serialized_end=422
+  _globals['_SUMRESPONSE']._serialized_start=424
+  _globals['_SUMRESPONSE']._serialized_end=450
+  _globals['_HELPER']._serialized_start=453
+  _globals['_HELPER']._serialized_end=656
 # @@protoc_insertion_point(module_scope)

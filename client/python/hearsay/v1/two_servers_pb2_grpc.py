@@ -25,89 +25,9 @@ if _version_not_supported:
     )
 
 
-class LeaderStub(object):
-    """What devices call at the collector where a survey has two servers: the collector leads, and a helper
-    of another operator holds the other share of each record (docs/two-servers.md).
-    """
-
-    def __init__(self, channel):
-        """Constructor.
-
-        Args:
-            channel: A grpc.Channel.
-        """
-        self.SubmitShares = channel.unary_unary(
-                '/hearsay.v1.Leader/SubmitShares',
-                request_serializer=hearsay_dot_v1_dot_two__servers__pb2.SubmitSharesRequest.SerializeToString,
-                response_deserializer=hearsay_dot_v1_dot_two__servers__pb2.SubmitSharesResponse.FromString,
-                _registered_method=True)
-
-
-class LeaderServicer(object):
-    """What devices call at the collector where a survey has two servers: the collector leads, and a helper
-    of another operator holds the other share of each record (docs/two-servers.md).
-    """
-
-    def SubmitShares(self, request, context):
-        """Stores records, each of two sealed shares. An answer STORED or DUPLICATE is given only once the
-        record is durable. Each is stored or refused whatever becomes of the others.
-        RESOURCE_EXHAUSTED, with "retry-after-ms" in the trailing metadata, where too many wait.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-
-def add_LeaderServicer_to_server(servicer, server):
-    rpc_method_handlers = {
-            'SubmitShares': grpc.unary_unary_rpc_method_handler(
-                    servicer.SubmitShares,
-                    request_deserializer=hearsay_dot_v1_dot_two__servers__pb2.SubmitSharesRequest.FromString,
-                    response_serializer=hearsay_dot_v1_dot_two__servers__pb2.SubmitSharesResponse.SerializeToString,
-            ),
-    }
-    generic_handler = grpc.method_handlers_generic_handler(
-            'hearsay.v1.Leader', rpc_method_handlers)
-    server.add_generic_rpc_handlers((generic_handler,))
-    server.add_registered_method_handlers('hearsay.v1.Leader', rpc_method_handlers)
-
-
- # This class is part of an EXPERIMENTAL API.
-class Leader(object):
-    """What devices call at the collector where a survey has two servers: the collector leads, and a helper
-    of another operator holds the other share of each record (docs/two-servers.md).
-    """
-
-    @staticmethod
-    def SubmitShares(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/hearsay.v1.Leader/SubmitShares',
-            hearsay_dot_v1_dot_two__servers__pb2.SubmitSharesRequest.SerializeToString,
-            hearsay_dot_v1_dot_two__servers__pb2.SubmitSharesResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-
 class HelperStub(object):
-    """What a leader calls at the helper, with a token of the role "leader".
+    """What the server that leads calls at its helper, a process of another operator that holds the other
+    share of each record (docs/two-servers.md), with a token of the role "leader".
     """
 
     def __init__(self, channel):
@@ -134,18 +54,19 @@ class HelperStub(object):
 
 
 class HelperServicer(object):
-    """What a leader calls at the helper, with a token of the role "leader".
+    """What the server that leads calls at its helper, a process of another operator that holds the other
+    share of each record (docs/two-servers.md), with a token of the role "leader".
     """
 
     def TakeShares(self, request, context):
-        """Opens the helper's shares and stores them. STORED and DUPLICATE are durable; REFUSED is final.
+        """Opens shares and stores them. STORED and DUPLICATE are durable; REFUSED is final.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Agree(self, request, context):
-        """Tells which of some ids of a survey's period the helper can still sum, so that both sum one set.
+        """Tells which of some records the helper can still sum, so that both sum one set.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -154,7 +75,7 @@ class HelperServicer(object):
     def Sum(self, request, context):
         """Sums the shares of a set, once and for ever: the set and its sum are durable before the answer,
         its shares are deleted, and the same set gets the same answer again. FAILED_PRECONDITION for a
-        set with fewer records than the survey's `least`, for an id that is not here, and for a set that
+        set with fewer records than the survey's `least`, for a record that is not here, and for a set that
         overlaps one that was summed: the difference of two sums would tell of few people.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -188,7 +109,8 @@ def add_HelperServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Helper(object):
-    """What a leader calls at the helper, with a token of the role "leader".
+    """What the server that leads calls at its helper, a process of another operator that holds the other
+    share of each record (docs/two-servers.md), with a token of the role "leader".
     """
 
     @staticmethod
