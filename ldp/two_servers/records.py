@@ -162,8 +162,12 @@ class Counted:
     errors: NDArray[np.float64]
 
 
-def estimate(layout: Layout, total: ArrayLike, records: int, variance: Fraction) -> list[Counted]:
+def estimate(
+    layout: Layout, total: ArrayLike, records: int, variance: Fraction, repeats: int = 1
+) -> list[Counted]:
     """Return the estimates of each block from the sum of `records` records, all with noise.
+
+    One person has at most `repeats` of them, which the sampling errors allow for.
 
     `variance` is that of one device's noise. The counts are unbiased. Ratios are estimated by the
     delta method, so their errors hold where the answers are many beside the noise.
@@ -181,7 +185,7 @@ def estimate(layout: Layout, total: ArrayLike, records: int, variance: Fraction)
         parts = counts / n
         # By the delta method: of a count less its part of all counts.
         spread = noise * (1 - 2 * parts + block.cells * parts**2) / n**2
-        sampling = np.clip(parts * (1 - parts), 0, 0.25) / n
+        sampling = repeats * np.clip(parts * (1 - parts), 0, 0.25) / n
         if isinstance(block, Number):
             # The variance of the answers is not told; that of the farthest answers bounds it.
             width = block.upper - block.lower

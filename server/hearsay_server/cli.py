@@ -16,6 +16,10 @@ COMMANDS = {
         "shuffler:app",
         "Run a shuffler of sealed records, and look at what it holds.",
     ),
+    "helper": (
+        "helper:app",
+        "Run the helper of surveys with two servers, and look at its key and what it holds.",
+    ),
     "config": (
         "configuration:show",
         "Print the values that a server would take from the file and the environment, as TOML.",
@@ -104,6 +108,7 @@ ROLES = {
     "Operators": (
         "serve",
         "shuffler",
+        "helper",
         "config",
         "health",
         "survey",

@@ -161,6 +161,16 @@ class Config(Process):
     """Make evidence of the code that runs, by this platform; "test" proves nothing."""
     share_port: bool = False
     """Share the port with other servers of this machine."""
+    helper: str = ""
+    """HOST:PORT or URL of the helper, for surveys with two servers."""
+    helper_token: str = Field("", repr=False)
+    """A token of the role leader, made there."""
+    helper_ca: Path | None = None
+    """Trust the helper's certificate by this CA, PEM, in the place of the system's."""
+    helper_insecure: bool = False
+    """Reach a helper that is not on loopback without TLS."""
+    helper_seconds: Annotated[float, _Positive] = 30.0
+    """How often to hand shares over to the helper, and to look whether they can be summed."""
     max_batch_rows: Annotated[int, _Int32] = 100_000
     """Rows that one batch may hold."""
     rows_per_token_and_period: Annotated[int, _NotNegative] = 0
@@ -187,25 +197,21 @@ class Config(Process):
         return self
 
 
-class ShufflerConfig(Process):
-    """Everything that an operator may set of a shuffler."""
+class ElsewhereConfig(Process):
+    """What an operator may set of a process beside the collector, be it a shuffler or a helper."""
 
-    data: Path = Path("hearsay-shuffler")
-    """The folder that holds tokens and records until they are forwarded; made if missing."""
-    listen: str = "127.0.0.1:50052"
-    """HOST:PORT; port 0 takes a free one."""
+    data: Path = Path("hearsay-elsewhere")
+    """The folder that holds everything; made if missing."""
     collector: str = ""
-    """HOST:PORT or URL of the server that opens the records."""
+    """HOST:PORT or URL of the server that collects: plans are fetched from there."""
     collector_token: str = Field("", repr=False)
-    """A token of the role shuffler, made there."""
+    """A token made there, of the role shuffler; of a helper, where devices need one, of theirs."""
     collector_ca: Path | None = None
     """Trust the collector's certificate by this CA, PEM, in the place of the system's."""
     collector_insecure: bool = False
     """Reach a collector that is not on loopback without TLS."""
     revisions: str = ""
     """Take these alone, with commas: SURVEY=REVISION, in hex. Empty: each survey's first plan."""
-    check_seconds: Annotated[float, _Positive] = 30.0
-    """How often to look whether the records of a period can be forwarded."""
 
     @property
     def pinned(self) -> dict[str, bytes]:
@@ -216,7 +222,7 @@ class ShufflerConfig(Process):
     @model_validator(mode="after")
     def _collector_is_there(self) -> Self:
         if not self.collector:
-            raise InvalidInput("collector must name the server that opens the records")
+            raise InvalidInput("collector must name the server that collects")
         try:
             lengths = {len(revision) for revision in self.pinned.values()}
         except ValueError:
@@ -227,6 +233,26 @@ class ShufflerConfig(Process):
                 f"them, got {self.revisions!r}"
             )
         return self
+
+
+class ShufflerConfig(ElsewhereConfig):
+    """Everything that an operator may set of a shuffler."""
+
+    data: Path = Path("hearsay-shuffler")
+    """The folder that holds tokens and records until they are forwarded; made if missing."""
+    listen: str = "127.0.0.1:50052"
+    """HOST:PORT; port 0 takes a free one."""
+    check_seconds: Annotated[float, _Positive] = 30.0
+    """How often to look whether the records of a period can be forwarded."""
+
+
+class HelperConfig(ElsewhereConfig):
+    """Everything that an operator may set of a helper."""
+
+    data: Path = Path("hearsay-helper")
+    """The folder that holds the key, tokens and shares until they are summed; made if missing."""
+    listen: str = "127.0.0.1:50053"
+    """HOST:PORT; port 0 takes a free one."""
 
 
 def _names(text: str) -> frozenset[str]:

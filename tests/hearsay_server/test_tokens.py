@@ -182,7 +182,7 @@ def test_a_token_that_does_not_work_can_be_neither_rotated_nor_revoked(
 
 def test_roles_and_graces_that_cannot_be_are_refused(tokens: Tokens) -> None:
     with pytest.raises(
-        InvalidInput, match="a role is one of device, shuffler, analyst, admin, got 'root'"
+        InvalidInput, match="a role is one of device, shuffler, leader, analyst, admin, got 'root'"
     ):
         tokens.create("root")
     made, _ = tokens.create("device")

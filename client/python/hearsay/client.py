@@ -434,7 +434,7 @@ def _helper_key(text: str | None) -> bytes:
         return b""
     if not isinstance(text, str) or not re.fullmatch("[0-9a-fA-F]{64}", text):
         raise InvalidInput(
-            "helper_key must be the 64 hexadecimal digits that `hearsay helper show` prints, got "
+            "helper_key must be the 64 hexadecimal digits that `hearsay helper key` prints, got "
             f"{text!r}"
         )
     return bytes.fromhex(text)

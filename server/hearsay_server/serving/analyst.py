@@ -19,7 +19,7 @@ from hearsay.columns import NO_MAP, NOT_GIVEN
 from hearsay.plans import period
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2, analyst_pb2_grpc
-from hearsay_server.answers import changes, few, questions
+from hearsay_server.answers import changes, few, questions, sums
 from hearsay_server.answers import pairs as paired
 from hearsay_server.answers import words as worded
 from hearsay_server.answers.queries import NoReports, Tallies
@@ -31,6 +31,7 @@ from hearsay_server.serving.pages import MOST_BYTES, Page, each_page
 from hearsay_server.serving.status import Ended, no_survey
 from hearsay_server.serving.together import Together
 from hearsay_server.storage import audit
+from hearsay_server.storage import sums as stored_sums
 from hearsay_server.storage.packed import PackedTallies
 from hearsay_server.storage.selection import Apart, Selected, resolve
 from hearsay_server.storage.shards import Counted
@@ -111,7 +112,10 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         self, request: analyst_pb2.EstimateRequest, context: object
     ) -> AsyncIterator[bytes]:
         with _telling():
-            frozen, plan = await self._plan(request)
+            frozen, plan = await self._plan(request, of_sums=True)
+            if plan.two_servers:
+                yield (await self._of_sums(plan, request)).SerializeToString()
+                return
             tallies = await self._tallies(plan, request)
             for message in await self._answer(frozen, request, tallies, questions.estimate):
                 yield message
@@ -375,14 +379,32 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
     async def _read(self, read: Callable[[], _Value]) -> _Value:
         return await asyncio.get_running_loop().run_in_executor(self._readers, read)
 
-    async def _frozen(self, survey: str) -> tuple[bytes, Plan]:
+    async def _frozen(self, survey: str, *, of_sums: bool = False) -> tuple[bytes, Plan]:
+        """Return a plan; unless the question is one `of_sums`, raise `InvalidInput` for a survey of
+        which nothing but sums is known."""
         frozen = await self._read(lambda: self._store.plans.frozen(survey))
         if frozen is None:
             raise no_survey(survey)
-        return frozen, hearsay.plans.plan.parse(frozen)
+        plan = hearsay.plans.plan.parse(frozen)
+        if plan.two_servers and not of_sums:
+            raise InvalidInput(
+                f"the records of {survey!r} are summed by two servers, which tell shares and means "
+                "of its attributes alone: ask for estimates of periods"
+            )
+        return frozen, plan
 
-    async def _plan(self, question: Question | analyst_pb2.CompareRequest) -> tuple[bytes, Plan]:
-        frozen, plan = await self._frozen(question.survey)
+    async def _of_sums(
+        self, plan: Plan, request: analyst_pb2.EstimateRequest
+    ) -> analyst_pb2.EstimateResponse:
+        selected = resolve(plan, request.selection, request.attribute)
+        database = self._store.database
+        found = await self._read(lambda: stored_sums.read(database, plan.survey, selected.has))
+        return sums.answer(plan, request, found)
+
+    async def _plan(
+        self, question: Question | analyst_pb2.CompareRequest, *, of_sums: bool = False
+    ) -> tuple[bytes, Plan]:
+        frozen, plan = await self._frozen(question.survey, of_sums=of_sums)
         try:
             plan.asked(question.attribute)
         except InvalidInput as error:

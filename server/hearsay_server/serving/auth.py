@@ -21,6 +21,7 @@ ROLES = {
     "hearsay.v1.Shuffler": "device",
     "hearsay.v1.Attestation": "device",
     "hearsay.v1.SealedCollector": "shuffler",
+    "hearsay.v1.Helper": "leader",
     "hearsay.v1.Analyst": "analyst",
     "hearsay.v1.Admin": "admin",
 }
@@ -35,6 +36,9 @@ ALSO = {
     "hearsay.v1.Admin/Planner": "analyst",
 }
 """Another role that may call a method, besides the role of its service."""
+
+OPERATED = ("shuffler", "leader")
+"""Roles of processes of another operator: they need a token even where none was ever made."""
 
 EVERYBODY = {health.SERVICE_NAME, reflection.SERVICE_NAME}
 """Services open to all. Services in neither map need an admin token."""
@@ -110,7 +114,11 @@ class Policy:
             return ""
         role = ROLES.get(service, "admin")
         asked = await self.asks()
-        needed = self._require_device_token if role == "device" else asked or role == "shuffler"
+        needed = (
+            self._require_device_token
+            if role == "device"
+            else asked or role in ("shuffler", "leader")
+        )
         if not needed and (proof is None or not asked):
             return ""
         if proof is None:

@@ -8,9 +8,11 @@ import os
 from collections.abc import AsyncIterator, Callable
 
 import grpc
+import prometheus_client as prometheus
 from grpc_health.v1 import health, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from hearsay.sending.transport import Tls, open_calls
 from hearsay.v1 import (
     admin_pb2,
     admin_pb2_grpc,
@@ -45,6 +47,7 @@ from hearsay_server.serving.inside import Inside, MakeSite
 from hearsay_server.serving.metrics import Metrics, exposed
 from hearsay_server.serving.minutes import Minutes
 from hearsay_server.serving.sealed import SealedCollector
+from hearsay_server.serving.summing import Summing
 from hearsay_server.serving.trainer import Trainer
 from hearsay_server.serving.visits import Visits
 from hearsay_server.storage import tokens
@@ -54,8 +57,8 @@ from hearsay_server.storage.writer import Writer
 
 _log = logging.getLogger("hearsay.server")
 
-_SERVICES = [name for name in ROLES if name != "hearsay.v1.Shuffler"]
-"""The services of this process; a shuffler is another one."""
+_SERVICES = [name for name in ROLES if name not in ("hearsay.v1.Shuffler", "hearsay.v1.Helper")]
+"""The services of this process; a shuffler and a helper are others."""
 
 _ANALYSES = 64
 """Questions of analysts that may wait while others are answered."""
@@ -205,7 +208,36 @@ async def running(
             swept(writer, store.database, config.keep_batches_days, clock)
         )
         await stack.enter_async_context(rounds.moving())
+        if config.helper:
+            await stack.enter_async_context(_summing(config, store, metrics, clock))
         yield port
+
+
+@contextlib.asynccontextmanager
+async def _summing(
+    config: Config, store: Store, metrics: Metrics, clock: Clock
+) -> AsyncIterator[None]:
+    """Lead two servers while the context lasts: sum records with the configured helper."""
+    helper = open_calls(
+        config.helper,
+        tls=Tls(authorities=config.helper_ca) if config.helper_ca else None,
+        token=config.helper_token or None,
+        insecure=config.helper_insecure,
+    )
+    counted = prometheus.Counter(
+        "hearsay_summed",
+        "Records that are split between two servers, by what became of them.",
+        ["outcome"],
+        registry=metrics.registry,
+    )
+    summing = Summing(store.database, store.plans.known, helper, clock, counted)
+    task = asyncio.create_task(summing.run(config.helper_seconds))
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait((task,))
+        helper.close()
 
 
 async def serve(

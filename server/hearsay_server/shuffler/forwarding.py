@@ -15,7 +15,7 @@ from hearsay.sealed.records import sealing_of
 from hearsay.sending.transport import Calls, Unreachable
 from hearsay.v1 import collector_pb2, shuffler_pb2
 from hearsay_server.clock import Clock
-from hearsay_server.shuffler.plans import Plans
+from hearsay_server.elsewhere.plans import Plans
 from hearsay_server.shuffler.pools import Pool, Pools
 from hearsay_server.shuffler.service import dropped_at
 from ldp.errors import HearsayError

@@ -2,25 +2,20 @@
 
 A record lies under the hash of its bytes, in a table without row numbers: neither the table nor its
 order tells when it came. Nothing of a token, an address or a time is stored but the day on which a
-pool without periods began. What is deleted is overwritten, and there is no log that would keep the
-order of writes: SQLite's journal is truncated after each transaction.
+pool without periods began.
 """
 
-import fcntl
 import hashlib
-import os
 import sqlite3
-import threading
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from hearsay.v1 import shuffler_pb2
-from ldp.errors import InvalidInput, StorageFailed
+from hearsay_server.elsewhere.own_file import OwnFile, opened, translated
+from ldp.errors import InvalidInput
 
 _SCHEMA = """
-CREATE TABLE IF NOT EXISTS plans (survey TEXT PRIMARY KEY, plan BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS pools (
     survey TEXT, period TEXT, day INTEGER NOT NULL, forwarded INTEGER NOT NULL,
     dropped INTEGER NOT NULL, PRIMARY KEY (survey, period)) WITHOUT ROWID;
@@ -49,56 +44,18 @@ class Pool:
     dropped: int
 
 
-class Pools:
+class Pools(OwnFile):
     """The records of a shuffler, in one file. Safe from several threads at once."""
 
     def __init__(self, folder: Path) -> None:
-        """Open the folder's file, and make it if missing.
-
-        Raises `InvalidInput` where another process has it, and `StorageFailed` where it cannot be
-        used.
-        """
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            self._held = os.open(folder / "pools.lock", os.O_RDWR | os.O_CREAT, 0o600)
-            fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(self._held)
-            raise InvalidInput(f"another shuffler has {folder}") from None
-        except OSError as error:
-            raise StorageFailed(f"cannot use {folder}: {error.strerror}") from None
-        self._connection = _opened(folder / "pools.db")
-        self._lock = threading.Lock()
-        with _translated():
-            # A journal that is emptied, and no log, which would keep records in their order.
-            self._connection.execute("PRAGMA journal_mode = TRUNCATE")
-            self._connection.execute("PRAGMA synchronous = EXTRA")
-            self._connection.execute("PRAGMA secure_delete = ON")
-            self._connection.execute("PRAGMA temp_store = MEMORY")
-            self._connection.executescript(_SCHEMA)
-
-    def close(self) -> None:
-        """Close the file."""
-        self._connection.close()
-        os.close(self._held)
-
-    def plans(self) -> dict[str, bytes]:
-        """Return the plans that were taken, by survey."""
-        with self._reading() as connection:
-            return dict(connection.execute("SELECT survey, plan FROM plans"))
-
-    def keep_plan(self, survey: str, plan: bytes) -> bytes:
-        """Keep the first plan of a survey for ever; return the one that is kept."""
-        with self._writing() as connection:
-            connection.execute("INSERT OR IGNORE INTO plans VALUES (?, ?)", (survey, plan))
-            ((kept,),) = connection.execute("SELECT plan FROM plans WHERE survey = ?", (survey,))
-            return bytes(kept)
+        """Open the folder's file, and make it if missing; raise as `OwnFile`."""
+        super().__init__(folder, "pools", _SCHEMA, "shuffler")
 
     def add(self, records: Sequence[shuffler_pb2.SealedRecord], day: int) -> list[bool]:
         """Store records durably; return for each whether it is new, and not one that waits."""
         rows = [(each.survey, each.period, *_hashed(each)) for each in records]
         added = []
-        with self._writing() as connection:
+        with self.writing() as connection:
             for survey, period, hash_, data in rows:
                 leaving = connection.execute(
                     f"SELECT 1 FROM records WHERE {_LEAVING}",
@@ -119,7 +76,7 @@ class Pools:
 
     def all(self) -> list[Pool]:
         """Return all pools, by survey and period."""
-        with self._reading() as connection:
+        with self.reading() as connection:
             return _pools(connection)
 
     def begin(self, survey: str, period: str, least: int) -> int:
@@ -128,7 +85,7 @@ class Pools:
         Whatever comes later gathers anew: those who leave are at least so many, also where the
         process ends on the way.
         """
-        with self._writing() as connection:
+        with self.writing() as connection:
             ((count,),) = connection.execute(
                 "SELECT count(*) FROM records WHERE survey = ? AND period = ? AND leaving = 0",
                 (survey, period),
@@ -146,20 +103,20 @@ class Pools:
     def leaving(self, survey: str, period: str) -> list[bytes]:
         """Return the hashes of the records that are on their way."""
         query = "SELECT hash FROM records WHERE survey = ? AND period = ? AND leaving = 1"
-        with self._reading() as connection:
+        with self.reading() as connection:
             return [hash_ for (hash_,) in connection.execute(query, (survey, period))]
 
     def read(self, survey: str, period: str, hashes: Iterable[bytes]) -> list[bytes]:
         """Return records that are on their way, in the order of their hashes."""
         query = f"SELECT record FROM records WHERE {_LEAVING}"
-        with self._reading() as connection:
+        with self.reading() as connection:
             found = [connection.execute(query, (survey, period, each)) for each in hashes]
             return [record for rows in found for (record,) in rows]
 
     def forwarded(self, survey: str, period: str, hashes: Sequence[bytes]) -> None:
         """Delete records that the collector has."""
         of = (survey, period)
-        with self._writing() as connection:
+        with self.writing() as connection:
             connection.executemany(
                 "DELETE FROM records WHERE survey = ? AND period = ? AND leaving = 1 AND hash = ?",
                 [(*of, each) for each in hashes],
@@ -172,7 +129,7 @@ class Pools:
     def drop(self, survey: str, period: str, least: int) -> int:
         """Delete the records that gather, if they are fewer than `least`; return how many."""
         of = (survey, period)
-        with self._writing() as connection:
+        with self.writing() as connection:
             ((count,),) = connection.execute(
                 "SELECT count(*) FROM records WHERE survey = ? AND period = ? AND leaving = 0", of
             )
@@ -187,24 +144,6 @@ class Pools:
             )
             return int(count)
 
-    @contextmanager
-    def _reading(self) -> Iterator[sqlite3.Connection]:
-        with self._lock, _translated():
-            yield self._connection
-
-    @contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
-        """Yield a connection in one durable transaction, which an error takes back."""
-        with self._lock, _translated():
-            self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._connection
-                self._connection.execute("COMMIT")
-            except BaseException:
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
-                raise
-
 
 def look(folder: Path) -> tuple[list[Pool], dict[str, bytes]]:
     """Return the pools and the plans in a folder, also while a shuffler runs there.
@@ -214,9 +153,9 @@ def look(folder: Path) -> tuple[list[Pool], dict[str, bytes]]:
     file = folder / "pools.db"
     if not file.exists():
         raise InvalidInput(f"there is no shuffler's data in {folder}")
-    connection = _opened(file, "?mode=rw")  # which takes back what a kill left half done
+    connection = opened(file, "?mode=rw")  # which takes back what a kill left half done
     try:
-        with _translated():
+        with translated():
             plans = dict(connection.execute("SELECT survey, plan FROM plans"))
             return _pools(connection), plans
     finally:
@@ -235,22 +174,3 @@ def _pools(connection: sqlite3.Connection) -> list[Pool]:
 def _hashed(record: shuffler_pb2.SealedRecord) -> tuple[bytes, bytes]:
     data = record.SerializeToString(deterministic=True)
     return hashlib.sha256(data).digest(), data
-
-
-def _opened(file: Path, options: str = "") -> sqlite3.Connection:
-    with _translated():
-        return sqlite3.connect(
-            f"{file.absolute().as_uri()}{options}",
-            uri=True,
-            timeout=10.0,
-            isolation_level=None,
-            check_same_thread=False,
-        )
-
-
-@contextmanager
-def _translated() -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise StorageFailed(f"the shuffler's file cannot be used: {error}") from error

@@ -15,13 +15,13 @@ from hearsay.plans.plan import Plan
 from hearsay.sealed import records
 from hearsay.v1 import collector_pb2, shuffler_pb2, shuffler_pb2_grpc
 from hearsay_server.clock import Clock
+from hearsay_server.elsewhere.plans import Plans
 from hearsay_server.ingest.intake import Reason, Refused
 from hearsay_server.ingest.judge import Outcome
 from hearsay_server.limits import Rates, TooMany
 from hearsay_server.serving import auth
 from hearsay_server.serving.collector import result
 from hearsay_server.serving.status import MENDED, Ended
-from hearsay_server.shuffler.plans import Plans
 from hearsay_server.shuffler.pools import Pools
 from hearsay_server.storage.writer import MAX_REQUEST
 from ldp import InvalidInput

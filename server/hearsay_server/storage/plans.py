@@ -38,6 +38,10 @@ class Plans:
             for plan in connection.scalars(sa.select(surveys.c.plan).where(PRESENT)).all():
                 self.keep(plan)
 
+    def known(self) -> list[Plan]:
+        """Return the plans that are remembered here."""
+        return [plan for _, plan in [*self._plans.values()]]
+
     def keep(self, plan: bytes) -> tuple[bytes, Plan]:
         """Remember a plan that is stored."""
         parsed = hearsay.plans.plan.parse(plan)

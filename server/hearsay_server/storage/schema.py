@@ -269,6 +269,21 @@ sealing_keys = sa.Table(
     sa.Column("until", sa.BigInteger, nullable=False),  # its last period's end, since 1970
 )
 
+# Sums of records that are split between two servers. A set is first claimed, with our own sum and
+# its ids, and its records are dropped; the helper's sum then completes it, asked once or again.
+sums = sa.Table(
+    "sums",
+    metadata,
+    sa.Column("survey", Name, primary_key=True),
+    sa.Column("period", Name, primary_key=True),
+    sa.Column("ids_hash", sa.LargeBinary, primary_key=True),  # SHA-256 of the ids
+    sa.Column("records", sa.BigInteger, nullable=False),
+    sa.Column("ids", sa.LargeBinary),  # rising, as the helper is asked; null once it is complete
+    sa.Column("own", sa.LargeBinary),  # the sum of our shares; null once it is complete
+    sa.Column("total", sa.LargeBinary),  # the sum of the records, as 64-bit integers; null before
+    sqlite_with_rowid=False,
+)
+
 # When contents were last dropped and periods closed by the clock: one row, in seconds since 1970.
 sweeps = sa.Table("sweeps", metadata, sa.Column("at", sa.BigInteger, nullable=False))
 

@@ -22,7 +22,7 @@ from hearsay_server.storage import audit, schema
 from hearsay_server.storage.database import Database
 from ldp import InvalidInput
 
-ROLES = ("device", "shuffler", "analyst", "admin")
+ROLES = ("device", "shuffler", "leader", "analyst", "admin")
 
 _PREFIX = "hearsay-"
 """The start of every token, by which people and scanners for leaked secrets recognise one."""

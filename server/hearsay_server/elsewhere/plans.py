@@ -1,15 +1,14 @@
-"""The plans that a shuffler goes by: each survey's first one, or that which its operator names."""
+"""The plans that a shuffler or a helper goes by: the first, or that which its operator names."""
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from hearsay.plans.plan import Plan, parse
-from hearsay.sealed import records
 from hearsay.sending.transport import Calls, Unreachable
 from hearsay.v1 import collector_pb2
+from hearsay_server.elsewhere.own_file import OwnFile
 from hearsay_server.ingest.intake import Reason, Refused
-from hearsay_server.shuffler.pools import Pools
 from ldp import InvalidInput
 
 _AGAIN = 30.0
@@ -28,12 +27,22 @@ class Plans:
     goal: all records of a survey go by the one plan that is here, and others are refused.
     """
 
-    def __init__(self, pools: Pools, collector: Calls, pinned: Mapping[str, bytes]) -> None:
-        """Take plans from `pools`, or fetch them once; `pinned` has the only revisions to take."""
-        self._pools = pools
+    def __init__(
+        self,
+        file: OwnFile,
+        collector: Calls,
+        pinned: Mapping[str, bytes],
+        check: Callable[[Plan], None],
+        owner: str,
+    ) -> None:
+        """Take plans from a file, or fetch them once; `pinned` has the only revisions to take, and
+        `check` raises `InvalidInput` for a plan that the `owner` cannot serve."""
+        self._file = file
+        self._check_served = check
+        self._owner = owner
         self._collector = collector
         self._pinned = pinned
-        self._plans = {name: parse(data) for name, data in pools.plans().items()}
+        self._plans = {name: parse(data) for name, data in file.plans().items()}
         self._unknown: dict[str, tuple[float, Refused]] = {}
         self._lock = asyncio.Lock()
 
@@ -63,7 +72,7 @@ class Plans:
 
     def _fetch(self, survey: str) -> Plan:
         if self._pinned and survey not in self._pinned:
-            detail = f"this shuffler takes no records of {survey!r}"
+            detail = f"this {self._owner} takes no records of {survey!r}"
             raise Refused(Reason.UNKNOWN_SURVEY, detail, final=False)
         request = collector_pb2.GetPlanRequest(survey=survey)
         try:
@@ -77,19 +86,19 @@ class Plans:
             detail = f"the collector has no survey {survey!r}"
             raise Refused(Reason.UNKNOWN_SURVEY, detail, final=False) from None
         self._check(survey, answer.plan)
-        return parse(self._pools.keep_plan(survey, answer.plan))
+        return parse(self._file.keep_plan(survey, answer.plan))
 
     def _check(self, survey: str, data: bytes) -> None:
         try:
             plan = parse(data)
-            records.check(plan)
+            self._check_served(plan)
         except InvalidInput as error:
-            detail = f"{survey!r} cannot be collected through a shuffler: {error}"
+            detail = f"{survey!r} cannot be collected through a {self._owner}: {error}"
             raise Refused(Reason.UNKNOWN_SURVEY, detail, final=False) from None
         pinned = self._pinned.get(survey, plan.revision)
         if plan.survey != survey or plan.revision != pinned:
             detail = (
-                f"this shuffler takes revision {pinned.hex()[:12]} of {survey!r}, and the "
+                f"this {self._owner} takes revision {pinned.hex()[:12]} of {survey!r}, and the "
                 f"collector has {plan.revision.hex()[:12]} of {plan.survey!r}"
             )
             raise Refused(Reason.UNKNOWN_REVISION, detail, final=False)

@@ -1,0 +1,116 @@
+"""Answer from the sums of two servers: shares and means, with the errors of noise and sampling."""
+
+from collections.abc import Sequence
+from statistics import NormalDist
+
+import numpy as np
+
+from hearsay.plans.domains import Numeric
+from hearsay.plans.plan import Plan
+from hearsay.sealed import shares
+from hearsay.v1 import analyst_pb2
+from hearsay_server.answers.queries import NoReports, confidence_of
+from hearsay_server.storage.sums import Sum
+from ldp import InvalidInput
+from ldp.two_servers.records import Counted, estimate
+
+_TAKEN = ("survey", "attribute", "selection", "confidence", "simultaneous")
+"""The fields of a question that a survey with two servers answers."""
+
+_IMPOSSIBLE = 6.0
+"""Standard errors of noise beyond which a count cannot be one of answers."""
+
+
+def check(plan: Plan, question: analyst_pb2.EstimateRequest) -> None:
+    """Raise `InvalidInput` for what sums cannot answer."""
+    chosen = question.selection
+    asked = [field.name for field, _ in question.ListFields() if field.name not in _TAKEN]
+    asked += [name for name in ("levels", "maps", "where", "panels") if getattr(chosen, name)]
+    if asked:
+        raise InvalidInput(
+            f"the records of {plan.survey!r} are summed by two servers, which tell each value's "
+            f"share, or the mean, of periods alone: leave out {', '.join(asked)}"
+        )
+
+
+def answer(
+    plan: Plan, question: analyst_pb2.EstimateRequest, found: Sequence[Sum]
+) -> analyst_pb2.EstimateResponse:
+    """Answer a question from the sums of its periods.
+
+    Intervals are normal ones: noise is of many devices. With `simultaneous` they cover all values
+    at once (Bonferroni). Raises `NoReports` where there is no sum yet, and `InvalidInput` as
+    `check`.
+    """
+    check(plan, question)
+    two, confidence = shares.of(plan), confidence_of(question)
+    if not found:
+        raise NoReports(
+            f"no sum of {plan.survey!r} is there yet: one is made of {two.least:,} records of a "
+            "period or more, together with the helper"
+        )
+    periods = list(dict.fromkeys(each.period for each in found))
+    records = sum(each.records for each in found)
+    total = np.sum([np.frombuffer(each.total, "<i8") for each in found], axis=0)
+    told = estimate(two.layout, total, records, two.variance, repeats=len(periods))
+    attribute = plan.attributes[question.attribute]
+    mine = told[list(plan.attributes).index(attribute.name)]
+    domain = attribute.domain
+    values, errors = mine.values, mine.errors
+    low, high = 0.0, 1.0
+    if isinstance(domain, Numeric):
+        low, high = domain.low, domain.high
+        values = low + (values + 1) * domain.units
+        errors = errors * domain.units
+    beyond = (1 - confidence) / (len(values) if question.simultaneous else 1)
+    reach = NormalDist().inv_cdf(1 - beyond / 2) * errors
+    (level,) = plan.levels.values()
+    return analyst_pb2.EstimateResponse(
+        survey=plan.survey,
+        attribute=attribute.name,
+        statistic=domain.statistic,
+        confidence=confidence,
+        simultaneous=question.simultaneous,
+        reports=records,
+        rows=[
+            analyst_pb2.Row(
+                label=label,
+                estimate=value,
+                standard_error=error,
+                low=min(high, max(low, value - by)),
+                high=max(low, min(high, value + by)),
+            )
+            for label, value, error, by in zip(domain.labels, values, errors, reach, strict=True)
+        ],
+        cohorts=[
+            analyst_pb2.Cohort(
+                revision=plan.revision,
+                level=level.name,
+                period=period,
+                epsilon=level.epsilon,
+                mechanism="two servers",
+                reports=sum(each.records for each in found if each.period == period),
+            )
+            for period in periods
+        ],
+        method="two servers",
+        warning=_warning(mine, records),
+        repeats=len(periods),
+        title=attribute.title,
+    )
+
+
+def _warning(told: Counted, records: int) -> str:
+    """Return a warning where the counts are none that answers and noise can make: devices may add
+    any numbers, and smaller ones are not seen."""
+    least = float(told.counts.min())
+    if least < -_IMPOSSIBLE * told.count_error:
+        return (
+            f"a count is {least:,.0f}, which no answers make: devices have added what they may not"
+        )
+    if told.answered > records + _IMPOSSIBLE * told.answered_error:
+        return (
+            f"the counts add up to {told.answered:,.0f} answers of {records:,} records: devices "
+            "have added what they may not"
+        )
+    return ""

@@ -1,0 +1,81 @@
+"""`hearsay helper`: run the second of two servers, and look at its key and at what it holds."""
+
+import sys
+from asyncio import Runner
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from hearsay.plans.plan import parse
+from hearsay.sealed import shares
+from hearsay_server import config, tabular
+from hearsay_server.commands.local import ConfigFile
+from hearsay_server.commands.serve import with_an_option_for_every_key
+from hearsay_server.helper import held
+from hearsay_server.serving import logs
+from hearsay_server.wrapping import print_wrapped
+
+app = typer.Typer(
+    help="Run the helper of surveys with two servers, and look at its key and what it holds.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+
+@app.command("serve")
+@with_an_option_for_every_key(config.HelperConfig)
+def serve_helper(config_file: ConfigFile = None, **flags: object) -> None:
+    """Run a helper until SIGTERM or Ctrl-C.
+
+    Each option is also a key of the TOML file and, in capitals after HEARSAY_, a variable.
+    """
+    from hearsay_server.helper import serve
+
+    setup = config.read(config.HelperConfig, config_file, flags)
+    logs.configure(setup.log_format, setup.log_level)
+
+    def announce(address: str) -> None:
+        typer.echo(f"listening on {address}")
+        sys.stdout.flush()
+
+    with Runner() as runner:
+        runner.run(serve.serve(setup, announce))
+
+
+@app.command("key")
+def key(
+    data: Annotated[Path, typer.Option(help="The helper's folder.")] = Path("hearsay-helper"),
+) -> None:
+    """Print the helper's public key, and make it first if there is none: before it serves."""
+    if not (data / "shares.db").exists():
+        made = held.Shares(data)
+        made.close()
+    typer.echo(held.look(data)[0])
+
+
+@app.command("show")
+def show(
+    data: Annotated[Path, typer.Option(help="The helper's folder.")] = Path("hearsay-helper"),
+) -> None:
+    """Show a helper's key, its surveys, and how many records of each period wait or were summed."""
+    public, found, plans = held.look(data)
+    console = Console()
+    console.print(f"key {public}", soft_wrap=True)
+    for survey, frozen in plans.items():
+        plan = parse(frozen)
+        console.print(f"[bold]{escape(survey)}[/bold]: revision {plan.revision.hex()[:12]}")
+        print_wrapped(f"  a sum is of {shares.of(plan).least:,} records or more", console)
+    if not plans:
+        console.print("no shares have come yet")
+    table = Table("survey", "period")
+    for heading in ("wait", "summed", "sums"):
+        table.add_column(heading, justify="right")
+    for each in found:
+        counts = (each.waiting, each.summed, each.sums)
+        table.add_row(escape(each.survey), each.period, *(f"{count:,}" for count in counts))
+    if found:
+        tabular.show(table)

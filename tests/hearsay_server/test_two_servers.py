@@ -1,0 +1,561 @@
+"""Two servers sum what devices split between them, each record once, and nothing of few people."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+import grpc
+import numpy as np
+import pytest
+from command import hearsay
+from serving import connected, create, own_name, serving, tokens_of
+
+from hearsay import Analyst, Client, InvalidInput, create_ledger
+from hearsay.plans.plan import Plan, parse
+from hearsay.sealed import hpke, shares
+from hearsay.v1 import (
+    admin_pb2,
+    admin_pb2_grpc,
+    analyst_pb2,
+    analyst_pb2_grpc,
+    collector_pb2,
+    collector_pb2_grpc,
+    two_servers_pb2,
+    two_servers_pb2_grpc,
+)
+from hearsay_server.config import HelperConfig
+from hearsay_server.helper import held
+from hearsay_server.helper.serve import running
+from hearsay_server.storage import sums
+from hearsay_server.storage.database import open_folder
+from hearsay_server.storage.sealing_keys import Keys
+from hearsay_server.storage.tokens import Tokens
+from ldp.testing import SeededCoins
+from ldp.two_servers.records import estimate
+from ldp.two_servers.shares import join, split, sum_rests, sum_seeds
+from support import Calendar, free_port, wait_until
+
+Result, Forgot = collector_pb2.Result, collector_pb2.ForgetResponse
+LEAST = 100
+TOML = """
+name = "commute"
+period = "P1D"
+default_level = "standard"
+[levels]
+standard = 1.0
+[two_servers]
+helper_key = "{key}"
+helper = "Example Foundation"
+least = 100
+delta = 1e-6
+[[attributes]]
+name = "way"
+title = "How do you get to work?"
+categorical = {{ values = ["bus", "train", "car"] }}
+[[attributes]]
+name = "minutes"
+numeric = {{ low = 0, high = 120, clamp = true }}
+"""
+
+
+@contextlib.contextmanager
+def helping(data: Path, collector: str, port: int, clock: Calendar) -> Iterator[None]:
+    """Run a helper on a thread of its own while the context lasts."""
+    config = HelperConfig(data=data, collector=collector, listen=f"127.0.0.1:{port}")
+    started, ended = threading.Event(), threading.Event()
+
+    async def serve() -> None:
+        async with running(config, clock):
+            started.set()
+            await asyncio.to_thread(ended.wait)
+
+    thread = threading.Thread(target=asyncio.run, args=(serve(),))
+    thread.start()
+    try:
+        while not started.wait(0.1):
+            assert thread.is_alive(), "the helper did not start"
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+@dataclass
+class Pair:
+    """A server that leads and its helper, with a survey of one test."""
+
+    data: Path
+    helper_data: Path
+    address: str
+    helper: str
+    clock: Calendar
+    tokens: Tokens
+    helper_tokens: Tokens
+    survey: str = ""
+    secrets: dict[str, str] = field(default_factory=dict)
+
+    def token(self, role: str) -> str:
+        if role not in self.secrets:
+            tokens = self.helper_tokens if role == "leader" else self.tokens
+            self.secrets[role] = tokens.create(role)[1]
+        return self.secrets[role]
+
+    @property
+    def key(self) -> str:
+        return held.look(self.helper_data)[0]
+
+    @property
+    def today(self) -> str:
+        return f"{self.clock.now:%Y-%m-%d}"
+
+    def plan(self) -> Plan:
+        with connected(self.address) as channel:
+            asked = collector_pb2.GetPlanRequest(survey=self.survey)
+            stub = collector_pb2_grpc.CollectorStub(channel)
+            return parse(stub.GetPlan(asked, timeout=20).plan)
+
+    def batches(
+        self, ways: Sequence[str], first: int = 0, period: str = ""
+    ) -> list[collector_pb2.Batch]:
+        """Return the batches of devices that answer so; another number, another id."""
+        plan, coins = self.plan(), SeededCoins(first)
+        two = shares.of(plan)
+        made = []
+        for number, way in enumerate(ways, first):
+            answers = {"way": plan.attributes["way"].domain.encode(way)}
+            cells = two.layout.randomize(answers, two.variance, coins)
+            id_ = number.to_bytes(16, "big")
+            code = shares.seal(plan, period or self.today, id_, *split(cells, two.bits, coins))
+            made.append(self.batch(plan, id_, code, period))
+        return made
+
+    def batch(self, plan: Plan, id_: bytes, code: bytes, period: str = "") -> collector_pb2.Batch:
+        (name,) = plan.recorded
+        column = collector_pb2.Column(attribute=name, level="standard", codes=code)
+        return collector_pb2.Batch(
+            id=id_,
+            survey=plan.survey,
+            revision=plan.revision,
+            period=period or self.today,
+            rows=1,
+            columns=[column],
+        )
+
+    def submit(self, *batches: collector_pb2.Batch) -> list[collector_pb2.Result]:
+        results: list[collector_pb2.Result] = []
+        with connected(self.address) as channel:
+            stub = collector_pb2_grpc.CollectorStub(channel)
+            for begin in range(0, len(batches), 256):
+                request = collector_pb2.SubmitRequest(batches=batches[begin : begin + 256])
+                results += stub.Submit(request, timeout=20).results
+        return results
+
+    def truth(self, batches: Sequence[collector_pb2.Batch]) -> list[int]:
+        """Return the exact sum of records, which takes the keys of both servers."""
+        plan = self.plan()
+        two = shares.of(plan)
+        database = open_folder(self.data)
+        try:
+            leader = Keys(database).of(plan)[0]
+        finally:
+            database.close()
+        with sqlite3.connect(self.helper_data / "shares.db") as connection:
+            ((private,),) = connection.execute("SELECT private FROM key")
+        helper = hpke.private_key(private)
+        seeds, rests = [], []
+        for batch in batches:
+            code, where = batch.columns[0].codes, (batch.period, batch.id)
+            mine, theirs = code[: shares.LEADER_BYTES], code[shares.LEADER_BYTES :]
+            seeds.append(shares.opened(plan, "leader", *where, mine, leader))
+            rests.append(shares.opened(plan, "helper", *where, theirs, helper))
+        of = two.layout.dim, two.bits
+        return join(sum_seeds(seeds, *of), sum_rests(rests, *of), two.bits).tolist()
+
+    def sums(self) -> list[sums.Sum]:
+        database = open_folder(self.data)
+        try:
+            return sums.read(database, self.survey, lambda _: True)
+        finally:
+            database.close()
+
+    def totals(self) -> list[list[int]]:
+        return [np.frombuffer(each.total, "<i8").tolist() for each in self.sums()]
+
+    def forget(self, *ids: bytes) -> list[int]:
+        with connected(self.address) as channel:
+            stub = collector_pb2_grpc.CollectorStub(channel)
+            asked = collector_pb2.ForgetRequest(survey=self.survey, period=self.today, ids=ids)
+            return list(stub.Forget(asked, timeout=20).results)
+
+    def waiting_at_helper(self) -> int:
+        found = held.look(self.helper_data)[1]
+        return sum(each.waiting for each in found if each.survey == self.survey)
+
+    @contextlib.contextmanager
+    def as_leader(self) -> Iterator[two_servers_pb2_grpc.HelperStub]:
+        """Call the helper as a server that leads may."""
+        with connected(self.helper, self.token("leader")) as channel:
+            yield two_servers_pb2_grpc.HelperStub(channel)
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    data, clock, port = tmp_path_factory.mktemp("two"), Calendar(), free_port()
+    helper, leader = data / "helper", data / "leader"
+    held.Shares(helper).close()
+    helper_tokens = tokens_of(helper)
+    secret = helper_tokens.create("leader")[1]
+    keys = {"helper": f"127.0.0.1:{port}", "helper_token": secret, "helper_seconds": 0.05}
+    with serving(leader, clock=clock, **keys) as address, helping(helper, address, port, clock):
+        yield Pair(leader, helper, address, keys["helper"], clock, tokens_of(leader), helper_tokens)
+
+
+@pytest.fixture
+def pair(both: Pair, request: pytest.FixtureRequest) -> Pair:
+    both.clock.now = Calendar().now
+    both.survey = own_name(request)
+    text = TOML.format(key=both.key).replace('"commute"', f'"{both.survey}"')
+    create(both.address, text, both.token("admin"))
+    return both
+
+
+# --- sums -----------------------------------------------------------------------------------------
+
+
+def test_the_sum_of_both_servers_is_that_of_the_records(pair: Pair) -> None:
+    batches = pair.batches(["bus"] * 70 + ["car"] * 30)
+    assert {each.status for each in pair.submit(*batches[:99])} == {Result.STORED}
+    wait_until(lambda: pair.waiting_at_helper() == 99)
+    assert pair.totals() == []  # below the threshold nothing is summed
+    assert {each.status for each in pair.submit(*batches)} == {Result.STORED, Result.DUPLICATE}
+    wait_until(pair.totals)
+    assert pair.totals() == [pair.truth(batches)]
+    assert pair.waiting_at_helper() == 0
+
+
+def test_each_record_is_in_one_sum_whatever_comes_later(pair: Pair) -> None:
+    first, second = pair.batches(["bus"] * 100), pair.batches(["car"] * 150, first=1000)
+    pair.submit(*first)
+    wait_until(pair.totals)
+    pair.submit(*first, *second)  # the first ones again
+    wait_until(lambda: len(pair.totals()) == 2)
+    assert [each.records for each in pair.sums()] in ([100, 150], [150, 100])
+    assert sorted(pair.totals()) == sorted([pair.truth(first), pair.truth(second)])
+
+
+def test_periods_are_summed_apart(pair: Pair) -> None:
+    yesterday = f"{pair.clock.now - timedelta(days=1):%Y-%m-%d}"
+    old = pair.batches(["bus"] * 100, period=yesterday)
+    pair.submit(*old, *pair.batches(["car"] * 60, first=500))
+    wait_until(pair.totals)
+    (only,) = pair.sums()
+    assert (only.period, only.records) == (yesterday, 100)
+
+
+def test_real_devices_are_summed_and_told(pair: Pair, tmp_path: Path) -> None:
+    create_ledger(tmp_path / "ledger")
+    with Client(
+        pair.address,
+        survey=pair.survey,
+        epsilon=1.0,
+        ledger=tmp_path / "ledger",
+        consent=True,
+        clock=lambda: pair.clock.now,
+        helper_key=pair.key,
+    ) as device:
+        assert device.wait_ready()
+        for number in range(120):
+            person = device.person(f"person {number}")
+            person.grant()
+            assert person.record(way="bus" if number % 3 else "train", minutes=30)
+        assert device.flush()
+    wait_until(pair.totals)
+    told, minutes = answered(pair), answered(pair, "minutes")
+    with Analyst(pair.address, token=pair.token("analyst")) as analyst:
+        table = analyst.estimate(pair.survey, "way")
+    assert table["estimate"].tolist() == [row.estimate for row in told.rows]
+    summed_up = sum(each.records for each in pair.sums())
+    assert told.reports == minutes.reports == summed_up >= LEAST
+    bus, mean = told.rows[0], minutes.rows[0]
+    assert bus.estimate == pytest.approx(2 / 3, abs=6 * bus.standard_error)
+    assert mean.estimate == pytest.approx(30, abs=6 * mean.standard_error)
+
+
+def answered(pair: Pair, attribute: str = "way", **fields: object) -> analyst_pb2.EstimateResponse:
+    with connected(pair.address, pair.token("analyst")) as channel:
+        stub = analyst_pb2_grpc.AnalystStub(channel)
+        request = analyst_pb2.EstimateRequest(
+            survey=pair.survey,
+            attribute=attribute,
+            **fields,  # type: ignore[arg-type]
+        )
+        (answer,) = stub.Estimate(request, timeout=20)
+        assert isinstance(answer, analyst_pb2.EstimateResponse)
+        return answer
+
+
+def test_an_estimate_is_that_of_the_sum_with_its_error(pair: Pair) -> None:
+    batches = pair.batches(["bus"] * 200 + ["car"] * 300)
+    pair.submit(*batches)
+    wait_until(lambda: sum(each.records for each in pair.sums()) == 500)
+    answer = answered(pair)
+    two = shares.of(pair.plan())
+    (mine, _) = estimate(two.layout, pair.truth(batches), 500, two.variance)
+    assert [row.label for row in answer.rows] == ["bus", "train", "car"]
+    assert [row.estimate for row in answer.rows] == mine.values.tolist()
+    assert [row.standard_error for row in answer.rows] == mine.errors.tolist()
+    assert (answer.reports, answer.method) == (500, "two servers")
+    assert not answer.warning
+    for row, share in zip(answer.rows, (0.4, 0, 0.6), strict=True):
+        assert row.low <= share <= row.high  # 95% each; the coins are seeded
+        assert abs(row.estimate - share) < 6 * row.standard_error
+    wide = answered(pair, simultaneous=True)
+    assert wide.rows[0].low < answer.rows[0].low
+
+
+def test_what_sums_cannot_tell_is_refused_in_words(pair: Pair) -> None:
+    with pytest.raises(grpc.RpcError) as none_yet:
+        answered(pair)
+    assert none_yet.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+    assert "one is made of 100 records" in none_yet.value.details()
+    with pytest.raises(grpc.RpcError) as refused:
+        answered(pair, top=2, selection=analyst_pb2.Selection(levels=["standard"]))
+    assert "leave out top, levels" in refused.value.details()
+    with connected(pair.address, pair.token("analyst")) as channel:
+        stub = analyst_pb2_grpc.AnalystStub(channel)
+        for call, request in (
+            (stub.ExportRows, analyst_pb2.ExportRowsRequest(survey=pair.survey)),
+            (stub.Crosstab, analyst_pb2.CrosstabRequest(survey=pair.survey)),
+        ):
+            with pytest.raises(grpc.RpcError, match="summed by two servers"):
+                list(call(request, timeout=20))
+
+
+@pytest.mark.parametrize(("cell", "votes"), [(0, 5000), (1, -5000)])
+def test_a_count_that_no_answers_make_is_told(pair: Pair, cell: int, votes: int) -> None:
+    """A device may add any number: what is impossible is seen, and nothing smaller."""
+    plan = pair.plan()
+    two, coins = shares.of(plan), SeededCoins(5)
+    cells = np.zeros(two.layout.dim, np.int64)
+    cells[cell] = votes * two.layout.scale
+    code = shares.seal(plan, pair.today, b"\xff" * 16, *split(cells, two.bits, coins))
+    pair.submit(*pair.batches(["bus"] * 100), pair.batch(plan, b"\xff" * 16, code))
+    wait_until(lambda: sum(each.records for each in pair.sums()) == 101)
+    assert "devices have added what they may not" in answered(pair).warning
+
+
+# --- attacks on the helper ------------------------------------------------------------------------
+
+
+def ids_of(batches: Sequence[collector_pb2.Batch]) -> bytes:
+    return b"".join(batch.id for batch in batches)
+
+
+def hand_over(pair: Pair, batches: Sequence[collector_pb2.Batch]) -> list[collector_pb2.Result]:
+    with pair.as_leader() as helper:
+        request = two_servers_pb2.TakeSharesRequest(
+            survey=pair.survey,
+            revision=pair.plan().revision,
+            period=pair.today,
+            shares=[
+                two_servers_pb2.Share(
+                    id=each.id, sealed=each.columns[0].codes[shares.LEADER_BYTES :]
+                )
+                for each in batches
+            ],
+        )
+        return list(helper.TakeShares(request, timeout=20).results)
+
+
+def summed(pair: Pair, ids: bytes) -> bytes:
+    with pair.as_leader() as helper:
+        request = two_servers_pb2.SumRequest(survey=pair.survey, period=pair.today, ids=ids)
+        return bytes(helper.Sum(request, timeout=20).sum)
+
+
+def test_a_leader_cannot_learn_of_one_person_by_the_difference_of_two_sums(pair: Pair) -> None:
+    batches = pair.batches(["bus"] * 101)
+    assert {each.status for each in hand_over(pair, batches)} == {Result.STORED}
+    whole = summed(pair, ids_of(batches))
+    for attack in (
+        ids_of(batches[1:]),  # all but one of a set that was summed
+        ids_of(batches[:100]),
+    ):
+        with pytest.raises(grpc.RpcError, match="it is in another sum") as refused:
+            summed(pair, attack)
+        assert refused.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+    assert summed(pair, ids_of(batches)) == whole  # the same set, the same answer
+    # A share that comes again is no new one, so it makes no second sum possible.
+    assert {each.status for each in hand_over(pair, batches)} == {Result.DUPLICATE}
+    with pytest.raises(grpc.RpcError, match="it is in another sum"):
+        summed(pair, ids_of(batches[1:]))
+
+
+@pytest.mark.parametrize(
+    ("choose", "why"),
+    [
+        (lambda ids: ids[: 99 * 16], "a sum is of 100 records or more, got 99"),
+        (lambda ids: ids[:16] * 100, "must rise, each once"),
+        (lambda ids: ids[16:] + ids[:16], "must rise, each once"),
+        (lambda ids: ids[:-16] + b"\xff" * 16, "it never came"),
+        (lambda ids: ids[:-1], "ids have 16 bytes each"),
+    ],
+    ids=["too few", "one a hundred times", "unsorted", "unknown", "cut off"],
+)
+def test_a_set_that_is_none_is_not_summed(pair: Pair, choose: object, why: str) -> None:
+    batches = pair.batches(["bus"] * 100)
+    hand_over(pair, batches)
+    with pytest.raises(grpc.RpcError, match=why):
+        summed(pair, choose(ids_of(batches)))  # type: ignore[operator]
+    assert pair.waiting_at_helper() == 100  # nothing is lost
+
+
+def test_the_helper_takes_no_share_of_another_record_period_or_plan(pair: Pair) -> None:
+    plan = pair.plan()
+    good, other = pair.batches(["bus", "car"])
+    tampered = bytearray(good.columns[0].codes)
+    tampered[-1] ^= 1
+    wrong = [
+        pair.batch(plan, good.id, other.columns[0].codes),
+        pair.batch(plan, good.id, bytes(tampered)),
+        pair.batch(plan, good.id, good.columns[0].codes[:-1]),
+        pair.batches(["bus"], period="2026-01-01")[0],
+    ]
+    results = hand_over(pair, wrong)
+    assert [(each.status, each.reason) for each in results] == [
+        (Result.REFUSED, collector_pb2.BAD_SEALED)
+    ] * len(wrong)
+    with pair.as_leader() as helper:
+        request = two_servers_pb2.TakeSharesRequest(
+            survey=pair.survey,
+            revision=bytes(32),
+            period=pair.today,
+            shares=[two_servers_pb2.Share(id=good.id, sealed=good.columns[0].codes)],
+        )
+        (result,) = helper.TakeShares(request, timeout=20).results
+    assert result.reason == collector_pb2.UNKNOWN_REVISION
+    assert pair.waiting_at_helper() == 0
+
+
+def test_only_a_leader_may_call_the_helper(pair: Pair) -> None:
+    device = pair.helper_tokens.create("device")[1]
+    request = two_servers_pb2.SumRequest(survey=pair.survey, period=pair.today)
+    for token, code in (
+        (None, grpc.StatusCode.UNAUTHENTICATED),
+        (device, grpc.StatusCode.PERMISSION_DENIED),
+    ):
+        with connected(pair.helper, token) as channel, pytest.raises(grpc.RpcError) as refused:
+            two_servers_pb2_grpc.HelperStub(channel).Sum(request, timeout=20)
+        assert refused.value.code() is code
+
+
+def test_a_survey_with_the_key_of_another_helper_is_not_helped(pair: Pair) -> None:
+    mine = pair.survey
+    pair.survey = f"{mine}_2"
+    other = hpke.new_pair()[1].hex()
+    text = TOML.format(key=other).replace('"commute"', f'"{pair.survey}"')
+    create(pair.address, text, pair.token("admin"))
+    (result,) = hand_over(pair, pair.batches(["bus"]))
+    assert result.status == Result.RETRY
+    assert f"its helper has the key {other}" in result.detail
+
+
+# --- what goes wrong ------------------------------------------------------------------------------
+
+
+def test_a_share_that_nobody_can_open_is_dropped_and_spoils_no_sum(pair: Pair) -> None:
+    plan, good = pair.plan(), pair.batches(["bus"] * 100)
+    size = len(good[0].columns[0].codes)
+    first = good[0].columns[0].codes
+    bad = [
+        pair.batch(plan, b"\xff" * 16, bytes(size)),
+        pair.batch(plan, b"\xfe" * 16, bytes(80) + first[80:]),
+        pair.batch(plan, b"\xfd" * 16, first[:80] + bytes(size - 80)),
+    ]
+    pair.submit(*bad, *good)
+    wait_until(pair.totals)
+    assert pair.totals() == [pair.truth(good)]
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"codes": b"short"}, collector_pb2.BAD_CODES),
+        ({"attribute": "way"}, collector_pb2.BAD_COLUMN),
+        ({"level": "other"}, collector_pb2.BAD_COLUMN),
+        ({"map": "other"}, collector_pb2.BAD_COLUMN),
+    ],
+)
+def test_a_batch_that_is_no_record_of_shares_is_refused(
+    pair: Pair, change: dict[str, object], reason: int
+) -> None:
+    (batch,) = pair.batches(["bus"])
+    for name, value in change.items():
+        setattr(batch.columns[0], name, value)
+    (result,) = pair.submit(batch)
+    assert (result.status, result.reason) == (Result.REFUSED, reason)
+
+
+def test_what_was_forgotten_is_in_no_sum_and_what_was_summed_stays(pair: Pair) -> None:
+    batches = pair.batches(["bus"] * 110)
+    pair.submit(*batches[:99])
+    assert pair.forget(batches[0].id) == [Forgot.FORGOTTEN]
+    pair.submit(*batches)
+    wait_until(pair.totals)
+    assert pair.totals() == [pair.truth(batches[1:])]
+    assert pair.forget(batches[1].id, batches[0].id) == [Forgot.SUMMED, Forgot.FORGOTTEN]
+
+
+def test_shares_that_the_helper_lost_are_handed_over_again(pair: Pair) -> None:
+    batches = pair.batches(["bus"] * 120)
+    pair.submit(*batches[:90])
+    wait_until(lambda: pair.waiting_at_helper() == 90)
+    with sqlite3.connect(pair.helper_data / "shares.db", timeout=10) as connection:
+        connection.execute("DELETE FROM shares WHERE survey = ?", (pair.survey,))
+    pair.submit(*batches[90:])
+    wait_until(pair.totals)
+    wait_until(lambda: pair.waiting_at_helper() in (0, 90, 120) and bool(pair.totals()))
+    assert sum(each.records for each in pair.sums()) >= LEAST
+    done = pair.sums()[0].records
+    assert done == 120
+    assert pair.totals() == [pair.truth(batches)]
+
+
+def test_deleting_the_survey_deletes_its_sums_and_its_key(pair: Pair) -> None:
+    pair.submit(*pair.batches(["bus"] * 100))
+    wait_until(pair.totals)
+    with connected(pair.address, pair.token("admin")) as channel:
+        admin = admin_pb2_grpc.AdminStub(channel)
+        status = admin.ShowSurvey(admin_pb2.ShowSurveyRequest(survey=pair.survey), timeout=20)
+        assert status.status.records == 100
+        admin.DeleteSurvey(admin_pb2.DeleteSurveyRequest(survey=pair.survey), timeout=20)
+    wait_until(lambda: hearsay("retention", "--data", pair.data).returncode == 0)
+    wait_until(lambda: not pair.sums())
+
+
+def test_the_helpers_operator_sees_what_it_holds(pair: Pair) -> None:
+    pair.submit(*pair.batches(["bus"] * 30))
+    wait_until(lambda: pair.waiting_at_helper() == 30)
+    shown = hearsay("helper", "show", "--data", pair.helper_data, COLUMNS="80")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert pair.key in shown.stdout
+    assert "a sum is of 100 records or more" in shown.stdout
+    made = hearsay("helper", "key", "--data", pair.data / "another")
+    assert len(made.stdout.strip()) == 64
+    assert hearsay("helper", "key", "--data", pair.data / "another").stdout == made.stdout
+
+
+def test_a_helper_waits_for_its_turn(tmp_path: Path) -> None:
+    kept = held.Shares(tmp_path)
+    with pytest.raises(InvalidInput, match="another helper has"):
+        held.Shares(tmp_path)
+    kept.close()
+    with pytest.raises(InvalidInput, match="no helper's data"):
+        held.look(tmp_path / "elsewhere")
