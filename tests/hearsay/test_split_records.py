@@ -25,7 +25,8 @@ from ldp.two_servers import account
 from ldp.two_servers.records import estimate
 from ldp.two_servers.shares import join, sum_rests, sum_seeds
 
-HELPER_PRIVATE, HELPER = hpke.new_pair()
+HELPER_PRIVATE = bytes(range(32))
+HELPER = hpke.private_key(HELPER_PRIVATE).public_key().public_bytes_raw()
 
 TOML = f"""
 name = "commute"

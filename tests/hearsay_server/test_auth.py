@@ -207,7 +207,8 @@ def test_a_token_that_expires_ends_a_call_that_streams(tmp_path: Path) -> None:
 def test_the_last_use_of_a_token_is_written_once_a_day_and_a_devices_never(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    texts = made(tmp_path, *tokens.ROLES)
+    roles = ("admin", "analyst", "device", "shuffler")  # a leader calls another process
+    texts = made(tmp_path, *roles)
     written = []
     use = tokens.Tokens.use
     monkeypatch.setattr(tokens.Tokens, "use", lambda self, h: (written.append(h), use(self, h)))

@@ -559,3 +559,32 @@ def test_a_helper_waits_for_its_turn(tmp_path: Path) -> None:
     kept.close()
     with pytest.raises(InvalidInput, match="no helper's data"):
         held.look(tmp_path / "elsewhere")
+
+
+def test_commands_show_a_survey_and_a_device_that_splits(pair: Pair, tmp_path: Path) -> None:
+    ledger = tmp_path / "ledger"
+    create_ledger(ledger)
+    with Client(
+        pair.address,
+        survey=pair.survey,
+        epsilon=1.0,
+        ledger=ledger,
+        consent=True,
+        clock=lambda: pair.clock.now,
+        helper_key=pair.key,
+    ) as device:
+        assert device.wait_ready()
+        assert device.record(way="bus")
+        assert device.flush()
+    shown = hearsay("device", "show", ledger, COLUMNS="80")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert "holds while one of the two is honest" in " ".join(shown.stdout.split())
+    assert "two sealed" in shown.stdout
+    told = hearsay(
+        *("survey", "show", pair.survey, "--target", pair.address),
+        *("--token", pair.token("admin")),
+        COLUMNS="80",
+    )
+    assert (told.returncode, told.stderr) == (0, "")
+    assert pair.key in told.stdout
+    assert "100 summed at least" in told.stdout

@@ -124,6 +124,8 @@ def _survey(found: SurveyFile) -> dict[str, Any]:
         "caps": found.caps.as_dict(),
         "revision": plan.revision.hex() if plan else None,
         "fingerprint": fingerprint(plan.sealing.publics) if plan and plan.sealing else None,
+        "helper key": plan.two_servers.helper_key.hex() if plan and plan.two_servers else None,
+        "delta": plan.two_servers.delta if plan and plan.two_servers else None,
         "latest period": found.period or None,
         "panel": found.panel or None,
         "persons": found.people,
@@ -171,12 +173,17 @@ def _properties(plan: Plan | None, batch: collector_pb2.Batch) -> dict[str, str]
     return dict(zip(names, batch.properties, strict=True))
 
 
+_SHARES = "two sealed shares, each random by itself: one for the server, one for its helper"
+
+
 def _column(plan: Plan | None, column: collector_pb2.Column, rows: int) -> dict[str, Any]:
     count = int(presence.unpack(column.present, rows).sum())
     width = len(column.codes) // count
     codes = [column.codes[i * width : (i + 1) * width] for i in range(min(count, _SHOWN))]
     shown = [{"code": code.hex(), "means": ""} for code in codes]
-    if plan is not None:
+    if plan is not None and plan.two_servers:
+        shown = [{"code": code.hex(), "means": _SHARES} for code in codes]
+    elif plan is not None:
         mechanism = plan.mechanism(column.level, column.attribute, column.map)
         domain = plan.questions[column.attribute].domain
         for each, code in zip(shown, codes, strict=True):
@@ -197,6 +204,13 @@ def _show(survey: dict[str, Any], console: Console) -> None:
     console.print(f"plan {revision}, last period answered {survey['latest period'] or 'none'}")
     if survey["fingerprint"]:
         console.print(f"sealed to keys with the fingerprint {survey['fingerprint']}")
+    if survey["helper key"]:
+        print_wrapped(
+            "each record is split between the server and the helper of the key "
+            f"{survey['helper key'][:16]}...; epsilon is of sums at delta {survey['delta']:g}, and "
+            "holds while one of the two is honest",
+            console,
+        )
     if survey["panel"]:
         console.print(f"panel {survey['panel']}, which every report is sent with")
     if survey["caps"]:

@@ -207,6 +207,13 @@ def show_survey(
     if plan.sealing is not None:
         found, least = fingerprint(plan.sealing.publics), plan.sealing.least
         Console().print(f"sealed   to keys with the fingerprint {found}; {least:,} mixed at least")
+    if two := plan.two_servers:
+        Console().print(
+            f"split    with the helper of the key {two.helper_key.hex()}"
+            f"{f' ({two.helper})' if two.helper else ''}; epsilon at delta {two.delta:g}, "
+            f"{two.least:,} summed at least",
+            soft_wrap=True,
+        )
     if plan.panels:
         Console().print(
             f"panels   {plan.panels}, one of which is sent with each report of a person"
@@ -216,6 +223,8 @@ def show_survey(
         Console().print(f"property {listed}, or none, as the app says", soft_wrap=True)
     Console().print(f"records  {answer.status.records:,} in {answer.status.batches:,} batches")
     tabular.show(_questions(plan, answer.reports), lines=_ANSWERS)
+    if plan.two_servers:
+        return
     table = Table("level", "attribute", "domain", "mechanism")
     table.add_column("epsilon", justify="right")
     table.add_column("bytes", justify="right")
@@ -248,7 +257,8 @@ def _page_in_words(page: survey_pb2.Page) -> str:
 def _questions(plan: hearsay.plans.plan.Plan, reports: Iterable[admin_pb2.Reports]) -> Table:
     """List what is asked, and how many reports came in at each level, by whatever map."""
     table = Table("attribute", "title", "answers")
-    for level in plan.levels:
+    levels = [] if plan.two_servers else list(plan.levels)
+    for level in levels:
         table.add_column(f"reports, {escape(level)}", justify="right")
     totals: Counter[tuple[str, str]] = Counter()
     for each in reports:
@@ -259,7 +269,7 @@ def _questions(plan: hearsay.plans.plan.Plan, reports: Iterable[admin_pb2.Report
         answers = ", ".join(values[:_SHOWN_VALUES]) or str(domain)
         if len(values) > _SHOWN_VALUES:
             answers += f", ... ({len(values):,} values; all with --json)"
-        counts = (f"{totals[name, level]:,}" for level in plan.levels)
+        counts = (f"{totals[name, level]:,}" for level in levels)
         table.add_row(name, escape(attribute.title), escape(answers), *counts)
     return table
 
