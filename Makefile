@@ -58,6 +58,7 @@ bench: $(VENV)/.dev $(NODE_MODULES)
 	OMP_NUM_THREADS=1 $(BIN)/python tests/benchmarks/pages_load.py
 	OMP_NUM_THREADS=1 $(BIN)/python tests/benchmarks/sealed_speed.py
 	OMP_NUM_THREADS=1 $(BIN)/python tests/benchmarks/shuffler_speed.py
+	OMP_NUM_THREADS=1 $(BIN)/python tests/benchmarks/two_servers_speed.py
 	OMP_NUM_THREADS=1 $(BIN)/python tests/benchmarks/client_speed.py
 	OMP_NUM_THREADS=1 $(BIN)/python tests/benchmarks/analysis_latency.py
 	OMP_NUM_THREADS=1 $(BIN)/python tests/benchmarks/sizing_costs.py

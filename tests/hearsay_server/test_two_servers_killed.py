@@ -145,10 +145,8 @@ class Trio:
             done = sums.read(database, "commute", lambda _: True)
         finally:
             database.close()
-        total: list[int] = np.sum(
-            [np.frombuffer(one.total, "<i8") for one in done], axis=0
-        ).tolist()
-        return total
+        total = np.sum([np.frombuffer(one.total, "<i8") for one in done], axis=0)
+        return [int(cell) for cell in total]
 
 
 @pytest.mark.parametrize(
