@@ -70,13 +70,14 @@ SECTIONS = {
     "Properties": survey_pb2.Property.DESCRIPTOR,
     "Page": survey_pb2.Page.DESCRIPTOR,
     "Sealing": survey_pb2.Sealing.DESCRIPTOR,
+    "Two servers": survey_pb2.TwoServers.DESCRIPTOR,
 }
 """The sections of the page with a table of keys, and the message that each is about."""
 
 LISTED = survey_pb2.View.DESCRIPTOR.name
 """The message that a file writes as a list: it has no keys."""
 
-FILLED_IN = {"Sealing": ("size", "keys")}
+FILLED_IN = {"Sealing": ("size", "keys"), "Two servers": ("variance", "leader_key")}
 """Fields, by section, that the server fills in: a file has none of them."""
 
 LEAST: dict[str, Any] = {
@@ -102,6 +103,7 @@ def type_of(field: FieldDescriptor) -> str:
     numbers = {
         FieldDescriptor.TYPE_DOUBLE: "number",
         FieldDescriptor.TYPE_STRING: "text",
+        FieldDescriptor.TYPE_BYTES: "text",
         FieldDescriptor.TYPE_UINT32: "whole number",
     }
     kind = numbers.get(field.type, "true or false")
@@ -137,13 +139,13 @@ def test_every_message_of_a_survey_has_a_section() -> None:
     assert found == {descriptor.name for descriptor in SECTIONS.values()} | others
 
 
-def test_the_example_of_the_survey_page_is_a_survey_and_has_every_key() -> None:
-    (example,) = blocks(SURVEYS, "toml")
-    survey = surveys.from_toml(example, "example")
-    surveys.resolve(survey)
+def test_the_examples_of_the_survey_page_are_surveys_and_have_every_key() -> None:
+    found = [surveys.from_toml(example, "example") for example in blocks(SURVEYS, "toml")]
+    for survey in found:
+        surveys.resolve(survey)
     given: dict[str, set[str]] = {name: set() for name in SECTIONS}
     sections = {descriptor.name: section for section, descriptor in SECTIONS.items()}
-    waiting: list[Message] = [survey]
+    waiting: list[Message] = [*found]
     while waiting:
         wire = waiting.pop()
         for field, value in wire.ListFields():

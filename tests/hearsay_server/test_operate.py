@@ -105,7 +105,10 @@ def test_the_folder_that_is_asked_for_is_taken_whatever_is_configured(tmp_path: 
 def test_a_bad_role_is_said_in_one_line(tmp_path: Path) -> None:
     done = hearsay("token", "create", "--role", "root", "--data", tmp_path)
     assert done.returncode == 1
-    assert done.stderr == "hearsay: a role is one of device, shuffler, analyst, admin, got 'root'\n"
+    assert (
+        done.stderr
+        == "hearsay: a role is one of device, shuffler, leader, analyst, admin, got 'root'\n"
+    )
 
 
 def test_the_command_line_sends_the_token_of_the_environment(tmp_path: Path) -> None:
