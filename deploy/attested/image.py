@@ -1,15 +1,17 @@
 """Build the server as one archive whose bytes anybody can make again, and print its SHA-256.
 
     python deploy/attested/image.py OUT.tar
+    python deploy/attested/image.py --lock      # choose the packages' versions anew
 
-The archive has the installed packages of `hearsay-ldp[sealed]`, at the versions of constraints.txt, as
-wheels have them: no file is compiled, and none is of this machine. Its names are sorted, its owners are
-0, and its times are those of the newest commit. Two builds of one commit by the same Python version and
-platform, with the same wheels, have the same hash; README.md says what that is worth.
+The archive has this commit's `hearsay-ldp` and the packages that packages.txt names with the hashes
+of their wheels, as the wheels have them: no file is compiled, and none is of this machine. Its
+names are sorted, its owners are 0, and its times are those of the newest commit. README.md says
+what that is worth.
 """
 
 import argparse
 import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -18,6 +20,9 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+LOCK = Path(__file__).with_name("packages.txt")
+
+EXTRAS = "server,attestation"
 
 LEFT_OUT = ("bin", "__pycache__")
 """Folders of what pip writes: scripts name this machine's Python, and nothing needs them."""
@@ -25,42 +30,58 @@ LEFT_OUT = ("bin", "__pycache__")
 OF_THIS_MACHINE = ("direct_url.json", "INSTALLER", "REQUESTED", "RECORD")
 """Files in which pip says how it installed a package. RECORD lists scripts that are left out."""
 
+PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("out", type=Path)
-    out = parser.parse_args().out
-    epoch = int(_run("git", "-C", str(ROOT), "log", "-1", "--format=%ct"))
+    parser.add_argument("out", type=Path, nargs="?", help="the archive")
+    parser.add_argument("--lock", action="store_true", help="write packages.txt anew")
+    given = parser.parse_args()
+    if given.lock == (given.out is not None):
+        parser.error("give an archive to write, or --lock")
     with tempfile.TemporaryDirectory() as folder:
+        epoch = int(git("log", "-1", "--format=%ct").decode())
+        wheel = build(Path(folder), epoch)
+        if given.lock:
+            lock(wheel)
+            return
         tree = Path(folder) / "site"
-        install(tree, epoch)
-        print(f"{pack(tree, out, epoch)}  {out}")
+        target = [*PIP, "install", "--no-compile", "--no-deps", "--target", str(tree)]
+        only = ["--only-binary", ":all:", "--require-hashes", "--requirement", str(LOCK)]
+        subprocess.run([*target, *only], check=True)
+        subprocess.run([*target, str(wheel)], check=True)
+        sys.stdout.write(f"{pack(tree, given.out, epoch)}  {given.out}\n")
 
 
-def install(tree: Path, epoch: int) -> None:
-    """Install the packages into a folder, from wheels alone."""
-    wheels = tree.parent / "wheels"
-    environ = {**os.environ, "SOURCE_DATE_EPOCH": str(epoch), "PYTHONHASHSEED": "0"}
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
-    # `git archive` has what is committed, whatever lies beside it here.
-    source = tree.parent / "source"
-    source.mkdir(parents=True)
-    archive = subprocess.run(
-        ["git", "-C", str(ROOT), "archive", "--format=tar", "HEAD"], check=True, capture_output=True
-    )
-    subprocess.run(["tar", "-x", "-C", str(source)], input=archive.stdout, check=True)
-    wheel = [*pip, "wheel", "--no-deps", "--wheel-dir", str(wheels), str(source)]
-    subprocess.run(wheel, check=True, env=environ)
-    (made,) = wheels.glob("hearsay_ldp-*.whl")
-    subprocess.run(
-        [
-            *(*pip, "install", "--only-binary", ":all:", "--no-compile"),
-            *("--target", str(tree), "--constraint", str(source / "constraints.txt")),
-            f"{made}[sealed]",
-        ],
-        check=True,
-        env=environ,
-    )
+def build(folder: Path, epoch: int) -> Path:
+    """Build the wheel of what is committed, whatever lies beside it; return its file."""
+    source = folder / "source"
+    source.mkdir()
+    committed = git("archive", "--format=tar", "HEAD")
+    subprocess.run(["tar", "-x", "-C", str(source)], input=committed, check=True)
+    environ = {**os.environ, "SOURCE_DATE_EPOCH": str(epoch)}
+    command = [*PIP, "wheel", "--no-deps", "--wheel-dir", str(folder), str(source)]
+    subprocess.run(command, check=True, env=environ)
+    (wheel,) = folder.glob("hearsay_ldp-*.whl")
+    return wheel
+
+
+def lock(wheel: Path) -> None:
+    """Write the packages that the server needs now, each with its version and its wheel's hash."""
+    constraints = ["--constraint", str(ROOT / "constraints.txt")]
+    command = [
+        *(*PIP, "install", "--dry-run", "--ignore-installed", "--only-binary", ":all:"),
+        *(*constraints, "--report", "-", f"{wheel}[{EXTRAS}]"),
+    ]
+    done = subprocess.run(command, check=True, capture_output=True)
+    lines = []
+    for each in json.loads(done.stdout)["install"]:
+        name, version = each["metadata"]["name"], each["metadata"]["version"]
+        if name.lower().replace("_", "-") != "hearsay-ldp":
+            hashed = each["download_info"]["archive_info"]["hashes"]["sha256"]
+            lines.append(f"{name.lower()}=={version} --hash=sha256:{hashed}\n")
+    LOCK.write_text("".join(sorted(lines)), encoding="utf-8")
 
 
 def pack(tree: Path, out: Path, epoch: int) -> str:
@@ -79,8 +100,10 @@ def pack(tree: Path, out: Path, epoch: int) -> str:
     return hashlib.sha256(out.read_bytes()).hexdigest()
 
 
-def _run(*command: str) -> str:
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+def git(*arguments: str) -> bytes:
+    """Return what a command of git prints of this repository."""
+    command = ["git", "-C", str(ROOT), *arguments]
+    return subprocess.run(command, check=True, capture_output=True).stdout
 
 
 if __name__ == "__main__":

@@ -85,3 +85,17 @@ def test_the_image_for_nitro_sets_keys_of_the_server() -> None:
     names = {name.lower() for name in re.findall(r"HEARSAY_(\w+)=", text)}
     assert names <= set(Config.model_fields)
     assert "HEARSAY_ATTESTATION=nitro" in text
+
+
+def test_every_package_of_the_image_is_named_with_a_hash(image: ModuleType) -> None:
+    lines = image.LOCK.read_text(encoding="utf-8").splitlines()
+    assert all(
+        re.fullmatch(r"[\w.-]+==[\w.!+]+ --hash=sha256:[0-9a-f]{64}", line) for line in lines
+    )
+    named = {line.partition("==")[0].replace("_", "-") for line in lines}
+    project = tomllib.loads((FOLDER.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))
+    wanted = project["project"]["dependencies"]
+    for extra in image.EXTRAS.split(","):
+        wanted += project["project"]["optional-dependencies"][extra]
+    names = {re.split(r"[\[<>=; ]", each)[0] for each in wanted} - {"hearsay-ldp"}
+    assert names <= named
