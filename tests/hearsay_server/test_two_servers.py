@@ -15,11 +15,13 @@ import grpc
 import numpy as np
 import pytest
 from command import hearsay
+from prometheus_client import Counter
 from serving import connected, create, own_name, serving, tokens_of
 
 from hearsay import Analyst, Client, InvalidInput, create_ledger
 from hearsay.plans.plan import Plan, parse
 from hearsay.sealed import hpke, shares
+from hearsay.sending.transport import open_calls
 from hearsay.v1 import (
     admin_pb2,
     admin_pb2_grpc,
@@ -33,6 +35,7 @@ from hearsay.v1 import (
 from hearsay_server.config import HelperConfig
 from hearsay_server.helper import held
 from hearsay_server.helper.serve import running
+from hearsay_server.serving.summing import Summing
 from hearsay_server.storage import sums
 from hearsay_server.storage.database import open_folder
 from hearsay_server.storage.sealing_keys import Keys
@@ -157,6 +160,10 @@ class Pair:
                 results += stub.Submit(request, timeout=20).results
         return results
 
+    def submit_each(self, batches: Sequence[collector_pb2.Batch]) -> None:
+        for batch in batches:
+            assert self.submit(batch)[0].status == Result.STORED
+
     def truth(self, batches: Sequence[collector_pb2.Batch]) -> list[int]:
         """Return the exact sum of records, which takes the keys of both servers."""
         plan = self.plan()
@@ -199,6 +206,12 @@ class Pair:
         return sum(each.waiting for each in found if each.survey == self.survey)
 
     @contextlib.contextmanager
+    def helper_file(self) -> Iterator[sqlite3.Connection]:
+        file = self.helper_data / "shares.db"
+        with contextlib.closing(sqlite3.connect(file, timeout=10, isolation_level=None)) as held:
+            yield held
+
+    @contextlib.contextmanager
     def as_leader(self) -> Iterator[two_servers_pb2_grpc.HelperStub]:
         """Call the helper as a server that leads may."""
         with connected(self.helper, self.token("leader")) as channel:
@@ -217,12 +230,41 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
         yield Pair(leader, helper, address, keys["helper"], clock, tokens_of(leader), helper_tokens)
 
 
+@pytest.fixture(scope="module")
+def halted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    """A pair whose leader sums nothing by itself: tests call `summing_of(pair).once()`."""
+    data, clock, port = tmp_path_factory.mktemp("halted"), Calendar(), free_port()
+    helper, leader = data / "helper", data / "leader"
+    held.Shares(helper).close()
+    with serving(leader, clock=clock) as address, helping(helper, address, port, clock):
+        names = leader, helper, address, f"127.0.0.1:{port}"
+        yield Pair(*names, clock, tokens_of(leader), tokens_of(helper))
+
+
+@contextlib.contextmanager
+def summing_of(pair: Pair) -> Iterator[Summing]:
+    """Yield what a leader that has just started sums with: it remembers nothing of before."""
+    database, plan = open_folder(pair.data), pair.plan()
+    helper = open_calls(pair.helper, token=pair.token("leader"))
+    counted = Counter("records", "", ["became"], registry=None)
+    try:
+        yield Summing(database, lambda: [plan], helper, pair.clock, counted)
+    finally:
+        helper.close()
+        database.close()
+
+
+def declare(pair: Pair, name: str, text: str = TOML) -> None:
+    """Register a survey with a helper, for the test that uses the pair."""
+    pair.clock.now = Calendar().now
+    pair.survey = name
+    text = text.format(key=pair.key).replace('"commute"', f'"{name}"')
+    create(pair.address, text, pair.token("admin"))
+
+
 @pytest.fixture
 def pair(both: Pair, request: pytest.FixtureRequest) -> Pair:
-    both.clock.now = Calendar().now
-    both.survey = own_name(request)
-    text = TOML.format(key=both.key).replace('"commute"', f'"{both.survey}"')
-    create(both.address, text, both.token("admin"))
+    declare(both, own_name(request))
     return both
 
 
@@ -526,6 +568,50 @@ def test_shares_that_the_helper_lost_are_handed_over_again(pair: Pair) -> None:
     done = pair.sums()[0].records
     assert done == 120
     assert pair.totals() == [pair.truth(batches)]
+
+
+def test_a_set_that_the_helper_cannot_sum_holds_up_no_other(halted: Pair) -> None:
+    """As where the helper's file was put back from a copy that is older than a set."""
+    declare(halted, "put_back")
+    lost, good = halted.batches(["bus"] * 100), halted.batches(["car"] * 120, first=1000)
+    with summing_of(halted) as leader, halted.helper_file() as file:
+        halted.submit(*lost)
+        file.execute(
+            "CREATE TRIGGER broken BEFORE INSERT ON sums BEGIN SELECT RAISE(ABORT, ''); END"
+        )
+        leader.once()  # claims the set, and gets no sum
+        file.execute("DROP TRIGGER broken")
+        kept = file.execute("SELECT * FROM shares WHERE survey = ?", (halted.survey,)).fetchall()
+        file.execute("DELETE FROM shares WHERE survey = ?", (halted.survey,))
+        halted.submit(*good)
+        leader.once()
+        assert halted.totals() == [halted.truth(good)]
+        file.executemany("INSERT INTO shares VALUES (?, ?, ?, ?)", kept)
+        leader.once()  # it asked again for what it claimed
+    assert sorted(halted.totals()) == sorted([halted.truth(good), halted.truth(lost)])
+
+
+def test_too_few_records_of_a_closed_period_hold_up_no_later_one(halted: Pair) -> None:
+    declare(halted, "left_over")
+    halted.submit(*halted.batches(["bus"] * 30))
+    with summing_of(halted) as leader:
+        leader.once()
+    halted.clock.pass_days(70)
+    later = halted.batches(["car"] * 100, first=1000)
+    halted.submit(*later)
+    with summing_of(halted) as leader:  # it does not know what an earlier process handed over
+        leader.once()
+    assert halted.totals() == [halted.truth(later)]
+
+
+def test_records_of_many_cells_are_handed_over_in_messages_that_are_taken(halted: Pair) -> None:
+    values = ", ".join(f'"{value}"' for value in range(9000))
+    declare(halted, "many_cells", TOML.replace('"bus", "train", "car"', values))
+    batches = halted.batches(["7"] * 130)
+    halted.submit_each(batches)
+    with summing_of(halted) as leader:
+        leader.once()
+    assert halted.totals() == [halted.truth(batches)]
 
 
 def test_deleting_the_survey_deletes_its_sums_and_its_key(pair: Pair) -> None:

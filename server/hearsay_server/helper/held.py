@@ -5,7 +5,8 @@ of summed records stay, so that no record is ever in two sums.
 """
 
 import hashlib
-from collections.abc import Iterable, Sequence
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -100,17 +101,7 @@ class Shares(OwnFile):
             ).fetchone()
             if found is not None:
                 return bytes(found[0])
-            shares = []
-            for id_ in each:
-                row = connection.execute(
-                    f"SELECT share FROM shares WHERE {_HERE} AND id = ?", (survey, period, id_)
-                ).fetchone()
-                if row is None:
-                    raise NoSum(
-                        f"of record {id_.hex()[:12]} no share waits here: it never came, or it is "
-                        "in another sum"
-                    )
-                shares.append(row[0])
+            shares = _shares(connection, survey, period, each)
             total = sum_rests(shares, dim, bits).tobytes()
             keys = [(survey, period, id_) for id_ in each]
             connection.executemany(f"DELETE FROM shares WHERE {_HERE} AND id = ?", keys)
@@ -120,6 +111,21 @@ class Shares(OwnFile):
                 (survey, period, digest, len(each), total),
             )
         return total
+
+
+def _shares(
+    connection: sqlite3.Connection, survey: str, period: str, ids: Sequence[bytes]
+) -> Iterator[bytes]:
+    """Yield the shares of a set one by one: all of them may be gigabytes."""
+    query = f"SELECT share FROM shares WHERE {_HERE} AND id = ?"
+    for id_ in ids:
+        row = connection.execute(query, (survey, period, id_)).fetchone()
+        if row is None:
+            raise NoSum(
+                f"of record {id_.hex()[:12]} no share waits here: it never came, or it is in "
+                "another sum"
+            )
+        yield row[0]
 
 
 def split(ids: bytes) -> list[bytes]:

@@ -18,15 +18,21 @@ from hearsay_server.storage.database import Database
 from hearsay_server.storage.sealing_keys import Keys
 from hearsay_server.storage.store import MIXED
 from ldp import InvalidInput
-from ldp.errors import HearsayError
+from ldp.errors import HearsayError, NotReady
 from ldp.two_servers.shares import dtype, join, parse, sum_seeds
 
 _log = logging.getLogger("hearsay.server")
 
 _GROUP = 256
-"""Shares of one call."""
+"""The most shares of one call."""
+
+_GROUP_BYTES = 1 << 20
+"""The most bytes of shares of one call: far below the largest message that a helper takes."""
 
 _TIMEOUT = 60.0
+
+_REFUSED = (InvalidInput, NotReady)
+"""What a helper that is there answers to one request, and not to others."""
 
 _KEPT = (collector_pb2.Result.STORED, collector_pb2.Result.DUPLICATE)
 
@@ -69,7 +75,13 @@ class Summing:
             try:
                 self._complete(plan)
                 for period, count in sums.waiting(self._database, plan.survey).items():
-                    self._hand_over(plan, period)
+                    try:
+                        self._hand_over(plan, period)
+                    except _REFUSED as error:  # the helper may have enough of them all the same
+                        _log.error(
+                            "not all records of %r in %r are handed over now: %s",
+                            *(plan.survey, period, error),
+                        )
                     if count >= plan.two_servers.least:
                         while self._sum(plan, period):
                             pass
@@ -84,7 +96,8 @@ class Summing:
         handed = self._handed.setdefault((plan.revision, period), set())
         here = sums.ids(self._database, plan.survey, period, 1 << 30)
         handed.intersection_update(here)  # what is summed or forgotten need not be remembered
-        for some in _groups([id_ for id_ in here if id_ not in handed], _GROUP):
+        size = max(1, min(_GROUP, _GROUP_BYTES // shares.helper_bytes(plan)))
+        for some in _groups([id_ for id_ in here if id_ not in handed], size):
             codes = sums.codes(self._database, plan.survey, period, some)
             request = two_servers_pb2.TakeSharesRequest(
                 survey=plan.survey,
@@ -148,18 +161,33 @@ class Summing:
         return seeds, damaged
 
     def _complete(self, plan: Plan) -> None:
-        """Ask the helper for the sums of sets that are claimed, and store what both make."""
-        two = shares.of(plan)
+        """Ask the helper for the sums of sets that are claimed, and store what both make.
+
+        A set that the helper cannot sum stays claimed, and holds up no other.
+        """
         for one in sums.claimed(self._database, plan.survey):
-            request = two_servers_pb2.SumRequest(survey=plan.survey, period=one.period, ids=one.ids)
-            answer = self._call("Sum", request, two_servers_pb2.SumResponse)
-            theirs = parse(answer.sum, two.layout.dim, two.bits)
-            mine = parse(one.own, two.layout.dim, two.bits)
-            total = join(mine.astype(dtype(two.bits)), theirs.astype(dtype(two.bits)), two.bits)
-            sums.complete(self._database, plan.survey, one, total.astype("<i8").tobytes())
             records = len(one.ids) // shares.ID_BYTES
+            try:
+                total = self._total(plan, one)
+            except _REFUSED as error:
+                _log.error(
+                    "a set of %d records of %r in %r has no sum of the helper's: %s",
+                    *(records, plan.survey, one.period, error),
+                )
+                continue
+            sums.complete(self._database, plan.survey, one, total)
             self._counted.labels("summed").inc(records)
             _log.info("summed %d records of %s in %s", records, plan.survey, one.period)
+
+    def _total(self, plan: Plan, one: sums.Claimed) -> bytes:
+        """Return the sum of a set that is claimed, of the helper's shares and ours."""
+        two = shares.of(plan)
+        request = two_servers_pb2.SumRequest(survey=plan.survey, period=one.period, ids=one.ids)
+        answer = self._call("Sum", request, two_servers_pb2.SumResponse)
+        theirs = parse(answer.sum, two.layout.dim, two.bits)
+        mine = parse(one.own, two.layout.dim, two.bits)
+        total = join(mine.astype(dtype(two.bits)), theirs.astype(dtype(two.bits)), two.bits)
+        return total.astype("<i8").tobytes()
 
     def _drop(self, plan: Plan, period: str, some: Sequence[bytes], why: str) -> None:
         """Drop records that can be in no sum, as if they had been forgotten."""
