@@ -70,6 +70,7 @@ SECTIONS = {
     "Properties": survey_pb2.Property.DESCRIPTOR,
     "Page": survey_pb2.Page.DESCRIPTOR,
     "Sealing": survey_pb2.Sealing.DESCRIPTOR,
+    "Attestation": survey_pb2.RequiredEvidence.DESCRIPTOR,
     "Two servers": survey_pb2.TwoServers.DESCRIPTOR,
 }
 """The sections of the page with a table of keys, and the message that each is about."""

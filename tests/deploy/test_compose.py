@@ -37,7 +37,7 @@ def test_the_server_takes_its_variables_and_keeps_everything_in_postgresql(
 
 def test_the_image_has_what_postgresql_encrypted_backups_and_traces_need() -> None:
     text = (DEPLOY / "Dockerfile").read_text(encoding="utf-8")
-    assert "'.[encryption,otel,postgres,web]'" in text
+    assert "'.[encryption,otel,postgres,sealed,web]'" in text
 
 
 def test_only_nginx_is_published_beyond_this_machine() -> None:

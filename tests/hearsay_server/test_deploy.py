@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hearsay_server.config import load
+from hearsay_server.config import ElsewhereConfig, HelperConfig, ShufflerConfig, load
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 
@@ -27,7 +27,9 @@ def test_the_image_sets_only_what_the_server_knows_and_is_not_root(
     assert re.findall(r"^USER (.*)$", text, flags=re.MULTILINE) == ["10001"]
 
 
-@pytest.mark.parametrize("name", ["hearsay.service", "hearsay@.service"])
+@pytest.mark.parametrize(
+    "name", ["hearsay.service", "hearsay@.service", "hearsay-elsewhere@.service"]
+)
 def test_systemd_finds_no_fault_with_the_units(tmp_path: Path, name: str) -> None:
     analyze = shutil.which("systemd-analyze")
     if analyze is None:
@@ -37,6 +39,32 @@ def test_systemd_finds_no_fault_with_the_units(tmp_path: Path, name: str) -> Non
     file.write_text(unit.replace("/opt/hearsay/bin/hearsay", "/bin/true"))
     verified = subprocess.run([analyze, "verify", file], capture_output=True, text=True)
     assert (verified.returncode, verified.stderr) == (0, "")
+
+
+def test_the_unit_of_other_operators_differs_by_the_process_that_it_runs() -> None:
+    alone, elsewhere = (
+        (DEPLOY / name).read_text(encoding="utf-8").splitlines()
+        for name in ("hearsay.service", "hearsay-elsewhere@.service")
+    )
+    assert [line for line in elsewhere if line not in alone and line[:1] != "#"] == [
+        "Description=Hearsay %i",
+        "Documentation=file:/etc/hearsay/%i.toml",
+        "ExecStart=/opt/hearsay/bin/hearsay %i serve --config /etc/hearsay/%i.toml",
+        "Environment=HEARSAY_DATA=%S/hearsay-%i",
+        "StateDirectory=hearsay-%i",
+    ]
+
+
+@pytest.mark.parametrize("kind", [ShufflerConfig, HelperConfig])
+def test_what_compose_sets_of_other_operators_processes_is_known(
+    kind: type[ElsewhereConfig],
+) -> None:
+    text = (DEPLOY / "elsewhere.yaml").read_text(encoding="utf-8")
+    names = {name.lower() for name in re.findall(r"^ +HEARSAY_(\w+):", text, flags=re.MULTILINE)}
+    assert names <= set(kind.model_fields)
+    assert {"collector", "collector_token", "tls_certificate", "tls_key"} <= names
+    process = kind.__name__.removesuffix("Config").lower()
+    assert f"command: [hearsay, {process}, serve]" in text
 
 
 def test_the_template_differs_from_the_unit_by_what_several_processes_need(

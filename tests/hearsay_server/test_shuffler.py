@@ -20,6 +20,7 @@ import prometheus_client as prometheus
 import pytest
 from command import hearsay
 from google.protobuf.message import Message
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 from sealing import SEALED, Sealed, collector, sealed_server
 from serving import connected, create, tokens_of
 from shuffling import shuffling
@@ -387,3 +388,23 @@ def test_kills_lose_nothing_count_nothing_twice_and_forward_nothing_below_the_th
     assert stored(collector) >= LEAST
     assert count <= stored(collector) + pool.gathering
     assert stored(collector) <= count
+
+
+def test_a_commit_that_fails_ends_readiness_and_the_next_brings_it_back(
+    collector: Sealed, tmp_path: Path
+) -> None:
+    first, second = collector.seal(collector.batch(1), collector.batch(2))
+    health = health_pb2.HealthCheckRequest()
+    with shuffling(tmp_path / "s", collector) as shuffler, connected(shuffler.address) as channel:
+        stub = health_pb2_grpc.HealthStub(channel)
+        ready = health_pb2.HealthCheckResponse.SERVING
+        assert stub.Check(health, timeout=5).status == ready
+        with closing(sqlite3.connect(tmp_path / "s" / "pools.db", timeout=10)) as connection:
+            connection.execute("ALTER TABLE records RENAME TO elsewhere")
+            with pytest.raises(grpc.RpcError) as failed:
+                shuffler.submit(first)
+            assert failed.value.code() is grpc.StatusCode.UNAVAILABLE
+            assert stub.Check(health, timeout=5).status != ready
+            connection.execute("ALTER TABLE elsewhere RENAME TO records")
+        assert statuses(shuffler.submit(first, second)) == {Result.STORED}
+        assert stub.Check(health, timeout=5).status == ready

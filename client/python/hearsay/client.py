@@ -212,6 +212,7 @@ class Client(Person):
             clock,
             shuffled=shuffler is not None,
             helper_key=_helper_key(helper_key),
+            policy=attestation,
         )
         sender = Sender(
             store,

@@ -71,9 +71,16 @@ export class Client extends Person {
     for (const name of ["consent", "insecure", "strict", "debug", "disabled"] as const) {
       expect(options, name, "boolean");
     }
-    const { token } = options;
-    if (token !== undefined && typeof token !== "string") expect(options, "token", "function");
-    const transport = new Transport(serverUrl(options.url, options.insecure ?? false), token);
+    const { token, shuffler, shufflerToken, insecure = false } = options;
+    for (const name of ["token", "shufflerToken"] as const)
+      if (typeof options[name] !== "string") expect(options, name, "function");
+    const transport = new Transport(serverUrl(options.url, insecure), token);
+    if (shuffler === undefined && shufflerToken !== undefined)
+      throw new InvalidInput("shufflerToken is for a shuffler: give shuffler, too");
+    const records =
+      shuffler === undefined
+        ? transport
+        : new Transport(serverUrl(shuffler, insecure), shufflerToken, "Shuffler");
     const store = options.store ?? usualStore();
     if (typeof store.run !== "function") throw new InvalidInput("store must have the method run");
     if (typeof globalThis.crypto?.subtle === "undefined") {
@@ -94,11 +101,22 @@ export class Client extends Person {
       sender.dropReady();
       page.tell();
     });
-    const keeper = new PlanKeeper(ledger, transport, agreed, choices, withheld, caps, clock, log);
+    const isShuffled = shuffler !== undefined;
+    const keeper = new PlanKeeper(
+      ledger,
+      transport,
+      agreed,
+      choices,
+      withheld,
+      caps,
+      clock,
+      isShuffled,
+      log,
+    );
     const sender = new Sender(
       store,
       places,
-      transport,
+      records,
       delivery,
       keeper,
       consent,

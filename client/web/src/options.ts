@@ -60,6 +60,12 @@ export interface ClientOptions {
   readonly revision?: string;
   /** What proves to the server who calls. In a page it is no secret: everybody can read it. */
   readonly token?: Token;
+  /** The address of the shuffler that takes this survey's sealed records, written as `url`: for a survey that declares
+   * `sealing`, and for no other. The plan comes from `url`, which gets no record from this device. Choose a shuffler whose
+   * operator does not collude with the collector's: together they know what a collector without a shuffler knows. */
+  readonly shuffler?: string;
+  /** What proves to the shuffler who calls. */
+  readonly shufflerToken?: Token;
   /** Forgo TLS off loopback: everybody on the way can then read and forge batches. */
   readonly insecure?: boolean;
   readonly delivery?: Partial<Delivery>;
@@ -89,7 +95,7 @@ export interface ClientOptions {
 /** The names of all options. */
 export const OPTIONS = [
   "url survey agreement level levels maps properties epsilon consent caps withhold mayReveal mayTellChanges panels",
-  "revision token insecure delivery onDrop strict debug disabled store vouched clock coins",
+  "revision token shuffler shufflerToken insecure delivery onDrop strict debug disabled store vouched clock coins",
 ]
   .join(" ")
   .split(" ");

@@ -12,6 +12,7 @@ import {
   type WireAttribute,
   type WireLevel,
   type WireMechanism,
+  type WireSealing,
 } from "../src/plans/protobuf.js";
 
 const ONE = 2n ** 64n;
@@ -155,6 +156,7 @@ export interface Draft {
   readonly views?: string[][];
   readonly panels?: number;
   readonly properties?: Record<string, string[]>;
+  readonly sealing?: WireSealing;
   /** The mechanisms of maps, by level. */
   readonly mapped?: (level: string, epsilon: number) => WireMechanism[];
 }
@@ -195,6 +197,7 @@ export function planOf(draft: Draft = {}): Uint8Array {
         title: "",
         values,
       })),
+      ...(draft.sealing && { sealing: draft.sealing }),
     },
     levels: levels.map(([name, epsilon]): WireLevel => ({
       name,
@@ -272,6 +275,13 @@ export class Collector {
   get batches(): { bytes: Buffer; batch: Batch; at: number }[] {
     return this.of("Submit").flatMap(({ body, at }) =>
       fields(body, 1).map((bytes) => ({ bytes, batch: decodeBatch(new Uint8Array(bytes)), at })),
+    );
+  }
+
+  /** The sealed records that came, each time that they came. */
+  get sealed(): string[] {
+    return this.of("SubmitSealed").flatMap(({ body }) =>
+      fields(body, 1).map((bytes) => bytes.toString("hex")),
     );
   }
 

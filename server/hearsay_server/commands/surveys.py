@@ -207,6 +207,9 @@ def show_survey(
     if plan.sealing is not None:
         found, least = fingerprint(plan.sealing.publics), plan.sealing.least
         Console().print(f"sealed   to keys with the fingerprint {found}; {least:,} mixed at least")
+    if plan.attested:
+        kinds = ", ".join(plan.attested.measurements)
+        Console().print(f"attested records leave only for evidence of {kinds}", soft_wrap=True)
     if two := plan.two_servers:
         Console().print(
             f"split    with the helper of the key {two.helper_key.hex()}"

@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 import hearsay.plans.plan
+from hearsay.plans.attested import Requirement
 from hearsay.plans.domains import Binned, Categorical, Grid, Numeric, Ratings, SetOf, Strings
 from hearsay.plans.plan import Level, Plan
 from hearsay.shuffled import DELTA
@@ -301,6 +302,8 @@ def in_the_clear(plan: Plan, users: int) -> list[str]:
             "frequent; whoever reads the database can link the reports of a person who is alone in "
             "one"
         )
+    if plan.attested is not None:
+        lines.append(attested_in_words(plan.attested))
     if plan.sealing is not None:
         last = plan.sealing.key_count * plan.sealing.rotate_days
         turns = (
@@ -352,6 +355,18 @@ def _of_values(place: str, domain: Categorical) -> list[str]:
             else:
                 lines.append(f"{place}: {of} from {against} by {distance:g} epsilon")
     return lines
+
+
+def attested_in_words(requirement: Requirement) -> str:
+    """Say which evidence a server must give before devices send it records."""
+    each = [
+        f"{kind} with {len(listed)} measurement{'s' * (len(listed) > 1)}"
+        for kind, listed in requirement.measurements.items()
+    ]
+    return (
+        f"records leave only for a server that gives evidence of {' or '.join(each)}, at most "
+        f"{requirement.max_age:,} s old; it protects in addition, if the platform's maker is honest"
+    )
 
 
 def _told_apart(name: str, domain: Numeric) -> Table:

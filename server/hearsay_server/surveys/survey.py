@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 import hearsay.plans.plan
-from hearsay.plans import period
+from hearsay.plans import attested, period
 from hearsay.plans.domains import (
     Binned,
     Categorical,
@@ -105,6 +105,8 @@ def resolve(survey: survey_pb2.Survey) -> bytes:
         raise InvalidInput("levels: at least one is needed, such as [levels] standard = 1.0")
     if not survey.attributes:
         raise InvalidInput("attributes: at least one is needed, as [[attributes]]")
+    if survey.HasField("attestation"):
+        survey = _with_defaults(survey)
     if survey.HasField("two_servers"):
         for name, epsilon in survey.levels.items():
             check_name("levels", name)
@@ -152,6 +154,17 @@ def resolve(survey: survey_pb2.Survey) -> bytes:
     return data
 
 
+def _with_defaults(survey: survey_pb2.Survey) -> survey_pb2.Survey:
+    """Return a survey with what it leaves open of the evidence that it requires."""
+    filled = survey_pb2.Survey()
+    filled.CopyFrom(survey)
+    wanted = filled.attestation
+    wanted.max_age = wanted.max_age or attested.DEFAULT_AGE
+    if not wanted.statuses:
+        wanted.statuses.extend(attested.DEFAULT_STATUSES)
+    return filled
+
+
 def _check_page(survey: survey_pb2.Survey) -> None:
     """Raise `InvalidInput` where a page that is not public is to show or to ask something, where a
     page is to ask what a browser without an account may never answer, and where it is to seal."""
@@ -166,6 +179,11 @@ def _check_page(survey: survey_pb2.Survey) -> None:
         raise InvalidInput(
             "page: answers = true needs a survey with a period: a browser whose data may have been "
             "cleared answers from its next period on, and without a period there is none"
+        )
+    if page.public and survey.HasField("attestation"):
+        raise InvalidInput(
+            "page: a survey with [attestation] has no page: a page is of the server that has to "
+            "give the evidence"
         )
     if page.answers and survey.HasField("sealing"):
         raise InvalidInput(

@@ -15,6 +15,7 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from hearsay.plans import period
+from hearsay.plans.attested import Requirement, requirement_of
 from hearsay.plans.attributes import Attribute as Attribute
 from hearsay.plans.attributes import Question as Question
 from hearsay.plans.attributes import domain_of
@@ -90,6 +91,8 @@ class Plan:
     """How records are split between two servers; None where answers are randomised. With two
     servers there are no questions and no mechanisms, and the one level's epsilon is that of sums,
     with all devices' noise, at `two_servers.delta`."""
+    attested: Requirement | None = None
+    """The evidence that a server must give before it gets records; None where none is required."""
 
     @property
     def recorded(self) -> tuple[str, ...]:
@@ -228,6 +231,7 @@ def parse(data: bytes) -> Plan:
     - where panels or properties are not valid (`properties.properties_of`), and where there is a
       page, which is no part of a plan;
     - where what it says of sealing is not valid (`sealing.sealing_of`), or records may be larger;
+    - where what it requires of evidence is not valid (`attested.requirement_of`);
     - where what it says of two servers is not valid (`two_servers.two_servers_of`), or their sums
       exceed the level's epsilon;
     - where a mechanism is unknown, does not fit its attribute or view, or exceeds its epsilon or
@@ -305,6 +309,7 @@ def parse(data: bytes) -> Plan:
         properties=properties,
         sealing=sealing,
         two_servers=two_servers,
+        attested=requirement_of(survey),
     )
 
 

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from functools import partial
 
 from hearsay.choices import Agreed, Caps, Choices
+from hearsay.plans.attested import Policy
 from hearsay.plans.plan import Level, Plan, message, parse
 from hearsay.recording.terms import Terms
 from hearsay.sealed import records, shares
@@ -55,11 +56,13 @@ class PlanKeeper:
         *,
         shuffled: bool = False,
         helper_key: bytes = b"",
+        policy: Policy | None = None,
     ) -> None:
         """Prepare to keep the plan that `agreed` describes; `choices` and `caps` are the device's
         own user's, whose record it must allow. `shuffled` says that the client has a shuffler to
         send to: then records are to be sealed, and without they must not be. `helper_key` is the
-        key of the second of two servers: then records are to be split with it, and else not."""
+        key of the second of two servers: then records are to be split with it, and else not.
+        `policy` is the app's for a server's evidence, which must be as strict as the plan's."""
         self._store = store
         self._transport = transport
         self._agreed = agreed
@@ -69,6 +72,7 @@ class PlanKeeper:
         self._clock = clock
         self._shuffled = shuffled
         self._helper_key = helper_key
+        self._policy = policy
         self._kept = b""
         self._asked = float("-inf")  # when the plan was last asked for, by the clock, Unix time
         self._heard: tuple[float, float] | None = None  # the server's time, and ours
@@ -79,7 +83,8 @@ class PlanKeeper:
         """The plan, once there is one."""
         self.held_back = False
         """Whether what waits must stay: it is to be sealed, and there is no shuffler to send to, or
-        it is split with a helper that the app does not name."""
+        it is split with a helper that the app does not name, or wants evidence that it does not ask
+        for."""
         self.refused = Status(Reason.NO_PLAN, "no plan has come yet")
         """Why there is no plan."""
         self.refused_other = ""
@@ -166,6 +171,7 @@ class PlanKeeper:
             self._heard = server_time, _uptime()
         survey = message(data).survey
         without_way = survey.HasField("sealing") and not self._shuffled
+        without_way |= survey.HasField("attestation") and self._policy is None
         self.held_back = bool(data) and (
             without_way or survey.two_servers.helper_key != self._helper_key
         )
@@ -315,6 +321,8 @@ class PlanKeeper:
         plan = parse(data)
         self._check_shuffler(plan)
         self._check_helper(plan)
+        if plan.attested:
+            plan.attested.check(plan.survey, self._policy)
         self._agreed.check(plan, self._withheld)
         if self._choices.level is not None or plan.default_level:
             self._terms[self._choices] = self._checked(plan, self._choices)

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Survey(_message.Message):
-    __slots__ = ("name", "title", "period", "levels", "attributes", "budget", "default_level", "levels_differ_at_most", "views", "panels", "properties", "page", "sealing", "two_servers")
+    __slots__ = ("name", "title", "period", "levels", "attributes", "budget", "default_level", "levels_differ_at_most", "views", "panels", "properties", "page", "sealing", "two_servers", "attestation")
     class LevelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -29,6 +29,7 @@ class Survey(_message.Message):
     PAGE_FIELD_NUMBER: _ClassVar[int]
     SEALING_FIELD_NUMBER: _ClassVar[int]
     TWO_SERVERS_FIELD_NUMBER: _ClassVar[int]
+    ATTESTATION_FIELD_NUMBER: _ClassVar[int]
     name: str
     title: str
     period: str
@@ -43,7 +44,24 @@ class Survey(_message.Message):
     page: Page
     sealing: Sealing
     two_servers: TwoServers
-    def __init__(self, name: _Optional[str] = ..., title: _Optional[str] = ..., period: _Optional[str] = ..., levels: _Optional[_Mapping[str, float]] = ..., attributes: _Optional[_Iterable[_Union[Attribute, _Mapping]]] = ..., budget: _Optional[str] = ..., default_level: _Optional[str] = ..., levels_differ_at_most: _Optional[float] = ..., views: _Optional[_Iterable[_Union[View, _Mapping]]] = ..., panels: _Optional[int] = ..., properties: _Optional[_Iterable[_Union[Property, _Mapping]]] = ..., page: _Optional[_Union[Page, _Mapping]] = ..., sealing: _Optional[_Union[Sealing, _Mapping]] = ..., two_servers: _Optional[_Union[TwoServers, _Mapping]] = ...) -> None: ...
+    attestation: RequiredEvidence
+    def __init__(self, name: _Optional[str] = ..., title: _Optional[str] = ..., period: _Optional[str] = ..., levels: _Optional[_Mapping[str, float]] = ..., attributes: _Optional[_Iterable[_Union[Attribute, _Mapping]]] = ..., budget: _Optional[str] = ..., default_level: _Optional[str] = ..., levels_differ_at_most: _Optional[float] = ..., views: _Optional[_Iterable[_Union[View, _Mapping]]] = ..., panels: _Optional[int] = ..., properties: _Optional[_Iterable[_Union[Property, _Mapping]]] = ..., page: _Optional[_Union[Page, _Mapping]] = ..., sealing: _Optional[_Union[Sealing, _Mapping]] = ..., two_servers: _Optional[_Union[TwoServers, _Mapping]] = ..., attestation: _Optional[_Union[RequiredEvidence, _Mapping]] = ...) -> None: ...
+
+class RequiredEvidence(_message.Message):
+    __slots__ = ("tdx", "sgx", "nitro", "test", "statuses", "max_age")
+    TDX_FIELD_NUMBER: _ClassVar[int]
+    SGX_FIELD_NUMBER: _ClassVar[int]
+    NITRO_FIELD_NUMBER: _ClassVar[int]
+    TEST_FIELD_NUMBER: _ClassVar[int]
+    STATUSES_FIELD_NUMBER: _ClassVar[int]
+    MAX_AGE_FIELD_NUMBER: _ClassVar[int]
+    tdx: _containers.RepeatedScalarFieldContainer[str]
+    sgx: _containers.RepeatedScalarFieldContainer[str]
+    nitro: _containers.RepeatedScalarFieldContainer[str]
+    test: _containers.RepeatedScalarFieldContainer[str]
+    statuses: _containers.RepeatedScalarFieldContainer[str]
+    max_age: int
+    def __init__(self, tdx: _Optional[_Iterable[str]] = ..., sgx: _Optional[_Iterable[str]] = ..., nitro: _Optional[_Iterable[str]] = ..., test: _Optional[_Iterable[str]] = ..., statuses: _Optional[_Iterable[str]] = ..., max_age: _Optional[int] = ...) -> None: ...
 
 class TwoServers(_message.Message):
     __slots__ = ("least", "colluding", "delta", "scale", "bits", "variance", "leader_key", "helper_key", "helper")

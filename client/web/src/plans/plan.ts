@@ -23,6 +23,7 @@ import {
   type WireNumeric,
   type WireSurvey,
 } from "./protobuf.js";
+import type { Sealing } from "./sealing.js";
 import type { Strings } from "./strings.js";
 import { checkText } from "./text.js";
 
@@ -92,6 +93,8 @@ export interface Plan {
   readonly panels: number;
   /** The values of each public property, by name, in the survey's order. */
   readonly properties: ReadonlyMap<string, readonly string[]>;
+  /** How records are sealed on their way to a shuffler; undefined where devices send batches. */
+  readonly sealing: Sealing | undefined;
   readonly data: Uint8Array;
 }
 
@@ -113,6 +116,7 @@ const MOST_SET_WORK = 1n << 28n;
  * - where there are more levels or larger sets than a plan may have;
  * - where a view is not valid, or there are too many;
  * - where panels or properties are not valid;
+ * - where what it says of sealing is not valid, or records may be larger;
  * - where a mechanism is unknown, does not fit its question, or exceeds its epsilon or the cap of an attribute,
  *   which holds for all views together that a record reports;
  * - where a level's mechanisms together exceed the level's epsilon, the levels are not those of the survey,
@@ -160,6 +164,9 @@ export async function parsePlan(data: Uint8Array): Promise<Plan> {
   if (most !== undefined && !(most >= 0 && most <= 1)) {
     throw new InvalidInput(`levels_differ_at_most must lie in [0, 1], got ${most}`);
   }
+  const sealing =
+    survey.sealing &&
+    (await import("./sealing.js")).readSealing(survey, levels.values(), properties);
   return {
     survey: survey.name,
     title: survey.title,
@@ -172,6 +179,7 @@ export async function parsePlan(data: Uint8Array): Promise<Plan> {
     levelsDifferAtMost: most,
     panels: survey.panels,
     properties,
+    sealing,
     data: data.slice(),
   };
 }

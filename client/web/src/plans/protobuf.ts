@@ -60,6 +60,16 @@ export interface WireSurvey {
   views: { attributes: string[] }[];
   panels: number;
   properties: { name: string; title: string; values: string[] }[];
+  sealing?: WireSealing;
+}
+
+/** How records are sealed; the keys' `since` are in seconds since 1970. */
+export interface WireSealing {
+  least: number;
+  size: number;
+  keys: { public: Uint8Array; since: number }[];
+  rotate_days: number;
+  key_count: number;
 }
 
 export interface WireMechanism {
@@ -126,8 +136,21 @@ export interface ForgetResponse {
   server_time: number;
 }
 
+/** What is inside of a sealed record, as bytes: a batch of one row, or a request to forget one. */
+export type SealedContent = { batch: Uint8Array } | { forget: { period: string; id: Uint8Array } };
+
+/** One record, sealed to the collector; see protos/hearsay/v1/shuffler.proto. */
+export interface SealedRecord {
+  survey: string;
+  revision: Uint8Array;
+  period: string;
+  /** The place of the key among those of the plan. */
+  key: number;
+  sealed: Uint8Array;
+}
+
 /**
- * The fields of each message, numbered from 1 in this order, as name:type.
+ * The fields of each message, numbered from 1 in this order or as "@" says, as name:type.
  *
  * A small type is s (string), b (bytes), t (bool), u (integer of up to 53 bits), d (double), o (optional double),
  * r (8 bytes that are a double), f (packed doubles), e (packed enums) or p (packed 64-bit integers); a capital names a message. "*"
@@ -147,7 +170,9 @@ const MESSAGES: Readonly<Record<string, string>> = {
   Ratings: "keys:s* low:d high:d at_most:u clamp:t",
   Strings: "alphabet:s longest:u candidates:s*",
   Survey:
-    "name:s title:s period:s levels:d% attributes:Attribute* budget:s default_level:s levels_differ_at_most:o views:View* panels:u properties:Property*",
+    "name:s title:s period:s levels:d% attributes:Attribute* budget:s default_level:s levels_differ_at_most:o views:View* panels:u properties:Property* sealing:Sealing@13",
+  Sealing: "least:u size:u keys:SealingKey* rotate_days:u key_count:u",
+  SealingKey: "public:b since:u",
   Property: "name:s title:s values:s*",
   View: "attributes:s*",
   Parameter: "name:s values:p",
@@ -156,6 +181,9 @@ const MESSAGES: Readonly<Record<string, string>> = {
   Plan: "survey:Survey levels:Level*",
   Column: "attribute:s level:s codes:b present:b map:s",
   Batch: "id:b survey:s revision:b period:s rows:u columns:Column* panel:u properties:s*",
+  Sealed: "batch:b forget:Forget",
+  Forget: "period:s id:b",
+  SealedRecord: "survey:s revision:b period:s key:u sealed:b",
   PlanRequest: "survey:s",
   PlanResponse: "plan:b server_time:u",
   SubmitRequest: "batches:b*",
@@ -183,13 +211,10 @@ function fieldsOf(message: string): Field[] {
   let fields = cache.get(message);
   if (!fields) {
     fields = MESSAGES[message]!.split(" ").map((text, i) => {
-      const [, name, type, many] = /(\w+):(\w+)(.?)/.exec(text) as unknown as [
-        string,
-        string,
-        string,
-        string,
-      ];
-      return fieldOf(i + 1, name, type, many);
+      const [, name, type, many, number] = /(\w+):(\w+)([*%]?)@?(\d*)/.exec(
+        text,
+      ) as unknown as string[];
+      return fieldOf(Number(number) || i + 1, name!, type!, many);
     });
     cache.set(message, fields);
   }
@@ -240,6 +265,21 @@ export function encodeBatch(batch: Batch): Uint8Array {
 /** Return a batch by its bytes; throw `InvalidInput` where they are none. */
 export function decodeBatch(data: Uint8Array): Batch {
   return decode(fieldsOf("Batch"), data) as unknown as Batch;
+}
+
+/** Return how many bytes a column takes in a batch, without its tag and length. */
+export function columnBytes(column: Column): number {
+  return encode("Column", column as unknown as Values).length;
+}
+
+/** Return what is inside of a sealed record as bytes. */
+export function encodeSealed(content: SealedContent): Uint8Array {
+  return encode("Sealed", content as unknown as Values);
+}
+
+/** Return a sealed record as bytes. */
+export function encodeSealedRecord(record: SealedRecord): Uint8Array {
+  return encode("SealedRecord", record as unknown as Values);
 }
 
 /** Return a GetPlanRequest as bytes. */
@@ -343,7 +383,7 @@ function doubleOf(value: number): Uint8Array {
 }
 
 function writeVarint(number: bigint | number | boolean, out: number[]): number[] {
-  let value = BigInt(number);
+  let value = BigInt.asUintN(64, BigInt(number)); // as of an int64 that is negative
   for (; value > 127n; value >>= 7n) out.push(Number(value & 127n) | 128);
   out.push(Number(value));
   return out;

@@ -39,7 +39,8 @@ const OBSTACLES: readonly [RegExp, Reason, string][] = [
 ];
 
 /**
- * The Collector service of a server.
+ * The Collector service of a server, or the Shuffler service of a shuffler, whose requests and answers have the same
+ * form.
  *
  * Each call throws `Unreachable` where no answer comes within `timeout` milliseconds, and `InvalidInput`
  * where the server refuses the request.
@@ -50,12 +51,14 @@ export class Transport {
   /** Bytes under way in calls that outlive the page. */
   #alive = 0;
 
-  /** `url` is that of the server, or the path under which a proxy has it. */
+  /** `url` is that of the server, or the path under which a proxy has it. A shuffler takes sealed records in the
+   * place of batches. */
   constructor(
     readonly url: URL,
     private readonly token: Token | undefined,
+    private readonly service: "Collector" | "Shuffler" = "Collector",
   ) {
-    this.#base = `${url.origin}${url.pathname.replace(/\/$/, "")}/hearsay.v1.Collector/`;
+    this.#base = `${url.origin}${url.pathname.replace(/\/$/, "")}/hearsay.v1.${service}/`;
   }
 
   /** Return a survey's plan. */
@@ -67,7 +70,7 @@ export class Transport {
    * returns, and outlives the page where the batches are small enough. */
   async submit(batches: readonly Uint8Array[], timeout: number): Promise<SubmitResponse> {
     const answer = await this.#call(
-      "Submit",
+      this.service === "Shuffler" ? "SubmitSealed" : "Submit",
       encodeSubmitRequest(batches),
       decodeSubmitResponse,
       timeout,

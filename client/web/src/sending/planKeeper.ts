@@ -11,7 +11,7 @@ import {
 import { HearsayError, InvalidInput } from "../errors.js";
 import { sha256 } from "../plans/digest.js";
 import type { Plan } from "../plans/plan.js";
-import type { PlanResponse } from "../plans/protobuf.js";
+import { decodePlan, type PlanResponse } from "../plans/protobuf.js";
 import { AHEAD } from "../recording/account.js";
 import type { Ledger } from "../recording/ledger.js";
 import type { TimeRow } from "../recording/places.js";
@@ -42,6 +42,8 @@ export class PlanKeeper {
   refusedOther = "";
   /** How the last call to the server failed, in words; "" where it succeeded. */
   transportError = "";
+  /** Whether what waits must stay: it is to be sealed, and there is no shuffler to send it to. */
+  heldBack = false;
   #kept = "";
   #asked = -Infinity;
   #heard: { said: number; at: number } | undefined;
@@ -49,7 +51,8 @@ export class PlanKeeper {
   #looking: Promise<void> | undefined;
   readonly #terms = new WeakMap<Choices, Terms>();
 
-  /** `choices` and `caps` are the device's own user's, whose record the plan must allow. */
+  /** `choices` and `caps` are the device's own user's, whose record the plan must allow. `shuffled` says that the client
+   * has a shuffler to send to: then records are to be sealed, and without they must not be. */
   constructor(
     private readonly ledger: Ledger,
     private readonly transport: Transport,
@@ -58,12 +61,19 @@ export class PlanKeeper {
     private readonly withheld: ReadonlySet<string>,
     private readonly caps: Limits,
     private readonly clock: () => number,
+    private readonly shuffled: boolean,
     private readonly log: (words: string) => void,
   ) {}
+
+  /** End the calls under way, as if no answer had come. */
+  interrupt(): void {
+    this.transport.interrupt();
+  }
 
   /** Forget what the ledger said, since another one took its place. */
   reset(): void {
     this.plan = undefined;
+    this.heldBack = false;
     this.#looking = undefined;
     this.#kept = "";
     this.#asked = -Infinity;
@@ -139,6 +149,7 @@ export class PlanKeeper {
     );
     if (!this.#heard && row.serverTime > 0)
       this.#heard = { said: row.serverTime, at: performance.now() };
+    this.heldBack = kept !== undefined && !this.shuffled && isSealed(kept);
     // Where the app asks for another plan than the kept one, its plan is yet to come.
     if (kept && (agreed.revision === undefined || agreed.revision === (await sha256(kept)))) {
       try {
@@ -279,6 +290,7 @@ export class PlanKeeper {
   async #accepted(data: Uint8Array): Promise<Plan> {
     await checkRevision(this.agreed, data);
     const plan = await parsed(data);
+    await this.#checkShuffler(plan);
     checkAgreed(this.agreed, plan, this.withheld);
     if (this.choices.level !== undefined || plan.defaultLevel) {
       this.#terms.set(this.choices, this.#checked(plan, this.choices));
@@ -293,6 +305,22 @@ export class PlanKeeper {
       );
     }
     return plan;
+  }
+
+  /** Throw `InvalidInput` unless the client has a shuffler exactly where records are sealed, and can seal to every key of
+   * the plan. */
+  async #checkShuffler(plan: Plan): Promise<void> {
+    const records = `the records of ${shown(plan.survey)}`;
+    if (!plan.sealing && this.shuffled)
+      throw new InvalidInput(
+        `${records} are not sealed, so no shuffler takes them: leave shuffler out`,
+      );
+    if (plan.sealing && !this.shuffled)
+      throw new InvalidInput(
+        `${records} are sealed and go to a shuffler: give shuffler, the address of one that you trust not to collude ` +
+          "with the collector",
+      );
+    if (plan.sealing) await (await sealedRecords()).checkKeys(plan);
   }
 
   #accept(plan: Plan): void {
@@ -321,6 +349,24 @@ async function parsed(data: Uint8Array): Promise<Plan> {
   } catch (error) {
     if (error instanceof HearsayError) throw error;
     throw new Trouble("no_plan", `a part of the SDK could not be loaded: ${nameOf(error)}`);
+  }
+}
+
+/** Load what seals records; throw `Trouble` where that is not to be had. */
+async function sealedRecords(): Promise<typeof import("../sealed/records.js")> {
+  try {
+    return await import("../sealed/records.js");
+  } catch (error) {
+    throw new Trouble("no_plan", `a part of the SDK could not be loaded: ${nameOf(error)}`);
+  }
+}
+
+/** Tell whether the records of a plan that was kept are sealed. */
+function isSealed(kept: Uint8Array): boolean {
+  try {
+    return decodePlan(kept).survey?.sealing !== undefined;
+  } catch {
+    return true; // nothing leaves by a plan that cannot be read
   }
 }
 

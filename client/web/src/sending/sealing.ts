@@ -1,8 +1,10 @@
-/** Seal waiting reports into batches, which then keep their id and bytes. */
+/** Seal waiting reports into batches, which then keep their id and bytes; for a shuffler each by itself. */
 
 import type { Coins } from "../coins.js";
 import { uniform } from "../core/draws.js";
+import type { Plan } from "../plans/plan.js";
 import { sealed } from "../recording/batches.js";
+import { count } from "../recording/outbox.js";
 import {
   type BatchRow,
   EMPTY,
@@ -12,11 +14,14 @@ import {
   type QueueRow,
   type ReportRow,
 } from "../recording/places.js";
-import { get, list, put, remove, type Work } from "../storage/store.js";
+import { get, list, put, remove, type Store, transact, type Work } from "../storage/store.js";
 
 /** Batches that may wait for an answer before more are sealed: so reports that pile up while the server
  * is away go in large batches. Batches that the server put off do not count. */
 const UNANSWERED = 8;
+
+/** The same for sealed records, which are batches of one row each. */
+const UNANSWERED_SEALED = 256;
 
 /**
  * Turn waiting reports into batches: of one revision, period, panel and properties each, of at most `rows` rows and
@@ -69,10 +74,75 @@ export function* seal(
     } satisfies BatchRow);
   }
   yield* put(places.queue, { ...queue, next });
-  const keys = [...again];
+  yield* written([...again]);
+  return found.length === rows;
+}
+
+/** Write rows again, as they are. */
+function* written(keys: readonly string[]): Work<void> {
   const values = yield* get(...keys);
   for (const [i, key] of keys.entries()) yield* put(key, values[i]);
-  return found.length === rows;
+}
+
+/**
+ * Turn waiting reports into sealed records: each a batch of its own, in random order.
+ *
+ * What waits of another revision could be sealed to none of the plan's keys: it is dropped, and counted as "refused".
+ * Records are sealed outside of the transaction that keeps them, which waits for no key; a report that was dropped
+ * meanwhile stays dropped. `leaves` is as of `seal`.
+ */
+export async function sealSingly(
+  store: Store,
+  places: Places,
+  plan: Plan,
+  leaves: boolean,
+  coins: Coins,
+): Promise<void> {
+  const records = await import("../sealed/records.js");
+  const found = await transact(store, "read", function* (): Work<[string, ReportRow][]> {
+    const batches = yield* list<BatchRow>(places.batches);
+    const free = UNANSWERED_SEALED - batches.filter(([, batch]) => !batch.putOff).length;
+    return free > 0 ? yield* list<ReportRow>(places.reports, free) : [];
+  });
+  const stale = found.filter(([, report]) => report.revision !== plan.revision);
+  const made: { key: string; report: ReportRow; batch: Omit<BatchRow, "left" | "putOff"> }[] = [];
+  for (const [key, report] of shuffled(found, coins)) {
+    if (report.revision !== plan.revision) continue;
+    const { period, revision, panel, properties, at } = report;
+    const id = hex(crypto.getRandomValues(new Uint8Array(16))); // never from the coins of a simulation
+    const head = {
+      id,
+      period,
+      revision,
+      ...(panel && { panel }),
+      ...(properties && { properties }),
+    };
+    const batch = sealed(places.name, head, [report]);
+    const bytes = await records.seal(plan, period, { batch: batch.bytes });
+    made.push({ key, report, batch: { ...batch, bytes, at } });
+  }
+  if (!found.length) return;
+  await transact(store, "strict", function* (): Work<void> {
+    const [queue = EMPTY]: QueueRow[] = yield* get(places.queue);
+    let { next, rows, size } = queue;
+    const again = new Set<string>();
+    for (const { key, report, batch } of made) {
+      const [here] = yield* get(key);
+      if (!here) continue;
+      yield* remove(key);
+      yield* put(places.batches + ordered(next++), { ...batch, left: leaves, putOff: false });
+      for (const each of [Places.person(report.person), ...report.memos]) again.add(each);
+    }
+    for (const [key, report] of stale) {
+      const [here] = yield* get(key);
+      if (!here) continue;
+      yield* remove(key);
+      [rows, size] = [rows - 1, size - report.size];
+      yield* count(places, { refused: 1 });
+    }
+    yield* put(places.queue, { ...queue, next, rows, size });
+    yield* written([...again]);
+  });
 }
 
 function grouped(

@@ -2,16 +2,18 @@
 
 import type { Coins } from "../coins.js";
 import { HearsayError, InvalidInput } from "../errors.js";
+import { label } from "../plans/period.js";
+import type { Plan } from "../plans/plan.js";
 import type { Consent } from "../recording/consent.js";
 import type { Counters } from "../recording/counters.js";
 import * as outbox from "../recording/outbox.js";
 import { type BatchRow, type Places, unhex } from "../recording/places.js";
-import { list, nameOf, type Store, transact } from "../storage/store.js";
+import { get, list, nameOf, put, type Store, transact } from "../storage/store.js";
 import { after, type Timer } from "../timers.js";
 import { Trouble, Unreachable } from "../trouble.js";
 import { onOneLine, type Transport } from "./connect.js";
 import type { PlanKeeper } from "./planKeeper.js";
-import { seal } from "./sealing.js";
+import { seal, sealSingly } from "./sealing.js";
 
 /** The statuses of a result that end a batch, and how they are counted. Any other leaves it queued. */
 const FINAL: Readonly<Record<number, string>> = { 1: "stored", 2: "duplicate", 3: "refused" };
@@ -110,7 +112,8 @@ export class Sender {
   #forgetFailures = 0;
   #forgetAt = 0;
 
-  /** `isPage` tells that a page may be left, and then sends without looking at the ledger. */
+  /** `transport` is that of the shuffler where records are sealed. `isPage` tells that a page may be left, and then sends
+   * without looking at the ledger. */
   constructor(
     private readonly store: Store,
     private readonly places: Places,
@@ -162,7 +165,7 @@ export class Sender {
   /** End the calls under way and keep others from beginning until `resume`. */
   pause(): void {
     this.#pauses++;
-    this.transport.interrupt();
+    this.#interrupt();
   }
 
   /** End a pause. */
@@ -175,9 +178,14 @@ export class Sender {
   stop(): void {
     this.#stopped = true;
     clearTimeout(this.#timer);
-    this.transport.interrupt();
+    this.#interrupt();
     this.#ready.clear();
     for (const flush of this.#flushes) flush.answer(false);
+  }
+
+  #interrupt(): void {
+    this.transport.interrupt();
+    this.keeper.interrupt();
   }
 
   /** The device is online again: try at once, unless the server itself asked for a delay. */
@@ -349,7 +357,8 @@ export class Sender {
       let waits = await transact(store, "read", () => outbox.waiting(places, delivery.batchRows));
       if (waits.forgets) waits = { ...waits, forgets: !(await this.#forget()) };
       if (!waits.consent) this.dropReady(); // a page that is left must not send what was dropped
-      if (!waits.consent || this.#stopped) return { wait: undefined, waits };
+      if (!waits.consent || this.#stopped || this.keeper.heldBack)
+        return { wait: undefined, waits };
       await unlessFull(this.counters.keep(KEEP));
       if (await this.keeper.isDue(delivery.planAge, delivery.longestWait)) {
         full = await unlessFull(this.keeper.fetch(delivery.timeout));
@@ -391,6 +400,8 @@ export class Sender {
 
   async #seal(): Promise<void> {
     const { batchRows, batchBytes } = this.delivery;
+    const { plan } = this.keeper;
+    if (plan?.sealing) return sealSingly(this.store, this.places, plan, this.isPage, this.coins);
     let more = true;
     while (more) {
       more = await transact(this.store, "strict", () =>
@@ -472,6 +483,12 @@ export class Sender {
     const { store, places, transport, delivery } = this;
     for (const { period, ids } of await transact(store, "read", () => outbox.toForget(places))) {
       try {
+        if (this.keeper.heldBack)
+          throw new Unreachable("there is no shuffler to send requests to forget to");
+        if (this.keeper.plan?.sealing) {
+          for (const id of ids) await this.#forgetSealed(this.keeper.plan, period, id);
+          continue;
+        }
         const answer = await transport.forget(
           places.name,
           period,
@@ -492,6 +509,32 @@ export class Sender {
     }
     this.#forgetFailures = 0;
     return true;
+  }
+
+  /** Hand the shuffler a sealed request to forget one batch: several in one would tell that they are of one device. It is
+   * sealed in the period that runs, and kept so that every retry sends the same bytes. */
+  async #forgetSealed(plan: Plan, period: string, id: string): Promise<void> {
+    const { store, places, delivery } = this;
+    const key = `${places.forgets}${period}/${id}`;
+    const [kept]: [unknown?] = await transact(store, "read", function* () {
+      return (yield* get(key)) as [unknown?];
+    });
+    let bytes = kept instanceof Uint8Array ? kept : undefined;
+    if (!bytes) {
+      const { seal: sealed } = await import("../sealed/records.js");
+      const now = label(plan.period, this.clock());
+      const made = await sealed(plan, now, { forget: { period, id: unhex(id) } });
+      await transact(store, "strict", () => put(key, made));
+      bytes = made;
+    }
+    const answer = await this.transport.submit([bytes], delivery.timeout);
+    this.keeper.hear(answer.server_time);
+    const { status, detail } = answer.results[0]!;
+    const became = FINAL[status];
+    if (became === "refused") await transact(store, "relaxed", () => put(key, 1)); // its period is over, say
+    if (!became || became === "refused")
+      throw new Unreachable(`the shuffler says: ${onOneLine(detail)}`);
+    await transact(store, "relaxed", () => outbox.forgotten(places, period, [id]));
   }
 
   #failed(why: string): void {

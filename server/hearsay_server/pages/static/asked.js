@@ -183,7 +183,7 @@ document.getElementById("try-many").addEventListener("click", () => {
   if (form.reportValidity()) act(many);
 });
 const trying = document.getElementById("trying");
-trying.hidden = "sealed" in trying.dataset;
+trying.hidden = false;
 
 if (names.length > 1) {
   slider.closest("p").hidden = false;

@@ -1,0 +1,112 @@
+/** Records that are sealed go to a shuffler, and nothing of them to the collector. */
+
+import { DhkemX25519HkdfSha256 } from "@hpke/core";
+import { expect, test } from "vitest";
+import { MemoryStore } from "../../src/index.js";
+import { clientOf, Collector, planOf } from "../kit.js";
+
+async function sealedPlan(): Promise<Uint8Array> {
+  const kem = new DhkemX25519HkdfSha256();
+  const { publicKey } = await kem.generateKeyPair();
+  const key = new Uint8Array(await kem.serializePublicKey(publicKey));
+  return planOf({
+    sealing: {
+      least: 1000,
+      size: 256,
+      keys: [{ public: key, since: 1 }],
+      rotate_days: 30,
+      key_count: 1,
+    },
+  });
+}
+
+test("each record goes to the shuffler by itself, and as the same bytes again", async () => {
+  const [collector, shuffler] = [
+    await Collector.start(await sealedPlan()),
+    await Collector.start(),
+  ];
+  shuffler.statuses.push(4); // not yet
+  const client = clientOf(collector.url, { shuffler: shuffler.url, shufflerToken: "secret" });
+  expect(await client.waitReady(5000)).toBe(true);
+  for (const name of ["a", "b", "c"]) {
+    const person = client.person(name);
+    await person.grant();
+    expect((await person.record({ mood: "good", walked: 3 })).taken).toEqual(["mood", "walked"]);
+  }
+  while (!(await client.flush(2000)));
+  expect((await client.counters()).stored).toBe(3);
+  const { sealed } = shuffler;
+  expect(sealed.length).toBe(4);
+  expect(new Set(sealed).size).toBe(3); // one of them came twice, as it was
+  expect(new Set(sealed.map((record) => record.length)).size).toBe(1);
+  expect(shuffler.of("SubmitSealed")[0]!.headers.authorization).toBe("Bearer secret");
+  expect([collector.batches.length, collector.forgotten.length]).toEqual([0, 0]);
+  expect(collector.of("GetPlan").length).toBeGreaterThan(0);
+  expect(shuffler.of("GetPlan").length).toBe(0);
+  await client.close();
+});
+
+test("a sealed survey's plan is refused without a shuffler, and another one's with it", async () => {
+  const [sealed, plain] = [await Collector.start(await sealedPlan()), await Collector.start()];
+  const without = clientOf(sealed.url);
+  const withOne = clientOf(plain.url, { shuffler: sealed.url });
+  for (const [client, why] of [
+    [without, "give shuffler"],
+    [withOne, "leave shuffler out"],
+  ] as const) {
+    expect(await client.waitReady(300)).toBe(false);
+    expect((await client.status()).detail).toContain(why);
+    expect((await client.record({ mood: "good" })).taken).toEqual([]);
+    await client.close();
+  }
+  expect(() => clientOf(plain.url, { shufflerToken: "secret" })).toThrow("give shuffler, too");
+});
+
+test("what waits stays where a later client names no shuffler", async () => {
+  const [collector, shuffler] = [
+    await Collector.start(await sealedPlan()),
+    await Collector.start(),
+  ];
+  shuffler.statuses.push(...Array.from({ length: 99 }, () => 4));
+  const store = new MemoryStore();
+  const first = clientOf(collector.url, { shuffler: shuffler.url, store });
+  await first.waitReady(5000);
+  await first.record({ mood: "good", walked: 3 });
+  expect(await first.flush(200)).toBe(false);
+  await first.close(0);
+  const [before] = shuffler.sealed;
+  const second = clientOf(collector.url, { store });
+  await second.flush(200);
+  await second.close(0);
+  expect(collector.batches).toEqual([]);
+  shuffler.statuses.length = 0;
+  const third = clientOf(collector.url, { shuffler: shuffler.url, store });
+  await third.waitReady(5000);
+  expect(await third.flush(2000)).toBe(true);
+  expect(shuffler.sealed.at(-1)).toBe(before);
+  await third.close();
+});
+
+test("a request to forget is a sealed record like any other", async () => {
+  const [collector, shuffler] = [
+    await Collector.start(await sealedPlan()),
+    await Collector.start(),
+  ];
+  shuffler.statuses.push(...Array.from({ length: 5 }, () => 4));
+  const client = clientOf(collector.url, { shuffler: shuffler.url });
+  await client.waitReady(5000);
+  await client.record({ mood: "good", walked: 3 });
+  await client.flush(100);
+  const [record] = shuffler.sealed;
+  shuffler.statuses.length = 0;
+  shuffler.statuses.push(4); // the first request is put off
+  await client.revoke({ forget: true });
+  for (let i = 0; i < 100 && new Set(shuffler.sealed).size < 2; i++) await client.flush(50);
+  await client.flush(500);
+  const requests = shuffler.sealed.filter((each) => each !== record);
+  expect(requests.length).toBeGreaterThanOrEqual(1);
+  expect(new Set(requests).size).toBe(1);
+  expect(requests[0]!.length).toBe(record!.length);
+  expect(collector.forgotten).toEqual([]);
+  await client.close();
+});
