@@ -17,6 +17,9 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 WIDTH = 1280
 NARROW, NARROW_NAMES = 390, ("operator", "analyst-by-level", "asked", "planner-planned")
+UNTIL = {"asked-tried": "#answer"}
+"""Pictures that end above a heading: the rest of the page has a picture of its own."""
+
 COLOURS = 20
 """Of a picture's palette: pages have few colours, and a picture is to stay below 200 KB."""
 
@@ -40,7 +43,11 @@ def main() -> None:
     def draw(tab: Any, shown: Any, name: str) -> None:
         filled.show(tab, shown)
         tab.mouse.move(0, 0)
-        keep(tab.screenshot(full_page=True), HERE / "pages" / f"{name}.png")
+        clip = None
+        if name in UNTIL:
+            place = tab.locator(UNTIL[name]).bounding_box()
+            clip = {"x": 0, "y": 0, "width": WIDTH, "height": place["y"]}
+        keep(tab.screenshot(full_page=True, clip=clip), HERE / "pages" / f"{name}.png")
 
     (HERE / "pages").mkdir(exist_ok=True)
     with (

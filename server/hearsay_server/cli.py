@@ -5,7 +5,7 @@ from importlib import import_module
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from hearsay_server.commands import connect
@@ -150,13 +150,29 @@ class _Loading(_Group):
         return super().resolve_command(ctx, args)
 
 
+class _Command(TyperCommand):
+    """A command whose help has its options under the headings that they name."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for each in self.get_params(ctx):
+            record = each.get_help_record(ctx)
+            if record is not None:
+                usual = "Options" if each.param_type_name == "option" else "Arguments"
+                heading = getattr(each, "rich_help_panel", None) or usual
+                sections.setdefault(heading, []).append(record)
+        for heading, records in sections.items():
+            with formatter.section(heading):
+                formatter.write_dl(records)
+
+
 def load(name: str) -> Any:
     """Import one of `COMMANDS`."""
     where, _, attribute = COMMANDS[name][0].partition(":")
     found = getattr(import_module(f"hearsay_server.commands.{where}"), attribute)
     if not isinstance(found, typer.Typer):
         alone = typer.Typer(add_completion=False)
-        alone.command()(found)
+        alone.command(cls=_Command)(found)
         found = alone
     found.rich_markup_mode = None  # the tables of rich cut long names of options
     found.info.cls = _Group

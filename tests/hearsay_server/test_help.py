@@ -94,3 +94,19 @@ def test_what_is_for_good_is_asked_first(survey: Survey, monkeypatch: pytest.Mon
     ]
     assert hearsay("survey", "close", survey.name, "--yes", *target).returncode == 0
     assert len(asked) == 1
+
+
+def test_the_options_of_a_query_stand_under_headings() -> None:
+    said = hearsay("query", "--help").stdout
+    headings = [line[:-1] for line in said.splitlines() if re.fullmatch("[A-Z].*:", line)]
+    assert headings[:3] == ["Arguments", "Which reports", "Intervals and estimates"]
+    assert said.index("Weights by known shares:") < said.index("--margins") < said.index("Output:")
+    # What every command has, and nothing else, has no heading of its own.
+    plain = said.partition("\nOptions:")[2].partition(":\n")[0]
+    assert set(re.findall("^  (--[a-z]+)", plain, re.MULTILINE)) <= {
+        "--target",
+        "--insecure",
+        "--token",
+        "--json",
+        "--help",
+    }

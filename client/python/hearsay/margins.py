@@ -1,6 +1,7 @@
 """Known shares of the population, by public properties, which answers are weighted to."""
 
 import csv
+import io
 import math
 from collections.abc import Mapping, Sequence
 from numbers import Real
@@ -54,20 +55,33 @@ def read_margins(files: Sequence[Path | str]) -> Margins:
     for respondents whose app gave none. Raises `InvalidInput` for a file that cannot be read,
     another heading, a row of another length, what is no number, and a margin that two files have.
     """
+    return parsed_margins([(str(file), _text(Path(file))) for file in files])
+
+
+def parsed_margins(named: Sequence[tuple[str, str]]) -> Margins:
+    """Return the margins of CSV texts, each after its name in errors; raise as `read_margins`."""
     found: dict[Names, Mapping[Names, float]] = {}
-    for file in files:
-        names, shares = _read(Path(file))
+    for file, text in named:
+        names, shares = _parsed(file, text)
         if names in found:
             raise InvalidInput(f"{file}: another file has the margin of {', '.join(names)} already")
         found[names] = shares
     return found
 
 
-def _read(file: Path) -> tuple[tuple[str, ...], Mapping[Names, float]]:
+def _text(file: Path) -> str:
     try:
         with file.open(encoding="utf-8-sig", newline="") as opened:
-            heading, *lines = [line for line in csv.reader(opened) if line] or [[]]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+            return opened.read()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"{file} cannot be read as CSV: {error}") from None
+
+
+def _parsed(file: str, text: str) -> tuple[tuple[str, ...], Mapping[Names, float]]:
+    try:
+        lines_of = csv.reader(io.StringIO(text, newline=""))
+        heading, *lines = [line for line in lines_of if line] or [[]]
+    except csv.Error as error:
         raise InvalidInput(f"{file} cannot be read as CSV: {error}") from None
     names, kind = tuple(heading[:-1]), heading[-1] if heading else ""
     if not names or kind not in (_SHARE, _COUNT):

@@ -42,19 +42,72 @@ def figure(*tables: pd.DataFrame) -> Figure:
 
     Tables are those of `estimate`, `sums`, `by_level`, `by_period`, `by_map`, `compare`, `change`,
     `trend`, `breaks`, `crosstab`, `within`, `set_sizes`, `pairs`, `ratings`, `cdf`, `ols`, `logit`,
-    and the histogram of `distribution`. Dots are estimates, or shares; lines are their intervals; a
-    histogram has bars, and the shares below are a line in the band of theirs. Raises `InvalidInput`
-    for another table and one without rows.
+    `suspicions`, and the histogram of `distribution`. Dots are estimates, shares or p-values; lines
+    are their intervals; a histogram has bars, and the shares below are a line in the band of
+    theirs. Raises `InvalidInput` for another table and one without rows.
     """
     if not tables:
         raise InvalidInput("give one table at least, got none")
-    drawn = [_Panel(table) for table in tables]
+    drawn = [_Tests(t) if t.index.names == ["level", "test"] else _Panel(t) for t in tables]
     heights = [panel.height for panel in drawn]
     whole = Figure(figsize=(_WIDTH, sum(heights)), dpi=150, layout="constrained")
     axes = whole.subplots(len(drawn), 1, squeeze=False, height_ratios=heights)
     for panel, axis in zip(drawn, axes[:, 0], strict=True):
         panel.draw(axis)
     return whole
+
+
+class _Tests:
+    """The p-values of tests whether reports look forged, each with its number beside."""
+
+    _LEAST, _ALPHA = 1e-12, 0.05
+
+    def __init__(self, table: pd.DataFrame) -> None:
+        if table.empty:
+            raise InvalidInput(f"there is no test to draw: {table.attrs['warning']}")
+        self._table = table.iloc[:_MOST_ROWS]
+
+    @property
+    def height(self) -> float:
+        """The panel's height in inches."""
+        return _MARGIN + max(_LEAST, _ROW * len(self._table))
+
+    def draw(self, axis: Axes) -> None:
+        """Draw the table: a p-value of 1 to the left, and smaller ones to the right of it."""
+        places = np.arange(len(self._table))
+        told = self._table["p_value"].to_numpy()
+        drawn = np.clip(told, self._LEAST, 1)
+        axis.set_xscale("log")
+        axis.set_xlim(1.5, self._LEAST / 30)
+        axis.set_title(_wrapped("Do the stored reports look forged?", _TITLE, 1))
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.axvline(self._ALPHA, color="black", linestyle="--", linewidth=0.8)
+        axis.annotate(
+            f"{self._ALPHA:g}",
+            (self._ALPHA, 1.0),
+            xycoords=("data", "axes fraction"),
+            xytext=(3, -2),
+            textcoords="offset points",
+            va="top",
+            fontsize="small",
+        )
+        for place, p_value, at in zip(places, told, drawn, strict=True):
+            is_clear = p_value <= self._ALPHA
+            colour, marker = (VERMILLION, "D") if is_clear else (BLUE, "o")
+            axis.hlines(place, 1, at, color=colour, linewidth=2)
+            axis.plot([at], [place], marker, color=colour, markersize=6)
+            axis.annotate(
+                f"{p_value:.2g}",
+                (at, place),
+                xytext=(7, 0),
+                textcoords="offset points",
+                va="center",
+                fontsize="small",
+            )
+        labels = [_shortened(f"{level}: {test}", _LABEL) for level, test in self._table.index]
+        axis.set_yticks(places, labels)
+        axis.set_ylim(len(labels) - 0.3, -1.0)
+        axis.set_xlabel("p-value: of honest reports rarely small; diamonds are beyond the dashes")
 
 
 class _Panel:

@@ -34,6 +34,16 @@ from ldp.errors import InvalidInput, needs
 _PAIRS = 20
 """Pairs of items that are shown unless --top says more."""
 
+# Headings of the help, under which the options stand.
+_ESTIMATES = "Intervals and estimates"
+_FORGERY = "Forged reports"
+_CHANGES = "Differences and changes"
+_SETS = "Sets and words"
+_NUMBERS = "Numbers"
+_TWO = "Two attributes"
+_WEIGHTS = "Weights by known shares"
+_OUTPUT = plotting.OUTPUT
+
 
 def query(
     context: typer.Context,
@@ -50,141 +60,262 @@ def query(
     where: Where = None,
     by: Annotated[
         str,
-        typer.Option(help="One answer for each level, period, map, or value of this property."),
+        typer.Option(
+            help="One answer for each level, period, map, or value of this property.",
+            rich_help_panel=_ESTIMATES,
+        ),
     ] = "",
-    confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
+    confidence: Annotated[
+        float, typer.Option(help="Of the intervals.", rich_help_panel=_ESTIMATES)
+    ] = 0.95,
     simultaneous: Annotated[
-        bool, typer.Option("--simultaneous", help="Intervals that cover all values at once.")
+        bool,
+        typer.Option(
+            "--simultaneous",
+            help="Intervals that cover all values at once.",
+            rich_help_panel=_ESTIMATES,
+        ),
     ] = False,
     method: Annotated[
-        str, typer.Option(help="How levels are pooled: mle, gls, inverse_variance or scalar.")
+        str,
+        typer.Option(
+            help="How levels are pooled: mle, gls, inverse_variance or scalar.",
+            rich_help_panel=_ESTIMATES,
+        ),
     ] = "",
     consistent: Annotated[
-        str, typer.Option(help="Make frequencies a distribution: norm-sub, power-ns, ...")
+        str,
+        typer.Option(
+            help="Make frequencies a distribution: norm-sub, power-ns, ...",
+            rich_help_panel=_ESTIMATES,
+        ),
     ] = "",
     forged: Annotated[
-        int | None, typer.Option(help="How far could so many forged reports move it?")
+        int | None,
+        typer.Option(
+            help="How far could so many forged reports move it?", rich_help_panel=_FORGERY
+        ),
     ] = None,
     recover: Annotated[
-        float | None, typer.Option(help="Take out so many forged reports per genuine one.")
+        float | None,
+        typer.Option(
+            help="Take out so many forged reports per genuine one.", rich_help_panel=_FORGERY
+        ),
     ] = None,
     top: Annotated[
-        int | None, typer.Option(help="Only so many rows, those of the largest estimates.")
+        int | None,
+        typer.Option(
+            help="Only so many rows, those of the largest estimates.", rich_help_panel=_ESTIMATES
+        ),
     ] = None,
     values: Annotated[
-        str, typer.Option(help='Only the rows of these values: A,B; one with a comma as "A,B".')
+        str,
+        typer.Option(
+            help='Only the rows of these values: A,B; one with a comma as "A,B".',
+            rich_help_panel=_ESTIMATES,
+        ),
     ] = "",
     suspicions: Annotated[
-        bool, typer.Option("--suspicions", help="Test whether the stored reports look forged.")
+        bool,
+        typer.Option(
+            "--suspicions",
+            help="Test whether the stored reports look forged.",
+            rich_help_panel=_FORGERY,
+        ),
     ] = False,
     suspect: Annotated[
-        list[str] | None, typer.Option(help="A value that may have been promoted; repeatable.")
+        list[str] | None,
+        typer.Option(
+            help="A value that may have been promoted; repeatable.", rich_help_panel=_FORGERY
+        ),
     ] = None,
     sums: Annotated[
         list[str] | None,
-        typer.Option("--sum", help='Values to add up, such as "bus,train"; repeatable.'),
+        typer.Option(
+            "--sum",
+            help='Values to add up, such as "bus,train"; repeatable.',
+            rich_help_panel=_ESTIMATES,
+        ),
     ] = None,
     compare: Annotated[
         str,
         typer.Option(
             help="Test two levels, maps, periods or values of a property: level=A,B, platform=A,B, "
-            "period=A,B or A..B,C..D."
+            "period=A,B or A..B,C..D.",
+            rich_help_panel=_CHANGES,
         ),
     ] = "",
     change: Annotated[
         tuple[str, str] | None,
-        typer.Option(help="By how much a period differs from another.", metavar="PERIOD PERIOD"),
+        typer.Option(
+            help="By how much a period differs from another.",
+            metavar="PERIOD PERIOD",
+            rich_help_panel=_CHANGES,
+        ),
     ] = None,
     trend: Annotated[
-        bool, typer.Option("--trend", help="The change per period, on average.")
+        bool,
+        typer.Option(
+            "--trend", help="The change per period, on average.", rich_help_panel=_CHANGES
+        ),
     ] = False,
     breaks: Annotated[
-        bool, typer.Option("--breaks", help="The period in which each value changed most clearly.")
+        bool,
+        typer.Option(
+            "--breaks",
+            help="The period in which each value changed most clearly.",
+            rich_help_panel=_CHANGES,
+        ),
     ] = False,
-    plot: plotting.Plot = None,
     sizes: Annotated[
-        bool, typer.Option("--sizes", help="How many items people's sets have, instead of which.")
+        bool,
+        typer.Option(
+            "--sizes",
+            help="How many items people's sets have, instead of which.",
+            rich_help_panel=_SETS,
+        ),
     ] = False,
     pairs: Annotated[
-        bool, typer.Option("--pairs", help="Which share of people have both of two items of a set.")
+        bool,
+        typer.Option(
+            "--pairs",
+            help="Which share of people have both of two items of a set.",
+            rich_help_panel=_SETS,
+        ),
     ] = False,
     discover: Annotated[
         bool,
-        typer.Option("--discover", help="Which words are frequent, of an attribute of strings."),
+        typer.Option(
+            "--discover",
+            help="Which words are frequent, of an attribute of strings.",
+            rich_help_panel=_SETS,
+        ),
     ] = False,
     candidates: Annotated[
         Path | None,
-        typer.Option(help="The shares of the words in this file, one a line, of UTF-8."),
+        typer.Option(
+            help="The shares of the words in this file, one a line, of UTF-8.",
+            rich_help_panel=_SETS,
+        ),
     ] = None,
     distribution: Annotated[
         bool,
-        typer.Option("--distribution", help="How a number is distributed, instead of its mean."),
+        typer.Option(
+            "--distribution",
+            help="How a number is distributed, instead of its mean.",
+            rich_help_panel=_NUMBERS,
+        ),
     ] = False,
     bins: Annotated[
-        int, typer.Option(help="Of the distribution; 0: as many as the reports can show.")
+        int,
+        typer.Option(
+            help="Of the distribution; 0: as many as the reports can show.",
+            rich_help_panel=_NUMBERS,
+        ),
     ] = 0,
     step: Annotated[
         float | None,
-        typer.Option(help="Of the distribution's values: 1 for whole numbers. Else the survey's."),
+        typer.Option(
+            help="Of the distribution's values: 1 for whole numbers. Else the survey's.",
+            rich_help_panel=_NUMBERS,
+        ),
     ] = None,
     quantile: Annotated[
-        list[float] | None, typer.Option(help="Of the distribution; repeatable.")
+        list[float] | None,
+        typer.Option(help="Of the distribution; repeatable.", rich_help_panel=_NUMBERS),
     ] = None,
     between: Annotated[
         tuple[float, float] | None,
-        typer.Option(help="The share of the numbers from LOW to HIGH.", metavar="LOW HIGH"),
+        typer.Option(
+            help="The share of the numbers from LOW to HIGH.",
+            metavar="LOW HIGH",
+            rich_help_panel=_NUMBERS,
+        ),
     ] = None,
     other_between: Annotated[
         tuple[float, float] | None,
-        typer.Option(help="The same of the other attribute: of both together.", metavar="LOW HIGH"),
+        typer.Option(
+            help="The same of the other attribute: of both together.",
+            metavar="LOW HIGH",
+            rich_help_panel=_TWO,
+        ),
     ] = None,
     cdf: Annotated[
-        bool, typer.Option("--cdf", help="The share below each number that was collected.")
+        bool,
+        typer.Option(
+            "--cdf",
+            help="The share below each number that was collected.",
+            rich_help_panel=_NUMBERS,
+        ),
     ] = False,
     joint: Annotated[
-        bool, typer.Option("--joint", help="The joint table of two attributes.")
+        bool,
+        typer.Option("--joint", help="The joint table of two attributes.", rich_help_panel=_TWO),
     ] = False,
     independent: Annotated[
-        bool, typer.Option("--independent", help="Test whether two attributes are independent.")
+        bool,
+        typer.Option(
+            "--independent",
+            help="Test whether two attributes are independent.",
+            rich_help_panel=_TWO,
+        ),
     ] = False,
     given: Annotated[
-        str, typer.Option(help="One of the two: the other within its groups, and compared.")
+        str,
+        typer.Option(
+            help="One of the two: the other within its groups, and compared.", rich_help_panel=_TWO
+        ),
     ] = "",
     reference: Annotated[
-        str, typer.Option(help="Of --given: the group that the others are compared with.")
+        str,
+        typer.Option(
+            help="Of --given: the group that the others are compared with.", rich_help_panel=_TWO
+        ),
     ] = "",
     nonnegative: Annotated[
         bool,
         typer.Option(
-            "--nonnegative", help="Of --joint: the most likely table, without negative shares."
+            "--nonnegative",
+            help="Of --joint: the most likely table, without negative shares.",
+            rich_help_panel=_TWO,
         ),
     ] = False,
     margins: Annotated[
         list[Path] | None,
         typer.Option(
-            help="Weight public groups to known shares, a CSV of properties and share; repeatable."
+            help="Weight public groups to known shares, a CSV of properties and share; repeatable.",
+            rich_help_panel=_WEIGHTS,
         ),
     ] = None,
     least: Annotated[
         int | None,
         typer.Option(
-            help="Of --margins: join values with fewer people, 2 at least; by default 10."
+            help="Of --margins: join values with fewer people, 2 at least; by default 10.",
+            rich_help_panel=_WEIGHTS,
         ),
     ] = None,
+    plot: plotting.Plot = None,
     shuffled: Annotated[
         bool,
         typer.Option(
-            "--shuffled", help="Also say what a shuffler's mixing gives these records' privacy."
+            "--shuffled",
+            help="Also say what a shuffler's mixing gives these records' privacy.",
+            rich_help_panel=_OUTPUT,
         ),
     ] = False,
     watch: Annotated[
-        float | None, typer.Option(help="Ask again every so many seconds if reports came in.")
+        float | None,
+        typer.Option(
+            help="Ask again every so many seconds if reports came in.", rich_help_panel=_OUTPUT
+        ),
     ] = None,
     target: Target = DEFAULT_ADDRESS,
     insecure: Insecure = False,
     token: Token = None,
     as_json: AsJson = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    as_csv: Annotated[
+        bool, typer.Option("--csv", help="Print CSV.", rich_help_panel=_OUTPUT)
+    ] = False,
 ) -> None:
     """Ask for attributes' debiased frequencies, or means, with their errors."""
     if as_json and as_csv:

@@ -42,6 +42,17 @@ class Asking:
         self._inside = inside
         self._threads = ThreadPoolExecutor(_THREADS, "hearsay-pages")
         self._held = 0
+        self._warmed: asyncio.Task[int] | None = None
+
+    def warm(self) -> None:
+        """Have the processes for questions loaded, once, by a question that does nothing.
+
+        Each is forked from one that takes seconds to load numpy, scipy and the estimators: whoever
+        chooses a survey has them ready when the first view is asked for.
+        """
+        if self._warmed is None:
+            self._warmed = asyncio.ensure_future(self._inside.analyses.run(int))
+            self._warmed.add_done_callback(_noted)
 
     async def ask(self, proof: Proof, work: Callable[[Analyst], _T]) -> _T:
         """Return what `work` makes of an `Analyst` whose calls are made with `proof`.
@@ -62,6 +73,12 @@ class Asking:
             return await loop.run_in_executor(self._threads, asked)
         finally:
             self._held -= 1
+
+
+def _noted(warmed: asyncio.Task[int]) -> None:
+    """Take note of why nothing was loaded: the first question meets the same, and tells it."""
+    if not warmed.cancelled():
+        warmed.exception()
 
 
 class _Inside(Analyst):

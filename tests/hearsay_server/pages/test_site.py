@@ -1,13 +1,23 @@
 """The frame of all pages: who is let in, sessions, headers and errors."""
 
+import contextlib
 import re
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
-from visiting import Browser, Site
+from collected import register
+from every_page import PICTURED
+from serving import tokens_of
+from visiting import Browser, Site, showing
 
 from hearsay_server.commands.serve import _site
 from hearsay_server.config import Config
+from hearsay_server.pages import make_site
+from hearsay_server.pages.calling import _THREADS, _WAITING
+from hearsay_server.pages.site import _OPEN
+from hearsay_server.serving.inside import Inside
 from ldp.errors import MissingExtra
 
 Guarded = tuple[Site, dict[str, str]]
@@ -128,3 +138,44 @@ def test_signing_in_works_in_a_browser(guarded: Guarded, browser: Browser) -> No
     assert page.locator("h1").inner_text() == "Operator"
     page.click("text=Sign out")
     page.wait_for_url(f"{site.origin}/")
+
+
+def test_look_ups_of_made_up_sessions_have_a_bounded_number_of_places(tmp_path: Path) -> None:
+    """While all places of strangers are taken, no further made-up cookie reaches the database."""
+    made: list[Any] = []
+
+    def site_of(inside: Inside) -> Any:
+        made.append(make_site(inside))
+        return made[0]
+
+    _, token = tokens_of(tmp_path).create("admin", "an admin")
+    with showing(tmp_path, site_of) as site, contextlib.ExitStack() as held:
+
+        def stranger(path: str = "/") -> int:
+            return site.get(path, cookie=f"hearsay-{site.port}={'A' * 43}").status
+
+        assert stranger() == 200
+        for _ in range(_OPEN):
+            held.enter_context(made[0]._place(False))
+        assert stranger() == 503
+        assert site.get("/operator", authorization=f"Bearer {token}").status == 200
+        held.close()
+        assert stranger() == 200
+
+
+def test_an_overload_that_passes_is_not_kept_as_the_answer(tmp_path: Path) -> None:
+    made: list[Any] = []
+
+    def site_of(inside: Inside) -> Any:
+        made.append(make_site(inside))
+        return made[0]
+
+    with showing(tmp_path, site_of) as site:
+        register(site.grpc, PICTURED)
+        asking, path = made[0]._shared.asking, "/analyst/commute/estimate?attribute=how"
+        asking._held = _THREADS + _WAITING
+        refused = site.get(path)
+        assert refused.status == 429 and "retry-after" in refused.headers
+        asking._held = 0
+        assert b"questions of pages" in refused.body
+        assert "questions of pages" not in site.text(path)  # within the time that a view is kept

@@ -17,9 +17,10 @@ from hearsay_server.pages.analyst import (
     robustness,
     together,
 )
-from hearsay_server.pages.analyst.options import Given, Option
+from hearsay_server.pages.analyst.options import LONGEST, WEIGHTS, Given, Option
 from hearsay_server.pages.analyst.view import View
 from ldp.assurance.suspicion import has_tests
+from ldp.errors import InvalidInput
 
 VIEWS: Mapping[str, View] = {
     view.name: view
@@ -100,7 +101,8 @@ class Survey:
         return [
             option
             for option in view.options
-            if option.kind not in _CHOSEN or len(self.choices(option, attribute)) > 1
+            if (option.kind not in _CHOSEN or len(self.choices(option, attribute)) > 1)
+            and (option not in WEIGHTS or self.plan.properties.by_name)
         ]
 
     def choices(self, option: Option, attribute: str) -> Sequence[str]:
@@ -158,5 +160,14 @@ def survey_of(shown: admin_pb2.ShowSurveyResponse) -> Survey:
 
 
 def given(pairs: Sequence[tuple[str, str]], view: View) -> Given:
-    """Return the options of an address; raise `InvalidInput` for one that the view has not."""
+    """Return the options of an address.
+
+    Raises `InvalidInput` for one that the view has not, and for an address that is too long.
+    """
+    length = sum(len(name) + len(value) for name, value in pairs)
+    if length > LONGEST:
+        raise InvalidInput(
+            f"an address has at most {LONGEST:,} characters of options, this one {length:,}: ask "
+            "with longer ones by `hearsay query`, whose --margins reads files, or from Python"
+        )
     return Given(pairs, view.options)

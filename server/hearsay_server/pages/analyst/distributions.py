@@ -3,8 +3,18 @@
 from typing import Any
 
 from hearsay_server.pages.analyst import charts
-from hearsay_server.pages.analyst.options import CONFIDENCE, SELECTION, STEP, Given, Missing, Option
+from hearsay_server.pages.analyst.estimates import weighted
+from hearsay_server.pages.analyst.options import (
+    CONFIDENCE,
+    SELECTION,
+    STEP,
+    WEIGHTS,
+    Given,
+    Missing,
+    Option,
+)
 from hearsay_server.pages.analyst.view import Question, View
+from ldp.errors import InvalidInput
 
 BINS = Option("bins", "Bins", "whole", hint="as many as the reports can show")
 QUANTILE = Option("quantile", "Quantile", "number", hint="0.5")
@@ -12,11 +22,12 @@ BETWEEN = Option("between", "From and to", "pair")
 OTHER = Option("other", "And of", "other")
 OTHER_BETWEEN = Option("other-between", "From and to, of the other", "pair")
 
-_COMMON = (*SELECTION, STEP, CONFIDENCE)
+_COMMON = (*SELECTION, STEP, CONFIDENCE, *WEIGHTS)
 
 
 def _options(given: Given) -> dict[str, Any]:
-    return {**given.stated(step="number", confidence="number"), **given.selection()}
+    stated = given.stated(step="number", confidence="number")
+    return {**stated, **given.selection(), **given.weights()}
 
 
 def _histogram(survey: str, given: Given) -> Question:
@@ -38,6 +49,8 @@ def _between(survey: str, given: Given) -> Question:
     if ends is None:
         raise Missing("between is needed: a range, by dragging over the bins or by its two ends")
     if other := given.one("other"):
+        if given.many("margins"):
+            raise InvalidInput("margins weight one number: leave out the other one")
         ranges = {given.attribute: ends, other: given.pair("other-between") or (0.0, 0.0)}
         return Question("rectangle", (survey, ranges), _options(given))
     return Question("between", (survey, given.attribute, *ends), _options(given))
@@ -52,6 +65,7 @@ VIEWS = (
         (BINS, *_COMMON),
         _histogram,
         charts.histogram,
+        weighted,
     ),
     View(
         "quantiles",
@@ -61,6 +75,7 @@ VIEWS = (
         (QUANTILE, *_COMMON),
         _quantiles,
         charts.quantiles,
+        weighted,
     ),
     View(
         "cdf",
@@ -70,6 +85,7 @@ VIEWS = (
         _COMMON,
         _below,
         charts.cumulative,
+        weighted,
     ),
     View(
         "between",
@@ -79,6 +95,7 @@ VIEWS = (
         (BETWEEN, *_COMMON, OTHER, OTHER_BETWEEN),
         _between,
         charts.intervals,
+        weighted,
         beside=lambda survey, given: Question(
             "distribution", (survey, given.attribute), _options(given), entry=0
         ),

@@ -14,7 +14,8 @@ def png(tables: list[pd.DataFrame]) -> bytes:
 
     for table in tables:
         quantiles = table.index.name == "quantile"
-        table.attrs.setdefault("statistic", table.attrs["attribute"] if quantiles else "share")
+        statistic = table.attrs["attribute"] if quantiles else "share"
+        table.attrs.setdefault("statistic", statistic)
         table.attrs.setdefault("warning", "")
     made = io.BytesIO()
     plots.figure(*tables).savefig(made, format="png")

@@ -12,6 +12,7 @@ from hearsay_server.pages.analyst.options import (
     METHOD,
     SELECTION,
     TOP,
+    WEIGHTS,
     Given,
     Option,
 )
@@ -41,7 +42,7 @@ _KEYWORDS = {
 
 def options_of(given: Given) -> dict[str, Any]:
     """Return the keywords of `Analyst.estimate` that an address has."""
-    found: dict[str, Any] = {**given.selection(), **given.stated(**_KEYWORDS)}
+    found: dict[str, Any] = {**given.selection(), **given.weights(), **given.stated(**_KEYWORDS)}
     if consistent := given.one("consistent"):
         found["consistency"] = consistent
     if values := given.listed("values"):
@@ -93,6 +94,20 @@ def alike(table: pd.DataFrame) -> list[str]:
     return said
 
 
+def weighted(table: pd.DataFrame) -> list[str]:
+    """Say how unequal the weights of an answer with margins are."""
+    effect, weights = (table.attrs.get(name) for name in ("design_effect", "weights"))
+    if effect is None or weights is None:
+        return []
+    least, most = weights
+    return [
+        f"Weighted to known shares, beside the unweighted estimates: one person counts for "
+        f"{least:.3g} to {most:.3g} people. Unequal weights alone raise the variance by the design "
+        f"effect, {effect:.3g}. The shares are your own claim, and their errors are not in the "
+        "intervals."
+    ]
+
+
 def _findable(table: pd.DataFrame) -> list[str]:
     shares = table.attrs.get("findable")
     if not shares:
@@ -110,19 +125,20 @@ VIEWS = (
         "Estimates",
         "What the crowd says, each number with its interval.",
         ALL,
-        (*SELECTION, *INTERVALS, METHOD, CONSISTENT, TOP, VALUES, SUM, FORGED, RECOVER),
+        (*SELECTION, *INTERVALS, METHOD, CONSISTENT, TOP, VALUES, SUM, FORGED, RECOVER, *WEIGHTS),
         _estimate,
         charts.intervals,
-        alike,
+        lambda table: alike(table) + weighted(table),
     ),
     View(
         "sizes",
         "Sizes of sets",
         "How many items people's sets have.",
         ("set",),
-        (*SELECTION, *INTERVALS, METHOD),
+        (*SELECTION, *INTERVALS, METHOD, *WEIGHTS),
         _sizes,
         charts.intervals,
+        weighted,
     ),
     View(
         "pairs",

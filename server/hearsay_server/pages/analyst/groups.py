@@ -2,7 +2,15 @@
 
 from hearsay_server.pages.analyst import charts
 from hearsay_server.pages.analyst.estimates import CONSISTENT, FORGED, VALUES, options_of
-from hearsay_server.pages.analyst.options import INTERVALS, METHOD, SELECTION, TOP, Given, Option
+from hearsay_server.pages.analyst.options import (
+    INTERVALS,
+    METHOD,
+    SELECTION,
+    TOP,
+    WEIGHTS,
+    Given,
+    Option,
+)
 from hearsay_server.pages.analyst.view import ALL, Question, View
 
 BY = Option("by", "By", "by")
@@ -22,7 +30,7 @@ VIEWS = (
         "By group",
         "One answer for each level, period, map or value of a public property.",
         ALL,
-        (BY, *SELECTION, *INTERVALS, METHOD, CONSISTENT, TOP, VALUES, FORGED),
+        (BY, *SELECTION, *INTERVALS, METHOD, CONSISTENT, TOP, VALUES, FORGED, *WEIGHTS),
         _by,
         charts.groups,
     ),

@@ -8,10 +8,11 @@ from typing import Any, cast
 from urllib.parse import quote, urlencode
 
 from hearsay.asking import Selection
+from hearsay.margins import parsed_margins
 from hearsay_server.answers.selecting import selected
 from ldp.errors import InvalidInput
 
-_LONGEST = 4000
+LONGEST = 4000
 """Characters of all options of an address."""
 
 
@@ -22,7 +23,7 @@ class Option:
     `kind` is "text", "number", "whole" (a whole number), "pair" (two numbers), "flag", "choice"
     (one of `choices`), or what of the survey there is to choose: "levels", "periods", "period",
     "two periods", "maps", "other" (another attribute), "by", "values" or "parts" (two of the
-    reports, which a form suggests).
+    reports, which a form suggests), or a "table": the text of a CSV, several times for several.
     """
 
     name: str
@@ -41,13 +42,14 @@ class Given:
 
     def __init__(self, pairs: Sequence[tuple[str, str]], known: Sequence[Option]) -> None:
         """Raise `InvalidInput` for an option that the view does not have."""
-        if sum(len(name) + len(value) for name, value in pairs) > _LONGEST:
-            raise InvalidInput(f"an address has at most {_LONGEST} characters of options")
         names = ["attribute", *(option.name for option in known)]
         if unknown := [name for name, _ in pairs if name not in names]:
             raise InvalidInput(f"this view has no option {unknown[0]!r}, only {', '.join(names)}")
         self._given: dict[str, list[str]] = {}
+        tables = {option.name for option in known if option.kind == "table"}
         for name, value in pairs:
+            if name in tables:  # a form has CR LF
+                value = value.replace("\r\n", "\n").strip("\ufeff\n")
             if value or name == "map":
                 self._given.setdefault(name, []).append(value)
         order = {name: number for number, name in enumerate(names)}
@@ -138,6 +140,18 @@ class Given:
         found = {name: value for name, value in chosen.items() if value}
         return cast(Selection, found)
 
+    def weights(self) -> dict[str, Any]:
+        """Return the margins that answers are weighted to, and what goes with them."""
+        texts = self.many("margins")
+        least = self.whole("least")
+        if least is not None and (least < 2 or not texts):
+            raise InvalidInput(f"least is a number >= 2, with margins, got {least}")
+        if not texts:
+            return {}
+        named = [(f"margins {number}", text) for number, text in enumerate(texts, 1)]
+        found: dict[str, Any] = {"margins": parsed_margins(named)}
+        return found if least is None else found | {"least": least}
+
     def stated(self, **names: str) -> dict[str, Any]:
         """Return the options that are given, by their names in `Analyst`; each names its kind."""
         found: dict[str, Any] = {}
@@ -172,3 +186,14 @@ METHOD = Option("method", "Pool levels by", "choice", ("mle", "gls", "inverse_va
 TOP = Option("top", "Only so many rows, of the largest estimates", "whole")
 STEP = Option("step", "Step of the numbers", "number", hint="1 for whole numbers")
 INTERVALS = (CONFIDENCE, SIMULTANEOUS)
+
+WEIGHTS = (
+    Option(
+        "margins",
+        "Weight to known shares: CSV of public properties and share, one table in each field",
+        "table",
+        hint="platform,share\nios,0.31\nandroid,0.69",
+    ),
+    Option("least", "Join values of them with fewer people", "whole", hint="10"),
+)
+"""Of a survey with public properties: known shares of the population."""

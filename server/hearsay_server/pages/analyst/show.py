@@ -128,19 +128,20 @@ async def _answered(visit: Visit, work: Callable[[Analyst], _T]) -> _T:
     """Return what `work` makes of an `Analyst`; raise `Ended` for its errors."""
     try:
         return await visit.shared.asking.ask(visit.proof, work)
+    except TooMany as error:  # also a NotReady, but one that passes
+        code = grpc.StatusCode.RESOURCE_EXHAUSTED
+        raise Ended(code, str(error), error.retry_after) from None
     except NotReady as error:
         raise Ended(grpc.StatusCode.FAILED_PRECONDITION, str(error)) from None
     except InvalidInput as error:
         raise Ended(grpc.StatusCode.INVALID_ARGUMENT, str(error)) from None
-    except TooMany as error:
-        code = grpc.StatusCode.RESOURCE_EXHAUSTED
-        raise Ended(code, str(error), error.retry_after) from None
     except Unreachable as error:
         code = grpc.StatusCode.UNAVAILABLE
         raise Ended(code, str(error), error.retry_after or 1.0) from None
 
 
 async def _surveys(visit: Visit) -> Response:
+    visit.shared.asking.warm()
     listed = await visit.call("Admin/ListSurveys", admin_pb2.ListSurveysRequest())
     return visit.page("analyst/surveys.html", surveys=listed.surveys)
 
@@ -232,7 +233,6 @@ async def _page(asked: _Asked, trouble: str, wanted: str) -> Response:
         part=await pictured.fragment() if has_part else None,
         python="" if trouble or wanted else asked.question.python(target, with_token=with_token),
         curl=curl(target + asked.address(".csv"), with_token=with_token),
-        has_picture=view.chart is not nothing or view.over is not None,
         base=_base(survey),
     )
 

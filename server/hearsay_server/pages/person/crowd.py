@@ -58,7 +58,13 @@ class Said:
             rows.append(row | {"estimate": estimate, "low": low, "high": high})
         unit = "share, in %" if self.unit else "average"
         zero = bool(self.unit)
-        return {"kind": "intervals", "x": unit, "interval": "95%", "zero": zero, "rows": rows}
+        return {
+            "kind": "intervals",
+            "x": unit,
+            "lines": "Lines are 95% intervals.",
+            "zero": zero,
+            "rows": rows,
+        }
 
 
 async def crowd(inside: Inside, plan: Plan) -> list[Said]:
