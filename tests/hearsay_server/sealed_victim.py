@@ -30,7 +30,7 @@ client = Client(
     consent=True,
     shuffler=SHUFFLER,
     clock=yesterday,
-    delivery=Delivery(batch_rows=1, first_wait=0.05, longest_wait=0.2),
+    delivery=Delivery(batch_rows=1, first_wait=0.05, longest_wait=0.2, max_reports=1_000_000),
 )
 sys.stdout.write("ready\n")
 sys.stdout.flush()

@@ -21,7 +21,7 @@ client = Client(
     epsilon=1.0,
     consent=True,
     helper_key=KEY,
-    delivery=Delivery(batch_rows=1, first_wait=0.05, longest_wait=0.2),
+    delivery=Delivery(batch_rows=1, first_wait=0.05, longest_wait=0.2, max_reports=1_000_000),
 )
 sys.stdout.write("ready\n")
 sys.stdout.flush()
