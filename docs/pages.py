@@ -45,8 +45,9 @@ def main() -> None:
         tab.mouse.move(0, 0)
         clip = None
         if name in UNTIL:
-            place = tab.locator(UNTIL[name]).bounding_box()
-            clip = {"x": 0, "y": 0, "width": WIDTH, "height": place["y"]}
+            # Of the page, not of what of it is in view.
+            ends = tab.locator(UNTIL[name]).bounding_box()["y"] + tab.evaluate("scrollY")
+            clip = {"x": 0, "y": 0, "width": WIDTH, "height": ends}
         keep(tab.screenshot(full_page=True, clip=clip), HERE / "pages" / f"{name}.png")
 
     (HERE / "pages").mkdir(exist_ok=True)
