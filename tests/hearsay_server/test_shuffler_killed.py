@@ -2,18 +2,14 @@
 leaves among fewer than the threshold."""
 
 import os
-import random
-import signal
-import subprocess
-import sys
-import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from killed import Trio
 from serving import connected, tokens_of
 
-from hearsay import Client, create_ledger
+from hearsay import Client
 from hearsay.plans.plan import parse
 from hearsay.sealed import records
 from hearsay.v1 import (
@@ -31,22 +27,27 @@ from support import DAILY, Server, free_port, wait_until
 LEAST = 1000
 
 
-class Trio:
-    """Three processes of which any may be killed; each goes on with the files that it left."""
+class Shuffled(Trio):
+    """A collector, its shuffler and a device."""
 
     def __init__(self, folder: Path) -> None:
-        self.server = Server(folder / "collector")
-        self.server.start()
+        self.pools, self.shuffler = folder / "shuffler", f"127.0.0.1:{free_port()}"
+        server, ledger = Server(folder / "collector"), folder / "ledger.db"
+        device = Path(__file__).with_name("sealed_victim.py")
+        super().__init__(
+            server,
+            ledger,
+            {
+                "device": lambda: [device, server.address, self.shuffler, ledger, self.recorded()],
+                "shuffler": lambda: [
+                    *("-m", "hearsay_server", "shuffler", "serve", "--data", self.pools),
+                    *("--listen", self.shuffler, "--collector", server.address),
+                    *("--collector-token", self.secrets["shuffler"], "--check-seconds", "0.05"),
+                ],
+            },
+        )
         tokens = tokens_of(folder / "collector")
         self.secrets = {role: tokens.create(role)[1] for role in ("admin", "shuffler")}
-        self.pools, self.ledger = folder / "shuffler", folder / "ledger.db"
-        self.shuffler = f"127.0.0.1:{free_port()}"
-        create_ledger(self.ledger)
-        self.log = Path(f"{self.ledger}.log")
-        self.log.touch()
-        self.filled = 0
-        self.kills = {"device": 0, "shuffler": 0, "collector": 0}
-        self._running: dict[str, subprocess.Popen[str]] = {}
         with connected(self.server.address, self.secrets["admin"]) as channel:
             declared = surveys.from_toml(f"{DAILY}\n[sealing]\n", "test.toml")
             request = admin_pb2.CreateSurveyRequest(survey=declared)
@@ -55,47 +56,6 @@ class Trio:
             asked = collector_pb2.GetPlanRequest(survey="daily")
             stub = collector_pb2_grpc.CollectorStub(channel)
             self.plan = parse(stub.GetPlan(asked, timeout=20).plan)
-
-    def start(self, name: str) -> None:
-        if name == "collector":
-            self.server.start()
-            return
-        device = str(Path(__file__).with_name("sealed_victim.py"))
-        commands = {
-            "device": [device, self.server.address, self.shuffler, self.ledger, self.recorded()],
-            "shuffler": [
-                *("-m", "hearsay_server", "shuffler", "serve", "--data", self.pools),
-                *("--listen", self.shuffler, "--collector", self.server.address),
-                *("--collector-token", self.secrets["shuffler"], "--check-seconds", "0.05"),
-            ],
-        }
-        command = [sys.executable, *map(str, commands[name])]
-        with (self.pools.parent / "errors").open("a") as errors:
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
-        assert process.stdout is not None and process.stdout.readline(), name
-        self._running[name] = process
-
-    def kill(self, name: str) -> None:
-        """End a process at once, whatever it is doing."""
-        self.kills[name] += 1
-        if name == "collector":
-            self.server.stop(signal.SIGKILL)
-            return
-        process = self._running.pop(name)
-        process.kill()
-        process.communicate()
-
-    def close(self) -> None:
-        for name in [*self._running]:
-            self.kill(name)
-        if self.server.is_running():
-            self.server.stop()
-
-    def recorded(self) -> int:
-        """Return how many people's answers were surely recorded; the next may have been, too."""
-        with self.log.open("rb") as lines:
-            lines.seek(max(0, os.fstat(lines.fileno()).st_size - 10))
-            return int(lines.read(10) or -1) + 1
 
     def stored(self) -> int:
         with connected(self.server.address, self.secrets["admin"]) as channel:
@@ -133,28 +93,25 @@ class Trio:
 def test_kills_of_all_three_lose_nothing_repeat_nothing_and_keep_the_threshold(
     tmp_path: Path, seconds: int
 ) -> None:
-    chance, trio = random.Random(7), Trio(tmp_path)
+    trio = Shuffled(tmp_path)
+
+    def look() -> None:
+        if (count := trio.stored()) < LEAST:  # the first who leave are at least so many
+            assert count == 0 or count + trio.held()[1] >= LEAST
+
     try:
         for name in ("shuffler", "device"):
             trio.start(name)
         trio.fill(f"{datetime.now(UTC) - timedelta(days=1):%Y-%m-%d}", 3 * LEAST)
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            time.sleep(chance.uniform(0.1, 1.0))
-            name = chance.choice(["device", "shuffler", "collector"])
-            trio.kill(name)
-            trio.start(name)
-            if (count := trio.stored()) < LEAST:  # the first who leave are at least so many
-                assert count == 0 or count + trio.held()[1] >= LEAST
+        trio.kill_at_random(seconds, look)
         trio.kill("device")
         finish(trio)
         check(trio)
     finally:
         trio.close()
-    sys.stdout.write(f"kills {trio.kills}, people {trio.recorded()}\n")
 
 
-def finish(trio: Trio) -> None:
+def finish(trio: Shuffled) -> None:
     """Deliver what the device has queued, without new answers."""
     with Client(
         trio.server.address,
@@ -163,13 +120,14 @@ def finish(trio: Trio) -> None:
         epsilon=64.0,
         level="strict",
         shuffler=trio.shuffler,
-        clock=lambda: datetime.now(UTC) - timedelta(days=1),
+        # Later than the lease of what a killed device was sending.
+        clock=lambda: datetime.now(UTC) - timedelta(days=1, seconds=-40),
     ) as client:
         assert client.wait_ready(60), client.status()
         assert client.flush(120), client.delivery
 
 
-def check(trio: Trio) -> None:
+def check(trio: Shuffled) -> None:
     """Let all leave that gather, and compare what counts with what was recorded."""
     wait_until(lambda: trio.held()[0] < LEAST and trio.held()[1] == 0, 60)
     for pool in pools.look(trio.pools)[0]:

@@ -1,19 +1,15 @@
 """Device, leader and helper are killed at any moment: every record is in exactly one sum."""
 
 import os
-import random
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
 import pytest
+from killed import Trio
 from serving import connected, create, tokens_of
 
-from hearsay import Client, create_ledger
+from hearsay import Client
 from hearsay.plans.plan import Plan, parse
 from hearsay.sealed import shares
 from hearsay.v1 import collector_pb2, collector_pb2_grpc
@@ -39,72 +35,34 @@ categorical = {{ values = ["bus", "train", "car"] }}
 """
 
 
-class Trio:
-    """Three processes of which any may be killed; each goes on with the files that it left."""
+class Two(Trio):
+    """A server that leads, its helper and a device."""
 
     def __init__(self, folder: Path) -> None:
-        self.held, self.ledger = folder / "helper", folder / "ledger.db"
-        held.Shares(self.held).close()
-        self.key = held.look(self.held)[0]
-        secret = tokens_of(self.held).create("leader")[1]
-        self.helper = f"127.0.0.1:{free_port()}"
-        self.folder = folder / "leader"
-        self.server = Server(
-            self.folder,
-            *("--helper", self.helper, "--helper-token", secret, "--helper-seconds", "0.1"),
+        shares_of = folder / "helper"
+        held.Shares(shares_of).close()
+        self.key, helper = held.look(shares_of)[0], f"127.0.0.1:{free_port()}"
+        secret = tokens_of(shares_of).create("leader")[1]
+        self.folder, ledger = folder / "leader", folder / "ledger.db"
+        keys = ("--helper", helper, "--helper-token", secret, "--helper-seconds", "0.1")
+        server = Server(self.folder, *keys)
+        device = Path(__file__).with_name("split_victim.py")
+        super().__init__(
+            server,
+            ledger,
+            {
+                "device": lambda: [device, server.address, self.key, ledger, self.recorded()],
+                "helper": lambda: [
+                    *("-m", "hearsay_server", "helper", "serve", "--data", shares_of),
+                    *("--listen", helper, "--collector", server.address),
+                ],
+            },
         )
-        self.server.start()
-        create_ledger(self.ledger)
-        self.log = Path(f"{self.ledger}.log")
-        self.log.touch()
-        self.filled = 0
-        self.kills = {"device": 0, "helper": 0, "leader": 0}
-        self._running: dict[str, subprocess.Popen[str]] = {}
         create(self.server.address, SURVEY.format(key=self.key))
         with connected(self.server.address) as channel:
             asked = collector_pb2.GetPlanRequest(survey="commute")
             stub = collector_pb2_grpc.CollectorStub(channel)
             self.plan: Plan = parse(stub.GetPlan(asked, timeout=20).plan)
-
-    def start(self, name: str) -> None:
-        if name == "leader":
-            self.server.start()
-            return
-        device = str(Path(__file__).with_name("split_victim.py"))
-        commands: dict[str, Sequence[object]] = {
-            "device": [device, self.server.address, self.key, self.ledger, self.recorded()],
-            "helper": [
-                *("-m", "hearsay_server", "helper", "serve", "--data", self.held),
-                *("--listen", self.helper, "--collector", self.server.address),
-            ],
-        }
-        command = [sys.executable, *map(str, commands[name])]
-        with (self.folder.parent / "errors").open("a") as errors:
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
-        assert process.stdout is not None and process.stdout.readline(), name
-        self._running[name] = process
-
-    def kill(self, name: str) -> None:
-        """End a process at once, whatever it is doing."""
-        self.kills[name] += 1
-        if name == "leader":
-            self.server.stop(signal.SIGKILL)
-            return
-        process = self._running.pop(name)
-        process.kill()
-        process.communicate()
-
-    def close(self) -> None:
-        for name in [*self._running]:
-            self.kill(name)
-        if self.server.is_running():
-            self.server.stop()
-
-    def recorded(self) -> int:
-        """Return how many people's answers were surely recorded; the next may have been, too."""
-        with self.log.open("rb") as lines:
-            lines.seek(max(0, os.fstat(lines.fileno()).st_size - 10))
-            return int(lines.read(10) or -1) + 1
 
     def fill(self, count: int) -> None:
         """Submit records of other devices, who all answer "car", so that what waits is summed."""
@@ -155,16 +113,11 @@ class Trio:
 )
 @pytest.mark.timeout(600)
 def test_kills_of_all_three_lose_no_record_and_sum_none_twice(tmp_path: Path, seconds: int) -> None:
-    chance, trio = random.Random(7), Trio(tmp_path)
+    trio = Two(tmp_path)
     try:
         for name in ("helper", "device"):
             trio.start(name)
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            time.sleep(chance.uniform(0.1, 1.0))
-            name = chance.choice(["device", "helper", "leader"])
-            trio.kill(name)
-            trio.start(name)
+        trio.kill_at_random(seconds, lambda: None)
         trio.kill("device")
         finish(trio)
         trio.fill(250)
@@ -185,10 +138,9 @@ def test_kills_of_all_three_lose_no_record_and_sum_none_twice(tmp_path: Path, se
         assert abs(car - trio.filled * two.layout.scale) < noise
     finally:
         trio.close()
-    sys.stdout.write(f"kills {trio.kills}, people {trio.recorded()}\n")
 
 
-def finish(trio: Trio) -> None:
+def finish(trio: Two) -> None:
     """Deliver what the device has queued, without new answers."""
     with Client(
         trio.server.address,
@@ -196,6 +148,8 @@ def finish(trio: Trio) -> None:
         ledger=trio.ledger,
         epsilon=1.0,
         helper_key=trio.key,
+        # Later than the lease of what a killed device was sending.
+        clock=lambda: datetime.now(UTC) + timedelta(seconds=40),
     ) as client:
         assert client.wait_ready(60) or client.plan
         assert client.flush(120), client.delivery

@@ -1,6 +1,5 @@
 """`hearsay helper`: run the second of two servers, and look at its key and at what it holds."""
 
-import sys
 from asyncio import Runner
 from pathlib import Path
 from typing import Annotated
@@ -14,7 +13,7 @@ from hearsay.plans.plan import parse
 from hearsay.sealed import shares
 from hearsay_server import config, tabular
 from hearsay_server.commands.local import ConfigFile
-from hearsay_server.commands.serve import with_an_option_for_every_key
+from hearsay_server.commands.serve import announce, with_an_option_for_every_key
 from hearsay_server.helper import held
 from hearsay_server.serving import logs
 from hearsay_server.wrapping import print_wrapped
@@ -37,11 +36,6 @@ def serve_helper(config_file: ConfigFile = None, **flags: object) -> None:
 
     setup = config.read(config.HelperConfig, config_file, flags)
     logs.configure(setup.log_format, setup.log_level)
-
-    def announce(address: str) -> None:
-        typer.echo(f"listening on {address}")
-        sys.stdout.flush()
-
     with Runner() as runner:
         runner.run(serve.serve(setup, announce))
 

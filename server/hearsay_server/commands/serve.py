@@ -68,13 +68,14 @@ def serve(config_file: ConfigFile = None, **flags: object) -> None:
     """
     setup = config.load(config_file, flags)
     logs.configure(setup.log_format, setup.log_level)
-
-    def announce(address: str) -> None:
-        typer.echo(f"listening on {address}")
-        sys.stdout.flush()
-
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(serving.serve(setup, announce, site=_site(setup)))
+
+
+def announce(address: str) -> None:
+    """Tell whoever started a process that it answers."""
+    typer.echo(f"listening on {address}")
+    sys.stdout.flush()
 
 
 def _site(setup: config.Config) -> MakeSite | None:
