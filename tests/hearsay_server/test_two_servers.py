@@ -40,6 +40,7 @@ from hearsay_server.storage import sums
 from hearsay_server.storage.database import open_folder
 from hearsay_server.storage.sealing_keys import Keys
 from hearsay_server.storage.tokens import Tokens
+from hearsay_server.surveys import planning
 from ldp.testing import SeededCoins
 from ldp.two_servers.records import estimate
 from ldp.two_servers.shares import join, split, sum_rests, sum_seeds
@@ -674,3 +675,18 @@ def test_commands_show_a_survey_and_a_device_that_splits(pair: Pair, tmp_path: P
     assert (told.returncode, told.stderr) == (0, "")
     assert pair.key in told.stdout
     assert "100 summed at least" in told.stdout
+
+
+def test_what_explains_single_answers_says_that_sums_have_none(tmp_path: Path) -> None:
+    text = TOML.format(key=hpke.new_pair()[1].hex())
+    with pytest.raises(InvalidInput, match="its records are summed by two servers"):
+        planning.planned([("commute.toml", text.encode())], 1000)
+    file = tmp_path / "commute.toml"
+    file.write_text(text)
+    priced = hearsay("plan", "--prices", "--survey", file)
+    assert priced.returncode == 1
+    assert "its records are summed by two servers" in priced.stderr
+    told = hearsay("survey", "explain", file, COLUMNS="80")
+    assert (told.returncode, told.stderr) == (0, "")
+    assert "Both servers together see each record" in " ".join(told.stdout.split())
+    assert max(map(len, told.stdout.splitlines())) <= 80

@@ -118,8 +118,8 @@ def explain(
 ) -> Explanation:
     """Resolve a survey, predict its errors, and what answers in so many periods cost.
 
-    `periods` is None for a year of them. Raises `InvalidInput` where the survey is not valid, and
-    for periods as `over_time.costs`.
+    `periods` is None for a year of them. Raises `InvalidInput` where the survey is not valid or
+    declares two servers, and for periods as `over_time.costs`.
     """
     if users < 1:
         raise InvalidInput(f"users must be at least 1, got {users}")
@@ -127,6 +127,11 @@ def explain(
         plan = hearsay.plans.plan.parse(surveys.resolve(survey))
     except InvalidInput as error:
         raise InvalidInput(f"{source}: {error}") from None
+    if plan.two_servers:
+        raise InvalidInput(
+            f"{source}: its records are summed by two servers, so no answer has a mechanism or an "
+            "error of its own: `hearsay survey explain` says what the sums promise and tell"
+        )
     questions = surveys.questions(survey)
     rows = [row for level in plan.levels.values() for row in _rows(plan, level, users)]
     epsilons = [level.epsilon for level in plan.levels.values()]
