@@ -15,6 +15,7 @@ import grpc
 import numpy as np
 import pytest
 from command import hearsay
+from postgres import Postgres
 from prometheus_client import Counter
 from serving import connected, create, own_name, serving, tokens_of
 
@@ -37,7 +38,7 @@ from hearsay_server.helper import held
 from hearsay_server.helper.serve import running
 from hearsay_server.serving.summing import Summing
 from hearsay_server.storage import sums
-from hearsay_server.storage.database import open_folder
+from hearsay_server.storage.database import open_folder, open_url
 from hearsay_server.storage.sealing_keys import Keys
 from hearsay_server.storage.tokens import Tokens
 from hearsay_server.surveys import planning
@@ -675,6 +676,8 @@ def test_commands_show_a_survey_and_a_device_that_splits(pair: Pair, tmp_path: P
     assert (told.returncode, told.stderr) == (0, "")
     assert pair.key in told.stdout
     assert "100 summed at least" in told.stdout
+    verified = hearsay("verify", "--data", pair.data)
+    assert (verified.returncode, verified.stderr) == (0, "")
 
 
 def test_what_explains_single_answers_says_that_sums_have_none(tmp_path: Path) -> None:
@@ -690,3 +693,35 @@ def test_what_explains_single_answers_says_that_sums_have_none(tmp_path: Path) -
     assert (told.returncode, told.stderr) == (0, "")
     assert "Both servers together see each record" in " ".join(told.stdout.split())
     assert max(map(len, told.stdout.splitlines())) <= 80
+
+
+def test_a_server_with_postgresql_leads(tmp_path: Path, postgres: Postgres) -> None:
+    url, clock, port = postgres.create(), Calendar(), free_port()
+    helper = tmp_path / "helper"
+    held.Shares(helper).close()
+    secret = tokens_of(helper).create("leader")[1]
+    keys = {"helper": f"127.0.0.1:{port}", "helper_token": secret, "helper_seconds": 0.05}
+    with (
+        serving(tmp_path / "unused", clock=clock, database=url, **keys) as address,
+        helping(helper, address, port, clock),
+    ):
+        database = open_url(url)
+        pair = Pair(
+            helper, helper, address, keys["helper"], clock, Tokens(database), tokens_of(helper)
+        )
+        pair.survey = "commute"
+        create(address, TOML.format(key=pair.key))
+        batches = pair.batches(["bus"] * 130)
+        assert {each.status for each in pair.submit(*batches)} == {Result.STORED}
+        assert pair.forget(batches[0].id) in ([Forgot.FORGOTTEN], [Forgot.SUMMED])
+        pair.submit(*pair.batches(["car"] * 100, first=1000))
+
+        def told() -> int:
+            return sum(each.records for each in sums.read(database, "commute", lambda _: True))
+
+        wait_until(lambda: told() >= 229)
+        answer = answered(pair)
+        assert answer.reports == told()
+        bus = answer.rows[0]
+        assert abs(bus.estimate - 130 / 230) < 6 * bus.standard_error
+        database.close()
