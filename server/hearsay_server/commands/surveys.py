@@ -20,8 +20,18 @@ from hearsay.sealed.keys import fingerprint
 from hearsay.sending.transport import open_calls
 from hearsay.v1 import admin_pb2, survey_pb2
 from hearsay_server import tabular
-from hearsay_server.commands import connect, drafts, ranging, upkeep, words
+from hearsay_server.commands import (
+    connect,
+    drafts,
+    plotting,
+    plotting_plans,
+    ranging,
+    upkeep,
+    words,
+)
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Target, Token
+from hearsay_server.commands.plotting import Plot
+from hearsay_server.commands.plotting_plans import Half
 from hearsay_server.surveys import explain_budgets
 from hearsay_server.surveys import survey as surveys
 from hearsay_server.wrapping import print_wrapped
@@ -90,14 +100,22 @@ def explain_survey(
         Path | None,
         typer.Option("--from", help="PUBLIC data for --for: a CSV file with the attributes."),
     ] = None,
+    plot: Plot = None,
 ) -> None:
     """Explain a survey before it is registered: protection, cost and errors.
 
     With --for and --from: propose weights. Never use private data for that.
     """
-    from hearsay_server.surveys import explain, two_servers, weights
+    from hearsay_server.surveys import explain, explain_shares, two_servers, weights
 
     survey = surveys.from_file(file)
+    if plot is not None:
+        plotting.check(plot)
+        if public is not None or survey.HasField("two_servers"):
+            raise InvalidInput(
+                "--plot draws the intervals of a survey's questions: leave out --for and --from, "
+                "and draw no survey with [two_servers]"
+            )
     if bool(target) != (public is not None):
         raise InvalidInput(
             "--for names the attribute of interest, and --from a file of PUBLIC data"
@@ -112,7 +130,22 @@ def explain_survey(
         two_servers.explain(plan, users, Console())
         return
     if public is None:
-        explain.show(explain.explain(survey, str(file), users, periods), Console())
+        told = explain.explain(survey, str(file), users, periods)
+        explain.show(told, Console())
+        if plot is not None:
+            title = f"{told.plan.title or told.plan.survey}, with {users:,} users at each level"
+            plotting_plans.halves(
+                title,
+                [
+                    Half(
+                        told.plan.questions[row.attribute].title or row.attribute,
+                        row.level + (f", {row.map}" if row.map else ""),
+                        explain_shares.half(told.plan.questions[row.attribute].domain, row.error),
+                    )
+                    for row in told.rows
+                ],
+                plot,
+            )
         return
     Console(stderr=True).print(f"[bold red]{weights.WARNING}[/]")
     found = weights.propose(survey, target, public)

@@ -14,8 +14,11 @@ from rich.table import Table
 import hearsay.plans.plan
 from hearsay.plans.domains import Numeric
 from hearsay_server import tabular
+from hearsay_server.commands import plotting, plotting_plans
 from hearsay_server.commands import prices as pricing
 from hearsay_server.commands.connect import AsJson
+from hearsay_server.commands.plotting import Plot
+from hearsay_server.commands.plotting_plans import Axis, Bound
 from hearsay_server.surveys import catalogue
 from hearsay_server.surveys import survey as surveys
 from ldp import InvalidInput, Mechanism
@@ -132,6 +135,7 @@ def plan(
     cost: Annotated[
         str, typer.Option(help="Median cost of epsilon 1 to them, and spread of its logarithm.")
     ] = "",
+    plot: Plot = None,
     as_json: AsJson = False,
 ) -> None:
     """Work out the number of reports, the epsilon or the error of a survey before it is run.
@@ -151,6 +155,10 @@ def plan(
         --respondents 400,300,200,100 --budget 500
       hearsay plan --prices --survey survey.toml
     """
+    if plot is not None:
+        plotting.check(plot)
+        if prices or change is not None:
+            raise InvalidInput("--plot draws the interval by reports: not --prices, nor --change")
     menu = pricing.Asked(levels, survey, respondents, budget, highest, cost)
     if not prices and menu != pricing.Asked():
         raise InvalidInput(
@@ -211,6 +219,18 @@ def plan(
         found = _one_period(make, inner, scale, epsilon, n, half_width, confidence, simultaneous)
     spent = float(found["epsilon"])
     built = make(spent)
+    if plot is not None:
+        sized: dict[str, Any] = {"confidence": confidence, "simultaneous": simultaneous}
+        plotting_plans.curve(
+            f"{scale.subject.capitalize()}, {built.name} at epsilon {spent:.4g}",
+            (float(found["n"]), float(found["half_width"])),
+            lambda n: sizes.half_width(built, inner, max(1, round(n)), **sized) * scale.unit,
+            (
+                Axis("reports", lambda n: f"{n:,.0f} reports"),
+                Axis(f"half of a {confidence:.4g} interval", lambda half: f"+-{half:.3g}"),
+            ),
+            plot,
+        )
     if explain and k is not None and mechanism == "auto":
         found["why"] = str(catalogue.automatic(k, spent))
     if as_json:
@@ -306,6 +326,7 @@ def audit(
         int | None,
         typer.Option(help="So many devices at each level answer a server of their own instead."),
     ] = None,
+    plot: Plot = None,
     as_json: AsJson = False,
 ) -> None:
     """Check that mechanisms keep the epsilon they claim; exit with 1 where one does not.
@@ -325,6 +346,10 @@ def audit(
       hearsay audit --survey survey.toml
       hearsay audit --survey survey.toml --canaries 1000
     """
+    if plot is not None:
+        plotting.check(plot)
+        if canaries is not None:
+            raise InvalidInput("--plot draws mechanisms: leave it out with --canaries")
     if canaries is not None:
         if survey is None or mechanism or k is not None or epsilon is not None:
             raise InvalidInput("--canaries answer a survey: give --survey, and no mechanism")
@@ -349,6 +374,14 @@ def audit(
         for sampler, (draw, n) in samplers.items():
             result = examine(built, Coins(), draws=n, confidence=each, draw=draw)
             rows.append((place, built.name, sampler, result))
+    if plot is not None:
+        plotting_plans.bounds(
+            [
+                Bound(f"{place}: {name}, {sampler}", told.claimed, told.lower_bound, told.violated)
+                for place, name, sampler, told in rows
+            ],
+            plot,
+        )
     violated = len({place for place, _, _, result in rows if result.violated})
     if as_json:
         documents = [
@@ -401,6 +434,7 @@ def shuffle(
         int | None, typer.Option(help="k-RR with so many categories; otherwise any mechanism.")
     ] = None,
     bound: Annotated[str, typer.Option(help="clones (numerical), or closed (weaker).")] = "clones",
+    plot: Plot = None,
     as_json: AsJson = False,
 ) -> None:
     """Bound the epsilon of a cohort's reports for observers who see them only in random order.
@@ -411,10 +445,26 @@ def shuffle(
     from ldp import KRR
     from ldp.assurance import amplification
 
-    if krr is None:
-        central = amplification.bounded(epsilon, n, delta, bound=bound)
-    else:
-        central = amplification.shuffled(KRR(krr, epsilon), n, delta, bound=bound)
+    if plot is not None:
+        plotting.check(plot)
+
+    def together(n: int) -> float:
+        if krr is None:
+            return amplification.bounded(epsilon, n, delta, bound=bound)
+        return amplification.shuffled(KRR(krr, epsilon), n, delta, bound=bound)
+
+    central = together(n)
+    if plot is not None:
+        plotting_plans.curve(
+            f"Reports of epsilon {epsilon:g} in random order",
+            (float(n), central),
+            lambda size: together(max(1, round(size))),
+            (
+                Axis("reports of one cohort", lambda n: f"{n:,.0f} reports"),
+                Axis(f"epsilon at delta {delta:g}", lambda e: f"{e:.3g}"),
+            ),
+            plot,
+        )
     if as_json:
         document = {"epsilon": epsilon, "n": n, "delta": delta, "shuffled_epsilon": central}
         typer.echo(json.dumps(document, indent=2))

@@ -77,3 +77,10 @@ def _variances(domain: Domain | Grid, mechanism: Mechanism) -> list[Callable[[fl
         return variance
 
     return [of(value) for value in values]
+
+
+def half(domain: Domain | Grid, error: float) -> float:
+    """Return half a 95% interval of a standard error, in parts of one: of a share, or of a
+    number's range."""
+    one = domain.high - domain.low if isinstance(domain, Numeric) else 1.0
+    return Z * error / one

@@ -238,7 +238,7 @@ def _level(explanation: Explanation, name: str) -> Level:
                 row.mechanism,
                 row.epsilon,
                 row.chance,
-                explain_shares.Z * row.error / _units(plan.questions[row.attribute].domain),
+                explain_shares.half(plan.questions[row.attribute].domain, row.error),
                 explain_shares.smallest(
                     plan.questions[row.attribute].domain,
                     plan.mechanism(name, row.attribute, ""),
@@ -267,18 +267,13 @@ def _by_epsilon(
 def _halves(asked: Sequence[Question], budget: budgets.Budget, users: int) -> list[float]:
     errors = explain_budgets.errors(budget, asked, users)
     return [
-        explain_shares.Z * error / _units(question.domain)
+        explain_shares.half(question.domain, error)
         for question, error in zip(asked, errors, strict=True)
     ]
 
 
 def _typical(halves: Sequence[float]) -> float:
     return math.sqrt(sum(half * half for half in halves) / len(halves))
-
-
-def _units(domain: Domain | Grid) -> float:
-    """Return what is one of a question: the range of a number, or a share of one."""
-    return domain.high - domain.low if isinstance(domain, Numeric) else 1.0
 
 
 def _asks(domain: Domain | Grid) -> str:
