@@ -8,14 +8,13 @@ import math
 from collections.abc import Sequence
 from functools import partial
 
-import grpc
 from starlette.datastructures import FormData, UploadFile
 from starlette.responses import Response
 
 from hearsay_server.limits import TooMany
 from hearsay_server.pages.page import PLANNERS, Page
 from hearsay_server.pages.visit import Visit
-from hearsay_server.serving.status import Ended
+from hearsay_server.serving.status import passing
 from hearsay_server.surveys import planning
 from hearsay_server.surveys.fitting import Fit
 from hearsay_server.surveys.planning import EPSILONS, USERS, Planned
@@ -79,8 +78,7 @@ async def _run(visit: Visit, given: Sequence[tuple[str, bytes]], users: str) -> 
     try:
         return await visit.inside.analyses.run(partial(planning.planned, given, people))
     except TooMany as error:
-        code = grpc.StatusCode.RESOURCE_EXHAUSTED
-        raise Ended(code, str(error), error.retry_after) from None
+        raise passing(error) from None
 
 
 def _page(

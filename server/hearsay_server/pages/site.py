@@ -49,6 +49,7 @@ _STATUS = {
     grpc.StatusCode.PERMISSION_DENIED: 403,
     grpc.StatusCode.NOT_FOUND: 404,
     grpc.StatusCode.DEADLINE_EXCEEDED: 408,
+    grpc.StatusCode.OUT_OF_RANGE: 413,
     grpc.StatusCode.RESOURCE_EXHAUSTED: 429,
     grpc.StatusCode.UNAVAILABLE: 503,
 }
@@ -243,7 +244,7 @@ def _bounded(receive: Callable[[], Awaitable[Any]], largest: int) -> Callable[[]
         size += len(event.get("body", b""))
         if size > largest:
             detail = f"a form holds at most {largest} bytes here"
-            raise Ended(grpc.StatusCode.RESOURCE_EXHAUSTED, detail)
+            raise Ended(grpc.StatusCode.OUT_OF_RANGE, detail)
         return event
 
     return bounded

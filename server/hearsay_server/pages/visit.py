@@ -81,7 +81,7 @@ class Visit:
         size = self.request.headers.get("content-length", "")
         if kind == b"application/x-www-form-urlencoded" and not _is_small(size):
             detail = f"a form holds at most {_PLAIN} bytes here, unless it is multipart/form-data"
-            raise Ended(grpc.StatusCode.RESOURCE_EXHAUSTED, detail)
+            raise Ended(grpc.StatusCode.OUT_OF_RANGE, detail)
         try:
             async with asyncio.timeout(self.inside.config.max_upload_seconds):
                 form = self.request.form(max_files=4, max_fields=100, max_part_size=_PART)

@@ -2,6 +2,7 @@
 
 import grpc
 
+from hearsay_server.limits import TooMany
 from ldp.errors import HearsayError
 
 LIVE = "live"
@@ -24,6 +25,11 @@ class Ended(HearsayError):
         super().__init__(shortened(detail))
         self.code = code
         self.retry_after = retry_after
+
+
+def passing(error: TooMany) -> Ended:
+    """Return the end of a call that comes above a limit, and may come again."""
+    return Ended(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error), error.retry_after)
 
 
 def shortened(detail: str) -> str:

@@ -31,14 +31,14 @@ def hurried(tmp_path_factory: pytest.TempPathFactory, token: str) -> Iterator[Si
 
 def test_a_form_is_bounded(hurried: Site) -> None:
     answer = hurried.post("/sign-in", {"token": "x" * 70_000})
-    assert answer.status == 429 and b"at most 65536 bytes" in answer.body
+    assert answer.status == 413 and b"at most 65536 bytes" in answer.body
     chunked = (
         f"POST /sign-in HTTP/1.1\r\nHost: 127.0.0.1:{hurried.port}\r\nContent-Type: {FORM}\r\n"
         f"Origin: {hurried.origin}\r\nTransfer-Encoding: chunked\r\n\r\n"
     ).encode()
     part = b"2000\r\n" + b"x" * 0x2000 + b"\r\n"
     with contextlib.closing(hurried.plugged(chunked + 9 * part)) as line:
-        assert b" 429 " in line.recv(100)
+        assert b" 413 " in line.recv(100)
 
 
 def test_a_form_that_does_not_come_is_given_up(hurried: Site) -> None:
@@ -143,7 +143,7 @@ def test_a_form_in_another_charset_is_refused_before_it_is_read(
 
 def test_a_long_form_that_is_not_multipart_is_refused_by_its_length(hurried: Site) -> None:
     answer = hurried.post("/sign-in", {"token": "&" * 30_000})
-    assert answer.status == 429 and b"unless it is multipart" in answer.body
+    assert answer.status == 413 and b"unless it is multipart" in answer.body
 
 
 def test_pages_of_elsewhere_and_of_plain_http_do_not_act_for_a_session_of_tls(

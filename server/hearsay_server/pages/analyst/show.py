@@ -29,7 +29,7 @@ from hearsay_server.pages.analyst.view import Question, View, curl
 from hearsay_server.pages.fragments import Fragment
 from hearsay_server.pages.page import ANALYSTS, Page
 from hearsay_server.pages.visit import Visit
-from hearsay_server.serving.status import Ended
+from hearsay_server.serving.status import Ended, passing
 from ldp.errors import InvalidInput
 
 _T = TypeVar("_T")
@@ -129,8 +129,7 @@ async def _answered(visit: Visit, work: Callable[[Analyst], _T]) -> _T:
     try:
         return await visit.shared.asking.ask(visit.proof, work)
     except TooMany as error:  # also a NotReady, but one that passes
-        code = grpc.StatusCode.RESOURCE_EXHAUSTED
-        raise Ended(code, str(error), error.retry_after) from None
+        raise passing(error) from None
     except NotReady as error:
         raise Ended(grpc.StatusCode.FAILED_PRECONDITION, str(error)) from None
     except InvalidInput as error:
@@ -251,8 +250,7 @@ async def _png(asked: _Asked) -> Response:
     except InvalidInput as error:
         raise Ended(grpc.StatusCode.INVALID_ARGUMENT, str(error)) from None
     except TooMany as error:
-        code = grpc.StatusCode.RESOURCE_EXHAUSTED
-        raise Ended(code, str(error), error.retry_after) from None
+        raise passing(error) from None
     return Response(data, media_type="image/png")
 
 
