@@ -1,8 +1,8 @@
 """What Skellam noise in integers promises: exact Renyi divergences, and bounds of them.
 
-Two records are neighbours where one is a person's and the other is empty: the vector of zeros of a
-person who takes part and answers nothing. Replacing a record by another is two such steps: twice
-D1 and D2, and four times rho. Whether a device took part is not hidden.
+Two records are neighbours where they are any two that one person may have, the empty one among
+them: the vector of zeros of a person who takes part and answers nothing. `records.Layout.distances`
+bounds how far they are apart. Whether a device took part is not hidden.
 
 The noise that counts is that of the honest devices. Where at least `least` devices are summed,
 `colluding` of them tell one of the servers their noise, and each honest one adds variance v, it is
@@ -39,7 +39,7 @@ def honest_variance(variance: Fraction, least: int, colluding: int) -> Fraction:
 def published(order: int, l1: int, l2_squared: int, variance: Fraction) -> Fraction:
     """Return the published bound of the Renyi divergence at an integer order of at least 2.
 
-    `l1` and `l2_squared` bound the L1 norm and the squared L2 norm of a record.
+    `l1` and `l2_squared` bound the L1 distance and the squared L2 distance of two records.
     Source: Agarwal, Kairouz and Liu, "The Skellam mechanism for differentially private federated
     learning", NeurIPS 2021.
     """

@@ -2,8 +2,8 @@
 
 An attribute is a block of cells. An answer to a question with k choices is `scale` in the cell of
 the choice. A number is rounded to a point u of the grid 0..scale and fills two cells: u and
-scale - u, so that their sum counts the answers. An absent answer leaves its cells at zero. The
-squared norm of a block is at most scale**2 in both kinds, and an extreme number reaches it.
+scale - u, so that their sum counts the answers. An absent answer leaves its cells at zero. Two
+answers to a question are at most 2 * scale**2 apart, squared, in both kinds.
 """
 
 import math
@@ -101,16 +101,25 @@ class Layout:
         return sum(block.cells for block in self.blocks)
 
     @property
-    def norms(self) -> tuple[int, int]:
-        """The largest L1 norm and the largest squared L2 norm of a record: both are reached."""
-        return len(self.blocks) * self.scale, len(self.blocks) * self.scale**2
+    def distances(self) -> tuple[int, int]:
+        """The largest L1 distance and the largest squared L2 distance of two records, of which one
+        may be empty: both are reached, by records that differ in every block.
 
-    def enumerated_norms(self) -> tuple[int, int]:
-        """Return `norms` from the cells of every record: slow, for tests of small layouts."""
-        records = list(product(*(block.every(self.scale) for block in self.blocks)))
-        sums = [sum(sum(map(abs, cells)) for cells in record) for record in records]
-        squares = [sum(x * x for cells in record for x in cells) for record in records]
-        return max(sums), max(squares)
+        Two choices differ by `scale` in two cells, two numbers by at most as much in both, and an
+        answer from none by less.
+        """
+        return 2 * len(self.blocks) * self.scale, 2 * len(self.blocks) * self.scale**2
+
+    def enumerated_distances(self) -> tuple[int, int]:
+        """Return `distances` from the cells of every two records: slow, for tests of small
+        layouts."""
+        far = []
+        for block in self.blocks:  # two records may differ in each block as they like
+            pairs = list(product(block.every(self.scale), repeat=2))
+            gaps = [[x - y for x, y in zip(a, b, strict=True)] for a, b in pairs]
+            l1 = max(sum(map(abs, gap)) for gap in gaps)
+            far.append((l1, max(sum(x * x for x in gap) for gap in gaps)))
+        return sum(l1 for l1, _ in far), sum(squared for _, squared in far)
 
     def encode(self, answers: Mapping[str, Any], coins: Coins) -> NDArray[np.int64]:
         """Return a record's cells, shape (dim,); absent answers, and None, leave zeros.
@@ -208,13 +217,13 @@ def estimate(
 
 
 def calibrate(
-    norms: tuple[int, int], rho: Fraction, least: int, colluding: int, unit: int = 1 << 10
+    distances: tuple[int, int], rho: Fraction, least: int, colluding: int, unit: int = 1 << 10
 ) -> Fraction:
     """Return the least variance of one device, in steps of 1 / unit, that keeps to rho.
 
     Solves rho v**2 - D2**2 v / 2 - (D2**2 + 3 D1) / 2 >= 0 for the honest devices' variance v.
     """
-    l1, squared = norms
+    l1, squared = distances
     if not rho > 0 or not 0 <= colluding < least:
         raise InvalidInput(
             f"expected rho > 0 and 0 <= colluding < least, got {rho}, {colluding}, {least}"

@@ -315,7 +315,7 @@ def test_the_noise_is_the_least_that_keeps_the_level() -> None:
     two = shares.of(parse(registered().plan))
     assert account.epsilon_of(two.rho, two.delta) <= 1
     honest = account.honest_variance(two.variance - Fraction(1, UNIT), two.least, two.colluding)
-    less = account.rho(*two.layout.norms, honest)
+    less = account.rho(*two.layout.distances, honest)
     assert less > largest_rho(1.0, two.delta)
     assert account.epsilon_of(less * Fraction(10001, 10000), two.delta) > 1
 

@@ -1,4 +1,4 @@
-"""Sums over two servers: shares, norms, what the noise promises, and estimates of sums."""
+"""Sums over two servers: shares, distances, what the noise promises, and estimates of sums."""
 
 import math
 from fractions import Fraction
@@ -108,17 +108,17 @@ SMALL = records.Layout(
 )
 
 
-def test_the_norms_of_a_layout_are_those_of_every_record() -> None:
-    assert SMALL.norms == SMALL.enumerated_norms() == (12, 48)
+def test_the_distances_of_a_layout_are_those_of_every_two_records() -> None:
+    assert SMALL.distances == SMALL.enumerated_distances() == (24, 96)
 
 
 def test_the_least_noise_keeps_to_rho_and_less_does_not() -> None:
     rho = Fraction(1, 50)
-    variance = records.calibrate(SMALL.norms, rho, least=1000, colluding=100)
+    variance = records.calibrate(SMALL.distances, rho, least=1000, colluding=100)
     honest = account.honest_variance(variance, 1000, 100)
-    assert account.rho(*SMALL.norms, honest) <= rho
+    assert account.rho(*SMALL.distances, honest) <= rho
     less = account.honest_variance(variance - Fraction(1, 1024), 1000, 100)
-    assert account.rho(*SMALL.norms, less) > rho
+    assert account.rho(*SMALL.distances, less) > rho
 
 
 def test_answers_outside_of_their_domain_are_refused() -> None:

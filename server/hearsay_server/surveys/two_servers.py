@@ -54,7 +54,7 @@ def resolved(survey: survey_pb2.Survey) -> bytes:
     two = two_servers.two_servers_of(plan.survey, attributes)  # refused here, before calibrating
     assert two is not None
     rho = largest_rho(epsilon, two.delta)
-    variance = calibrate(two.layout.norms, rho, two.least, two.colluding, UNIT)
+    variance = calibrate(two.layout.distances, rho, two.least, two.colluding, UNIT)
     wire.variance = int(variance * UNIT)
     needed = two.layout.least_bits(MOST, variance)
     if two.bits < needed:
@@ -96,8 +96,8 @@ def explain(plan: Plan, users: int, console: Console) -> None:
         f"and whoever sees the sums, learns of a record no more than epsilon {spent:.4g} at delta "
         f"{two.delta:g}, if the other one is honest: it sums at least {two.least:,} records, of "
         f"which {two.least - two.colluding:,} are of honest devices.",
-        "Neighbours are a person's record and an empty one; another record in its place costs four "
-        "times the rho. That somebody answered is not hidden.",
+        "That is of any two records that a person may have, an empty one among them. That somebody "
+        "answered is not hidden.",
         "Both servers together see each record with the noise of one device alone, of a standard "
         f"deviation of {math.sqrt(float(two.variance)) / two.layout.scale:.3g} answers in each "
         "cell. That protects nobody.",

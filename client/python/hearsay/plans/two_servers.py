@@ -52,10 +52,10 @@ class TwoServers:
 
     @property
     def rho(self) -> Fraction:
-        """Return rho such that a sum's Renyi divergence at order a is at most a rho, between a
-        person's record and an empty one, for either server alone (`ldp.two_servers.account`)."""
+        """Return rho such that a sum's Renyi divergence at order a is at most a rho, between any
+        two records of a person, for either server alone (`ldp.two_servers.account`)."""
         honest = account.honest_variance(self.variance, self.least, self.colluding)
-        return account.rho(*self.layout.norms, honest)
+        return account.rho(*self.layout.distances, honest)
 
     @property
     def rest_bytes(self) -> int:
