@@ -127,7 +127,7 @@ test("no more than 60 KiB leave in the events, whatever waits", async () => {
   expect(bodies.length).toBeGreaterThan(0);
   const all = bodies.reduce((a, b) => a + b);
   expect(all).toBeLessThanOrEqual(60 << 10);
-  expect(all).toBeGreaterThan(40 << 10);
+  expect(all).toBeGreaterThan(30 << 10); // more than one: a call that is still under way has its part of the room
 });
 
 /** Let a call of Submit begin, fail, and its batch wait in the memory of a page. */
