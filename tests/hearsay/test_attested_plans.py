@@ -87,6 +87,7 @@ def test_a_policy_that_is_as_strict_is_taken_and_nothing_leaves_without_evidence
         assert "no evidence" in device.delivery.last_error
         transport = device._transport._server
         assert not transport.batches  # type: ignore[attr-defined]
+        device.close(0)  # it would go on trying
 
 
 def test_the_plan_says_what_it_requires() -> None:

@@ -20,6 +20,7 @@ __all__ = ["collector", "sealed_server"]
 pytestmark = pytest.mark.skipif(bool(why_missing()), reason=why_missing())
 
 
+@pytest.mark.slow
 def test_records_that_a_browser_seals_are_mixed_opened_and_counted(
     collector: Sealed, tmp_path: Path
 ) -> None:
