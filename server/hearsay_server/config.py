@@ -244,6 +244,14 @@ class ShufflerConfig(ElsewhereConfig):
     """HOST:PORT; port 0 takes a free one."""
     check_seconds: Annotated[float, _Positive] = 30.0
     """How often to look whether the records of a period can be forwarded."""
+    ohttp: bool = False
+    """Take requests by way of a relay, too, over HTTP; needs hearsay-ldp[ohttp]."""
+
+    @model_validator(mode="after")
+    def _gateway_has_a_door(self) -> Self:
+        if self.ohttp and not self.http:
+            raise InvalidInput("ohttp needs http: a relay's requests come over HTTP")
+        return self
 
 
 class HelperConfig(ElsewhereConfig):

@@ -27,7 +27,7 @@ sys.path[:0] = [str(HERE.parent / name) for name in ("", "hearsay_server", "depl
 
 from certificates import Authority  # noqa: E402
 from postgres import Postgres  # noqa: E402
-from proxied import Nginx, nginx  # noqa: E402
+from proxied import in_front, nginx  # noqa: E402
 
 from hearsay.v1 import collector_pb2, collector_pb2_grpc  # noqa: E402
 
@@ -113,7 +113,7 @@ def connections(folder: Path, count: int) -> None:
 def before_nginx(folder: Path, server: Process, make: Callable[[], Request], count: int) -> None:
     """Print what nginx with TLS costs, and the server behind it."""
     wide = {"rate=50r/s": "rate=100000r/s", "burst=200": "burst=100000"}
-    proxy = Nginx(folder, server.address, **wide)
+    proxy = in_front(folder, server.address, **wide)
     with proxy.running() as pid:
         front = Process(pid, proxy.address)
         results = []

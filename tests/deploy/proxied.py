@@ -13,8 +13,7 @@ from certificates import Authority
 
 from support import free_port
 
-CONFIGURATION = Path(__file__).resolve().parents[2] / "deploy" / "nginx" / "hearsay.conf"
-MAIN = CONFIGURATION.with_name("nginx.conf")
+_FILES = Path(__file__).resolve().parents[2] / "deploy" / "nginx"
 
 _OF_A_TEST = """
     client_body_temp_path {folder}/client;
@@ -29,10 +28,11 @@ _OF_A_TEST = """
 
 
 class Nginx:
-    """An nginx before one server; its certificate is of `authority` and for localhost."""
+    """An nginx with one of our files; its certificate is of `authority` and for localhost."""
 
-    def __init__(self, folder: Path, upstream: str, **replaced: str) -> None:
-        """Write its files. `replaced` are settings with another value, by their name."""
+    def __init__(self, folder: Path, name: str, listen: str, replaced: Mapping[str, str]) -> None:
+        """Write its files. `listen` is how the file says where it listens; `replaced` are
+        settings with another value, by their name."""
         self.binary = nginx()
         self.folder = folder
         folder.mkdir()
@@ -40,20 +40,19 @@ class Nginx:
         self.authority.issue(folder / "server.pem", folder / "server.key")
         self.address = f"localhost:{(port := free_port())}"
         own = {
-            "server server:50051": f"server {upstream}",
-            "listen 50051": f"listen 127.0.0.1:{port}",
+            listen: f"listen 127.0.0.1:{port}",
             "/etc/nginx/tls": str(folder),
             "/var/log/nginx": str(folder),
             **replaced,
         }
-        _write(folder, CONFIGURATION, own)
+        _write(folder, _FILES / name, own)
         main = {
-            "/etc/nginx/conf.d/*.conf": f"{folder}/hearsay.conf",
+            "/etc/nginx/conf.d/*.conf": f"{folder}/{name}",
             "pid /tmp/nginx.pid": f"pid {folder}/nginx.pid",
             "/dev/stderr warn": f"{folder}/nginx.log info",
             "http {": "http {" + _OF_A_TEST.format(folder=folder),
         }
-        _write(folder, MAIN, main)
+        _write(folder, _FILES / "nginx.conf", main)
 
     def _command(self, *options: str) -> list[str]:
         log = str(self.folder / "start.log")
@@ -86,6 +85,12 @@ class Nginx:
                 assert process.poll() is None, (self.folder / "nginx.log").read_text()
                 assert time.monotonic() < deadline, "nginx does not listen"
                 time.sleep(0.05)
+
+
+def in_front(folder: Path, upstream: str, **replaced: str) -> Nginx:
+    """Return an nginx before one server, with other values of some settings."""
+    values = {"server server:50051": f"server {upstream}", **replaced}
+    return Nginx(folder, "hearsay.conf", "listen 50051", values)
 
 
 def _write(folder: Path, source: Path, values: Mapping[str, str]) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from proxied import Nginx
+from proxied import Nginx, in_front
 from serving import batch, connected
 
 from hearsay import MEMORY, Client
@@ -23,7 +23,7 @@ FEW = {"rate=50r/s": "rate=1r/s", "burst=200": "burst=3"}
 @pytest.fixture
 def proxy(server: Server, tmp_path: Path) -> Iterator[Nginx]:
     """An nginx before the server, with the limits of the file."""
-    proxy = Nginx(tmp_path / "nginx", server.address)
+    proxy = in_front(tmp_path / "nginx", server.address)
     with proxy.running():
         yield proxy
 
@@ -31,7 +31,7 @@ def proxy(server: Server, tmp_path: Path) -> Iterator[Nginx]:
 @pytest.fixture
 def strict(server: Server, tmp_path: Path) -> Iterator[Nginx]:
     """An nginx before the server that lets few calls through."""
-    proxy = Nginx(tmp_path / "nginx", server.address, **FEW)
+    proxy = in_front(tmp_path / "nginx", server.address, **FEW)
     with proxy.running():
         yield proxy
 
@@ -57,7 +57,7 @@ def passed(proxy: Nginx, count: int, source: str) -> int:
 
 
 def test_nginx_reads_the_configuration(tmp_path: Path) -> None:
-    checked = Nginx(tmp_path / "nginx", "127.0.0.1:1").check()
+    checked = in_front(tmp_path / "nginx", "127.0.0.1:1").check()
     assert checked.returncode == 0, checked.stderr
     assert "[warn]" not in checked.stderr
 
@@ -105,7 +105,7 @@ def test_a_network_of_ipv6_shares_one_allowance(
 
 def test_calls_under_way_are_limited_by_address(server: Server, tmp_path: Path) -> None:
     strict = {"limit_conn hearsay_open 100": "limit_conn hearsay_open 2"}
-    proxy = Nginx(tmp_path / "nginx", server.address, **strict)
+    proxy = in_front(tmp_path / "nginx", server.address, **strict)
     metadata, asked = [("x-from", "192.0.2.1")], health_pb2.HealthCheckRequest()
     tls = Tls(proxy.authority.file)
     with proxy.running(), connected(proxy.address, tls=tls) as channel:
@@ -137,7 +137,7 @@ def test_a_message_that_is_too_large_is_refused(
 ) -> None:
     """By the server, whose limit is below nginx's, and by nginx where its own is the lower one."""
     limits = {"client_max_body_size 5m": f"client_max_body_size {limit}"}
-    proxy = Nginx(tmp_path / "nginx", server.address, **limits)
+    proxy = in_front(tmp_path / "nginx", server.address, **limits)
     large = collector_pb2.Batch(id=bytes(16), revision=bytes(5 << 20 if limit == "5m" else 1 << 16))
     tls = Tls(proxy.authority.file)
     with proxy.running(), connected(proxy.address, tls=tls) as channel:
@@ -149,7 +149,7 @@ def test_a_message_that_is_too_large_is_refused(
 
 
 def test_without_a_server_devices_are_told_to_come_again(tmp_path: Path) -> None:
-    proxy = Nginx(tmp_path / "nginx", "127.0.0.1:1")
+    proxy = in_front(tmp_path / "nginx", "127.0.0.1:1")
     with proxy.running():
         (refused,) = calls(proxy, 1)
     assert refused is not None
@@ -158,7 +158,7 @@ def test_without_a_server_devices_are_told_to_come_again(tmp_path: Path) -> None
 
 
 def test_nginx_logs_no_address_of_a_device(server: Server, tmp_path: Path) -> None:
-    proxy = Nginx(tmp_path / "nginx", server.address, **FEW)
+    proxy = in_front(tmp_path / "nginx", server.address, **FEW)
     with proxy.running():
         assert passed(proxy, 10, "192.0.2.77") < 10
     (own,) = (proxy.folder).glob("hearsay.log")

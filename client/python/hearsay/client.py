@@ -109,6 +109,8 @@ class Client(Person):
         insecure: bool = False,
         shuffler: str | Transport | None = None,
         shuffler_token: Token | None = None,
+        shuffler_key: str | None = None,
+        relay: str | None = None,
         helper_key: str | None = None,
         attestation: Policy | None = None,
         delivery: Delivery = _USUAL,
@@ -160,6 +162,10 @@ class Client(Person):
         `sealing`, and for no other. The plan comes from `target`, which gets no record from this
         device. Choose a shuffler whose operator does not collude with the collector's: together
         they know what a collector without a shuffler knows. `tls` and `insecure` hold for both.
+        `relay` is the URL, "https://host/path", of a relay of Oblivious HTTP (RFC 9458) that stands
+        before the shuffler, which is "https://host" then, and `shuffler_key` the key that its
+        operator tells (`hearsay shuffler key`): the shuffler sees the relay's address in the place
+        of the device's, and the relay sees nothing of what is said.
         `helper_key` is the key, in hexadecimal, of the helper of a survey that declares
         `two_servers`, as its operator tells it: records are split between the server and this
         helper, and a plan that names another one, or none, is refused. A record is then all answers
@@ -188,10 +194,12 @@ class Client(Person):
         reach: Callable[[], Transport] = partial(_transport, target, tls, token, insecure)
         self._transport = reach()
         if shuffler is not None:
-            mixing = _reached(shuffler, tls, shuffler_token, insecure)
+            mixing = _mixing(shuffler, relay, shuffler_key, tls, shuffler_token, insecure)
             self._transport = ThroughShuffler(self._transport, mixing)
         elif shuffler_token is not None:
             raise InvalidInput("shuffler_token is for a shuffler: give shuffler, too")
+        elif relay is not None or shuffler_key is not None:
+            raise InvalidInput("relay and shuffler_key are for a shuffler: give shuffler, too")
         if attestation is not None and not disabled:
             key = partial(key_of, tls, sealed=shuffler is not None)
             key()  # raises where there is none
@@ -562,6 +570,26 @@ def _reached(
     if not isinstance(target, str):
         return target
     return connect(target, tls=tls, token=token, insecure=insecure)
+
+
+def _mixing(
+    shuffler: str | Transport,
+    relay: str | None,
+    key: str | None,
+    tls: Tls | None,
+    token: Token | None,
+    insecure: bool,
+) -> Transport:
+    """Return the way to a shuffler: straight, or by a relay."""
+    if (relay is None) != (key is None):
+        raise InvalidInput("relay and shuffler_key go together: give both or neither")
+    if relay is None or key is None:
+        return _reached(shuffler, tls, token, insecure)
+    if not isinstance(shuffler, str):
+        raise InvalidInput('with a relay, shuffler is the URL that it leads to: "https://host"')
+    from hearsay.sending.relayed import RelayedTransport  # which needs an extra
+
+    return RelayedTransport(relay, shuffler, key, tls=tls, token=token, insecure=insecure)
 
 
 def _checked(clock: Callable[[], datetime]) -> Callable[[], datetime]:

@@ -40,6 +40,26 @@ def serve_shuffler(config_file: ConfigFile = None, **flags: object) -> None:
         runner.run(serve.serve(setup, announce))
 
 
+@app.command("key")
+def key(
+    data: Annotated[Path, typer.Option(help="The shuffler's folder.")] = Path("hearsay-shuffler"),
+    new: Annotated[
+        bool, typer.Option("--new", help="Make a key first; the last one before works on.")
+    ] = False,
+) -> None:
+    """Print the key for requests by way of a relay, and make it first if there is none.
+
+    An app gives it as shuffler_key. The shuffler takes the newest two.
+    """
+    if new or not (data / "pools.db").exists() or not pools.look_for_keys(data):
+        made = pools.Pools(data)
+        try:
+            made.new_key()
+        finally:
+            made.close()
+    typer.echo(pools.look_for_keys(data)[0].hex())
+
+
 @app.command("show")
 def show(
     data: Annotated[Path, typer.Option(help="The shuffler's folder.")] = Path("hearsay-shuffler"),

@@ -1,7 +1,7 @@
 """The doors of a process of another operator: gRPC and HTTP, health, metrics and its tokens."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +21,9 @@ from hearsay_server.serving.http.app import App
 from hearsay_server.serving.metrics import Metrics, exposed
 from hearsay_server.storage import tokens
 from hearsay_server.storage.database import open_database
+
+Application = Callable[..., Awaitable[None]]
+"""An ASGI application."""
 
 _log = logging.getLogger("hearsay.server")
 
@@ -59,8 +62,13 @@ class Elsewhere:
         if self.healthy.is_ready() != (error is None):
             await self.healthy.ready(error is None)
 
-    async def open(self, service: Service) -> int:
-        """Open the doors; return the port.
+    async def open(
+        self,
+        service: Service,
+        around: Callable[[App], Application] | None = None,
+    ) -> int:
+        """Open the doors; return the port. `around` returns what answers HTTP in the place of the
+        usual application.
 
         Raises `InvalidInput` for an address that is not loopback without TLS, unless `insecure`,
         and `ServerFailed` where an address cannot be bound.
@@ -96,7 +104,7 @@ class Elsewhere:
             bounds = doors.http_bounds(config)
             registry = self.metrics.registry
             app = App(services, guard, bounds, self.healthy.is_ready, registry, None)
-            door = Door(app, config)
+            door = Door(app if around is None else around(app), config)
             closing.append(door.close)
             context = certificates.context() if certificates else None
             _log.info("HTTP on port %d", await door.open(config.http, context, False))

@@ -7,10 +7,13 @@ pool without periods began.
 
 import hashlib
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from hearsay.sealed import hpke
+from hearsay.sealed.keys import key_config
 from hearsay.v1 import shuffler_pb2
 from hearsay_server.elsewhere.own_file import OwnFile, opened, translated
 from ldp.errors import InvalidInput
@@ -22,6 +25,7 @@ CREATE TABLE IF NOT EXISTS pools (
 CREATE TABLE IF NOT EXISTS records (
     survey TEXT, period TEXT, leaving INTEGER, hash BLOB, record BLOB NOT NULL,
     PRIMARY KEY (survey, period, leaving, hash)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS gateway_keys (number INTEGER PRIMARY KEY, private BLOB, public BLOB);
 """
 
 _LEAVING = "survey = ? AND period = ? AND leaving = 1 AND hash = ?"
@@ -50,6 +54,21 @@ class Pools(OwnFile):
     def __init__(self, folder: Path) -> None:
         """Open the folder's file, and make it if missing; raise as `OwnFile`."""
         super().__init__(folder, "pools", _SCHEMA, "shuffler")
+
+    def new_key(self) -> None:
+        """Make a key for requests through a relay; of the earlier ones the last alone stays."""
+        with self.writing() as connection:
+            connection.execute(
+                "INSERT INTO gateway_keys (private, public) VALUES (?, ?)", hpke.new_pair()
+            )
+            connection.execute(
+                "DELETE FROM gateway_keys WHERE number < (SELECT max(number) FROM gateway_keys) - 1"
+            )
+
+    def keys(self) -> dict[int, tuple[bytes, bytes]]:
+        """Return the private and the public keys for requests through a relay, the newest first."""
+        with self.reading() as connection:
+            return _keys(connection)
 
     def add(self, records: Sequence[shuffler_pb2.SealedRecord], day: int) -> list[bool]:
         """Store records durably; return for each whether it is new, and not one that waits."""
@@ -150,16 +169,36 @@ def look(folder: Path) -> tuple[list[Pool], dict[str, bytes]]:
 
     Raises `InvalidInput` where there are none.
     """
+    with _looking(folder) as connection:
+        plans = dict(connection.execute("SELECT survey, plan FROM plans"))
+        return _pools(connection), plans
+
+
+def look_for_keys(folder: Path) -> list[bytes]:
+    """Return the public keys for requests through a relay, as `keys.key_config` writes them, the
+    newest first; raise as `look`."""
+    with _looking(folder) as connection:
+        return [key_config(number, public) for number, (_, public) in _keys(connection).items()]
+
+
+@contextmanager
+def _looking(folder: Path) -> Iterator[sqlite3.Connection]:
     file = folder / "pools.db"
     if not file.exists():
         raise InvalidInput(f"there is no shuffler's data in {folder}")
     connection = opened(file, "?mode=rw")  # which takes back what a kill left half done
     try:
         with translated():
-            plans = dict(connection.execute("SELECT survey, plan FROM plans"))
-            return _pools(connection), plans
+            yield connection
     finally:
         connection.close()
+
+
+def _keys(connection: sqlite3.Connection) -> dict[int, tuple[bytes, bytes]]:
+    query = "SELECT number, private, public FROM gateway_keys ORDER BY number DESC"
+    # A KeyConfig has one byte for its number.
+    rows = connection.execute(query)
+    return {number % 256: (private, public) for number, private, public in rows}
 
 
 def _pools(connection: sqlite3.Connection) -> list[Pool]:

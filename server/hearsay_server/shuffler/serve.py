@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 
 import prometheus_client as prometheus
 
-from hearsay.sealed import records
+from hearsay.sealed import oblivious, records
 from hearsay.v1 import shuffler_pb2, shuffler_pb2_grpc
 from hearsay_server.build import revision, version
 from hearsay_server.clock import Clock, system
@@ -15,7 +15,9 @@ from hearsay_server.config import ShufflerConfig
 from hearsay_server.elsewhere.plans import Plans
 from hearsay_server.elsewhere.process import Elsewhere, Service
 from hearsay_server.serving import doors
+from hearsay_server.serving.http.app import App
 from hearsay_server.shuffler.forwarding import Forwarding
+from hearsay_server.shuffler.gateway import Gateway
 from hearsay_server.shuffler.pools import Pools
 from hearsay_server.shuffler.service import Intake, Shuffler
 
@@ -43,7 +45,8 @@ async def running(config: ShufflerConfig, clock: Clock = system) -> AsyncIterato
         stack.push_async_callback(intake.close)
         shuffler = Shuffler(plans, intake, doors.rates(config), clock, metrics.refused)
         add = shuffler_pb2_grpc.add_ShufflerServicer_to_server
-        port = await process.open(Service(SERVICE, add, shuffler))
+        around = _gateway(config, pools) if config.ohttp else None
+        port = await process.open(Service(SERVICE, add, shuffler), around)
         moved = prometheus.Counter(
             "hearsay_shuffled",
             "Sealed records that left, by what became of them.",
@@ -54,6 +57,15 @@ async def running(config: ShufflerConfig, clock: Clock = system) -> AsyncIterato
         task = asyncio.create_task(forwarding.run(config.check_seconds))
         stack.push_async_callback(_ended, task)
         yield port
+
+
+def _gateway(config: ShufflerConfig, pools: Pools) -> Callable[[App], Gateway]:
+    """Return what sets a gateway before the application; make its first key if there is none."""
+    oblivious.check()
+    if not pools.keys():
+        pools.new_key()
+    found = pools.keys()
+    return lambda app: Gateway(app, found, config)
 
 
 async def _ended(task: "asyncio.Task[None]") -> None:

@@ -6,7 +6,7 @@ application/ohttp-keys.
 
 import hashlib
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 KEM_ID, KDF_ID, AEAD_ID = 0x0020, 0x0001, 0x0001
 """DHKEM(X25519, HKDF-SHA256), HKDF-SHA256 and AES-128-GCM, as RFC 9180 numbers them."""
@@ -22,7 +22,11 @@ def key_config(place: int, public: bytes) -> bytes:
 
 def key_configs(publics: Sequence[bytes]) -> bytes:
     """Return all keys of a plan as application/ohttp-keys: each KeyConfig after its length."""
-    configs = (key_config(place, public) for place, public in enumerate(publics))
+    return list_of(key_config(place, public) for place, public in enumerate(publics))
+
+
+def list_of(configs: Iterable[bytes]) -> bytes:
+    """Return KeyConfigs as application/ohttp-keys."""
     return b"".join(struct.pack(">H", len(config)) + config for config in configs)
 
 

@@ -8,7 +8,8 @@ import contextlib
 import json
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from google.protobuf.message import DecodeError, Message
@@ -36,9 +37,9 @@ from hearsay.sending.transport import (
 )
 from ldp.errors import InvalidInput, NotReady
 
-_PATH = "/hearsay.v1."
+PATH = "/hearsay.v1."
 
-_UNARY, _STREAM = "application/proto", "application/connect+proto"
+UNARY, _STREAM = "application/proto", "application/connect+proto"
 
 _ERROR = 64 << 10
 """Bytes of the largest answer that says why a call failed."""
@@ -135,7 +136,7 @@ _shared: dict[Site, _Pool] = {}
 """The connections that the transports of this process share."""
 
 
-class _Server:
+class Server:
     """A server, and how its methods are called."""
 
     def __init__(
@@ -144,6 +145,11 @@ class _Server:
         self.site = site(target, tls=tls, insecure=insecure)
         self.pool = _shared.setdefault(self.site, _Pool()) if shared else _Pool()
         self._token = token
+
+    @property
+    def answers(self) -> Site:
+        """Who answers calls, for messages."""
+        return self.site
 
     def unary(
         self, call: Call, method: str, request: Message, timeout: float, again: bool
@@ -154,10 +160,10 @@ class _Server:
         to be closed. Raises `_Status`, and `Unreachable` where there is no answer.
         """
         body = request.SerializeToString()
-        entries = self._entries(_UNARY, timeout)
-        connection, response = self._asked(call, method, entries, body, again)
+        entries = self._entries(UNARY, timeout)
+        connection, response = self._asked(call, PATH + method, entries, body, again)
         try:
-            self._check(connection, response, _UNARY)
+            self._check_answer(connection, response, UNARY)
             return connection.body(response, LARGEST)
         except Exception as error:
             raise self._told(error) from None
@@ -170,9 +176,9 @@ class _Server:
         """Yield the bytes of each answer to a request; raise as `unary`."""
         body = _envelope(request.SerializeToString())
         entries = self._entries(_STREAM, timeout)
-        connection, response = self._asked(call, method, entries, body, again=True)
+        connection, response = self._asked(call, PATH + method, entries, body, again=True)
         try:
-            self._check(connection, response, _STREAM)
+            self._check_answer(connection, response, _STREAM)
             response.expect_body()
             while True:
                 call.room = LARGEST + (LARGEST >> 4)
@@ -201,7 +207,7 @@ class _Server:
         return entries if token is None else [*entries, f"Authorization: {token}"]
 
     def _asked(
-        self, call: Call, method: str, entries: list[str], body: bytes, again: bool
+        self, call: Call, path: str, entries: list[str], body: bytes, again: bool
     ) -> tuple[Connection, Response]:
         """Send a request; return the connection, and the answer whose head was read."""
         while True:
@@ -212,7 +218,7 @@ class _Server:
                     for pool in list(_shared.values()):
                         pool.close(UNUSED)
                     connection, is_new = open_connection(self.site, call), True
-                request = self._request(connection, method, entries, body)
+                request = self._request(connection, path, entries, body)
                 return connection, connection.ask(call, request)
             except BaseException as error:
                 if connection is not None:
@@ -225,10 +231,7 @@ class _Server:
                     raise self._told(error) from None
                 raise
 
-    def _request(
-        self, connection: Connection, method: str, entries: list[str], body: bytes
-    ) -> bytes:
-        path = _PATH + method
+    def _request(self, connection: Connection, path: str, entries: list[str], body: bytes) -> bytes:
         if connection.proxy is not None:  # which learns the server from the request's line
             path = f"http://{self.site.authority}{path}"
             if connection.proxy.authorization is not None:
@@ -242,16 +245,22 @@ class _Server:
         if not (connection.keeps(response) and self.pool.put(connection)):
             connection.close()
 
-    def _check(self, connection: Connection, response: Response, kind: str) -> None:
+    def _check_answer(self, connection: Connection, response: Response, kind: str) -> None:
+        body = partial(connection.body, response, _ERROR)
+        self._check(response.status, response.headers, kind, body)
+
+    def _check(
+        self, status: int, headers: Mapping[str, str], kind: str, body: Callable[[], bytes]
+    ) -> None:
         """Raise an exception unless this is an answer of the expected content type."""
-        given = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if response.status == 200 and given == kind:
+        given = headers.get("content-type", "").partition(";")[0].strip().lower()
+        if status == 200 and given == kind:
             return
-        if given == "application/json" and response.status >= 400:
-            found = _json(connection.body(response, _ERROR))
+        if given == "application/json" and status >= 400:
+            found = _json(body())
             if found is not None and str(found.get("code")) in _CODES:
-                raise _status(found, response.headers)
-        raise _foreign(response.status, given, response.headers)
+                raise _status(found, headers)
+        raise _foreign(status, given, headers)
 
     def _told(self, error: Exception) -> Exception:
         """Return the error to raise for an exception of a connection."""
@@ -284,8 +293,12 @@ class HttpTransport(ServerTransport):
         token: Token | None = None,
         insecure: bool = False,
     ) -> None:
-        self._server = _Server(target, tls, token, insecure, shared=True)
-        self._where = self._server.site.url
+        self._use(Server(target, tls, token, insecure, shared=True))
+
+    def _use(self, server: Server) -> None:
+        """Make this the server that is called, before anything else."""
+        self._server = server
+        self._where = server.answers.url
         self._call: Call | None = None
         self._usable = True
 
@@ -310,10 +323,10 @@ class HttpTransport(ServerTransport):
             # Plans, and batches and updates with their ids: another time changes nothing.
             data = self._server.unary(call, method, request, timeout, again=True)
         except _Status as status:
-            raise _translated(status, self._server.site) from None
+            raise _translated(status, self._server.answers) from None
         finally:
             self._call = None
-        return _parsed(data, kind, self._server.site)
+        return _parsed(data, kind, self._server.answers)
 
 
 _abandoned: list[Call] = []
@@ -333,7 +346,7 @@ class HttpCalls:
         insecure: bool = False,
     ) -> None:
         """Raise as `HttpTransport`."""
-        self._server = _Server(target, tls, token, insecure, shared=False)
+        self._server = Server(target, tls, token, insecure, shared=False)
 
     def call(self, method: str, request: Message, kind: type[Answer], timeout: float) -> Answer:
         """Return the answer, as `Calls.call` does."""

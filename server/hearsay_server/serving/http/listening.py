@@ -4,7 +4,7 @@ import asyncio
 import logging
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import uvicorn
@@ -12,7 +12,6 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from hearsay_server.config import Process
-from hearsay_server.serving.http.app import App
 from hearsay_server.serving.tls import HANDSHAKE
 from ldp.errors import InvalidInput, ServerFailed
 
@@ -29,7 +28,7 @@ _SILENT = logging.Logger("uvicorn", logging.CRITICAL + 1)
 class Door:
     """A listening socket, and the connections that came through it."""
 
-    def __init__(self, app: App, config: Process) -> None:
+    def __init__(self, app: Callable[..., Awaitable[None]], config: Process) -> None:
         self.max_connections = config.max_connections
         self.idle = config.max_connection_idle_seconds
         self.state = ServerState()
