@@ -76,11 +76,11 @@ def device(count: int) -> None:
             )
         )
         begin = time.process_time()
-        code = shares.seal(plan, "once", id_, *made[0])
+        code = shares.seal(shares.splitting(plan), "once", id_, *made[0])
         times["seal"].append(time.process_time() - begin)
         begin = time.process_time()
         sealed = code[shares.LEADER_BYTES :]
-        shares.opened(plan, "helper", "once", id_, sealed, keys["helper"])
+        shares.opened(shares.splitting(plan), "helper", "once", id_, sealed, keys["helper"])
         times["open the helper's"].append(time.process_time() - begin)
     for name, each in times.items():
         show(f"{name}: {1e6 * statistics.median(each):.0f} us of CPU a record")

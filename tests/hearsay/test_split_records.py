@@ -70,14 +70,14 @@ class Servers(RecordingTransport):
         return found
 
     def opened(self) -> tuple[list[bytes], list[bytes]]:
-        helper = hpke.private_key(HELPER_PRIVATE)
+        helper, by = hpke.private_key(HELPER_PRIVATE), shares.splitting(self.plan)
         seeds, rests = [], []
         for batch in self.records.values():
             code = batch.columns[0].codes
             where = batch.period, batch.id
             leaders, helpers = code[: shares.LEADER_BYTES], code[shares.LEADER_BYTES :]
-            seeds.append(shares.opened(self.plan, "leader", *where, leaders, self._leader))
-            rests.append(shares.opened(self.plan, "helper", *where, helpers, helper))
+            seeds.append(shares.opened(by, "leader", *where, leaders, self._leader))
+            rests.append(shares.opened(by, "helper", *where, helpers, helper))
         return seeds, rests
 
     def total(self) -> np.ndarray:
@@ -328,31 +328,31 @@ def test_registering_again_is_the_same_survey() -> None:
 
 def test_shares_are_opened_by_their_server_as_they_were_sealed_and_by_nothing_else() -> None:
     made = registered()
-    plan = parse(made.plan)
+    by, other_plan = (shares.splitting(parse(each.plan)) for each in (made, registered()))
     keys = {
         "leader": hpke.private_key(made.privates[0]),
         "helper": hpke.private_key(HELPER_PRIVATE),
     }
     id_, day = bytes(16), "2026-08-03"
-    code = shares.seal(plan, day, id_, bytes(32), bytes(20))
+    code = shares.seal(by, day, id_, bytes(32), bytes(20))
     sealed = {"leader": code[: shares.LEADER_BYTES], "helper": code[shares.LEADER_BYTES :]}
     sizes = {"leader": 32, "helper": 20}
     other = {"leader": "helper", "helper": "leader"}
     for role in ("leader", "helper"):
         mine = sealed[role]
-        assert shares.opened(plan, role, day, id_, mine, keys[role]) == bytes(sizes[role])
+        assert shares.opened(by, role, day, id_, mine, keys[role]) == bytes(sizes[role])
         flipped = mine[:-1] + bytes([mine[-1] ^ 1])
         for wrong in (
-            (plan, role, "2026-08-04", id_, mine, keys[role]),
-            (plan, role, day, bytes(15) + b"\1", mine, keys[role]),
-            (plan, role, day, id_, flipped, keys[role]),
-            (plan, role, day, id_, mine, keys[other[role]]),
-            (parse(registered().plan), role, day, id_, mine, keys[role]),
+            (by, role, "2026-08-04", id_, mine, keys[role]),
+            (by, role, day, bytes(15) + b"\1", mine, keys[role]),
+            (by, role, day, id_, flipped, keys[role]),
+            (by, role, day, id_, mine, keys[other[role]]),
+            (other_plan, role, day, id_, mine, keys[role]),
         ):
             with pytest.raises(InvalidInput, match="cannot be opened"):
                 shares.opened(*wrong)
         with pytest.raises(InvalidInput, match="bytes, got"):
-            shares.opened(plan, role, day, id_, mine[:-1], keys[role])
+            shares.opened(by, role, day, id_, mine[:-1], keys[role])
 
 
 def used(names: Sequence[str]) -> plan_pb2.Plan:

@@ -65,7 +65,11 @@ REFUSED = {
         ".local: unknown key 'batch'",
     ),
     "unknown table": ("[training.central]", "[training.secure]", ": unknown key 'secure'"),
-    "two servers": ("[training.central]", "[training.two_servers]", "unknown key 'two_servers'"),
+    "noise of another": (
+        "[training.central]",
+        "[training.two_servers]",
+        ".two_servers: unknown key 'noise_multiplier'",
+    ),
     "a number in quotes": (
         "rounds = 100",
         'rounds = "100"',
@@ -96,8 +100,8 @@ REFUSED = {
     "no protection": (
         "[training.central]\nnoise_multiplier = 2.0000001",
         "",
-        ": expected one of [training.central], [training.local_noise] and "
-        "[training.record_level], got none",
+        ": expected one of [training.central], [training.local_noise], [training.record_level] "
+        "and [training.two_servers], got none",
     ),
     "two protections": (
         "[training.central]",

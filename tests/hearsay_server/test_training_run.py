@@ -171,3 +171,16 @@ def test_examples_that_are_none_are_refused(rows: str, message: str, folder: Pat
     code, _, told = run(folder, data="bad.csv")
     assert code == 1
     assert message in told
+
+
+def test_updates_that_two_servers_would_sum_can_be_tried(folder: Path) -> None:
+    head = SMALL[: SMALL.index("[training.central]")]
+    split = f'[training.two_servers]\nhelper_key = "{"5f" * 32}"\nrho = 1000\n'
+    written(folder, head + split)
+    code, printed, told = run(folder, "--seed", 1, "--rounds", 6, "--json")
+    assert (code, told) == (0, "")
+    rows = json.loads(printed)["history"]
+    assert rows[0]["bytes"] == 6 * (80 + 16 * 4 + 48)  # nine parameters, filled up to sixteen
+    assert rows[-1]["accuracy"] > 0.8
+    # Each person takes part in three of six rounds at most, of five in all.
+    assert rows[-1]["rho"] == pytest.approx(600, rel=1e-3)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import sqlite3
-import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -15,6 +13,7 @@ import grpc
 import numpy as np
 import pytest
 from command import hearsay
+from helping import helping
 from postgres import Postgres
 from prometheus_client import Counter
 from serving import connected, create, own_name, serving, tokens_of
@@ -33,9 +32,8 @@ from hearsay.v1 import (
     two_servers_pb2,
     two_servers_pb2_grpc,
 )
-from hearsay_server.config import HelperConfig
 from hearsay_server.helper import held
-from hearsay_server.helper.serve import running
+from hearsay_server.serving.helping import Helping
 from hearsay_server.serving.summing import Summing
 from hearsay_server.storage import sums
 from hearsay_server.storage.database import open_folder, open_url
@@ -68,28 +66,6 @@ categorical = {{ values = ["bus", "train", "car"] }}
 name = "minutes"
 numeric = {{ low = 0, high = 120, clamp = true }}
 """
-
-
-@contextlib.contextmanager
-def helping(data: Path, collector: str, port: int, clock: Calendar) -> Iterator[None]:
-    """Run a helper on a thread of its own while the context lasts."""
-    config = HelperConfig(data=data, collector=collector, listen=f"127.0.0.1:{port}")
-    started, ended = threading.Event(), threading.Event()
-
-    async def serve() -> None:
-        async with running(config, clock):
-            started.set()
-            await asyncio.to_thread(ended.wait)
-
-    thread = threading.Thread(target=asyncio.run, args=(serve(),))
-    thread.start()
-    try:
-        while not started.wait(0.1):
-            assert thread.is_alive(), "the helper did not start"
-        yield
-    finally:
-        ended.set()
-        thread.join()
 
 
 @dataclass
@@ -137,7 +113,9 @@ class Pair:
             answers = {"way": plan.attributes["way"].domain.encode(way)}
             cells = two.layout.randomize(answers, two.variance, coins)
             id_ = number.to_bytes(16, "big")
-            code = shares.seal(plan, period or self.today, id_, *split(cells, two.bits, coins))
+            code = shares.seal(
+                shares.splitting(plan), period or self.today, id_, *split(cells, two.bits, coins)
+            )
             made.append(self.batch(plan, id_, code, period))
         return made
 
@@ -182,8 +160,8 @@ class Pair:
         for batch in batches:
             code, where = batch.columns[0].codes, (batch.period, batch.id)
             mine, theirs = code[: shares.LEADER_BYTES], code[shares.LEADER_BYTES :]
-            seeds.append(shares.opened(plan, "leader", *where, mine, leader))
-            rests.append(shares.opened(plan, "helper", *where, theirs, helper))
+            seeds.append(shares.opened(shares.splitting(plan), "leader", *where, mine, leader))
+            rests.append(shares.opened(shares.splitting(plan), "helper", *where, theirs, helper))
         of = two.layout.dim, two.bits
         return join(sum_seeds(seeds, *of), sum_rests(rests, *of), two.bits).tolist()
 
@@ -247,12 +225,12 @@ def halted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
 def summing_of(pair: Pair) -> Iterator[Summing]:
     """Yield what a leader that has just started sums with: it remembers nothing of before."""
     database, plan = open_folder(pair.data), pair.plan()
-    helper = open_calls(pair.helper, token=pair.token("leader"))
+    calls = open_calls(pair.helper, token=pair.token("leader"))
     counted = Counter("records", "", ["became"], registry=None)
     try:
-        yield Summing(database, lambda: [plan], helper, pair.clock, counted)
+        yield Summing(database, lambda: [plan], Helping(calls), pair.clock, counted)
     finally:
-        helper.close()
+        calls.close()
         database.close()
 
 
@@ -389,7 +367,9 @@ def test_a_count_that_no_answers_make_is_told(pair: Pair, cell: int, votes: int)
     two, coins = shares.of(plan), SeededCoins(5)
     cells = np.zeros(two.layout.dim, np.int64)
     cells[cell] = votes * two.layout.scale
-    code = shares.seal(plan, pair.today, b"\xff" * 16, *split(cells, two.bits, coins))
+    code = shares.seal(
+        shares.splitting(plan), pair.today, b"\xff" * 16, *split(cells, two.bits, coins)
+    )
     pair.submit(*pair.batches(["bus"] * 100), pair.batch(plan, b"\xff" * 16, code))
     wait_until(lambda: sum(each.records for each in pair.sums()) == 101)
     assert "devices have added what they may not" in answered(pair).warning

@@ -73,7 +73,9 @@ class Two(Trio):
                 self.filled += 1
                 id_ = os.urandom(16)
                 cells = two.layout.randomize({"way": 2}, two.variance, coins)
-                code = shares.seal(self.plan, "once", id_, *split(cells, two.bits, coins))
+                code = shares.seal(
+                    shares.splitting(self.plan), "once", id_, *split(cells, two.bits, coins)
+                )
                 column = collector_pb2.Column(attribute="way", level="standard", codes=code)
                 batch = collector_pb2.Batch(
                     id=id_,

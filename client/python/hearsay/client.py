@@ -3,7 +3,6 @@
 import contextlib
 import logging
 import os
-import re
 import time
 import weakref
 from collections.abc import Callable, Collection, Mapping
@@ -21,6 +20,7 @@ from hearsay.choices import Agreed, Caps, Choices
 from hearsay.interrupts import is_from_handler
 from hearsay.person import Device, Person
 from hearsay.plans.plan import Plan
+from hearsay.plans.two_servers import helper_key_of
 from hearsay.recording import outbox
 from hearsay.recording.consent import Consent
 from hearsay.recording.counters import Counters, OnDrop
@@ -219,7 +219,7 @@ class Client(Person):
             caps,
             clock,
             shuffled=shuffler is not None,
-            helper_key=_helper_key(helper_key),
+            helper_key=helper_key_of(helper_key),
             policy=attestation,
         )
         sender = Sender(
@@ -435,18 +435,6 @@ class Client(Person):
     def end(self, spent: float) -> None:
         """Close as the process ends, `spent` seconds late; `hearsay.lifetimes` calls this."""
         self.close(max(0.0, self._device.delivery.exit_timeout - spent))
-
-
-def _helper_key(text: str | None) -> bytes:
-    """Return a helper's public key, b"" for none; raise `InvalidInput` for one that is none."""
-    if text is None:
-        return b""
-    if not isinstance(text, str) or not re.fullmatch("[0-9a-fA-F]{64}", text):
-        raise InvalidInput(
-            "helper_key must be the 64 hexadecimal digits that `hearsay helper key` prints, got "
-            f"{text!r}"
-        )
-    return bytes.fromhex(text)
 
 
 def _agreed(

@@ -29,6 +29,7 @@ from hearsay_server.surveys.describe import describe
 from hearsay_server.trainings import figures
 from hearsay_server.wrapping import print_wrapped
 from ldp.planning.composition import DELTA
+from ldp.two_servers.account import epsilon_of as split_epsilon
 
 app = typer.Typer(
     help="Make a device's ledger, and look into one.", no_args_is_help=True, add_completion=False
@@ -278,6 +279,10 @@ _PROTECTS = {
         f"only if the server is honest. Its epsilon is at delta {DELTA:g}; hearsay training show "
         f"has it at {figures.DELTA:g} unless told --delta {DELTA:g}."
     ),
+    "two_servers": (
+        "rho: spent at the first update, for all of them. It protects from either of two servers, "
+        f"if the other one is honest. Its epsilon is at delta {DELTA:g}."
+    ),
     "local_noise": "epsilon: spent with each update. It holds whoever reads them.",
     "record_level": "records only: single records are protected, and not the person.",
 }
@@ -331,6 +336,9 @@ def _spent(training: dict[str, Any]) -> str:
     match training["protection"]:
         case "central":
             epsilon = figures.epsilon_of(Fraction(training["rho"]), DELTA)
+            return f"rho {training['rho']:.6g} \nepsilon {epsilon:.4g}"
+        case "two_servers":
+            epsilon = split_epsilon(Fraction(training["rho"]), DELTA)
             return f"rho {training['rho']:.6g} \nepsilon {epsilon:.4g}"
         case "local_noise":
             return f"epsilon {training['epsilon']:.6g}"

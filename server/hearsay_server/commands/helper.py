@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from hearsay.federated.parsing import parse as parse_training
 from hearsay.plans.plan import parse
 from hearsay.sealed import shares
 from hearsay_server import config, tabular
@@ -55,17 +56,21 @@ def key(
 def show(
     data: Annotated[Path, typer.Option(help="The helper's folder.")] = Path("hearsay-helper"),
 ) -> None:
-    """Show a helper's key, its surveys, and how many records of each period wait or were summed."""
-    public, found, plans = held.look(data)
+    """Show a helper's key, its surveys and trainings, and what waits or was summed."""
+    public, found, plans, trainings = held.look(data)
     console = Console()
     console.print(f"key {public}", soft_wrap=True)
     for survey, frozen in plans.items():
         plan = parse(frozen)
         console.print(f"[bold]{escape(survey)}[/bold]: revision {plan.revision.hex()[:12]}")
         print_wrapped(f"  a sum is of {shares.of(plan).least:,} records or more", console)
-    if not plans:
+    for name, frozen in trainings.items():
+        training = parse_training(frozen)
+        console.print(f"[bold]{escape(name)}[/bold]: revision {training.revision.hex()[:12]}")
+        print_wrapped(f"  a sum is of {training.min_updates:,} updates or more", console)
+    if not plans and not trainings:
         console.print("no shares have come yet")
-    table = Table("survey", "period")
+    table = Table("survey", "period or round")
     for heading in ("wait", "summed", "sums"):
         table.add_column(heading, justify="right")
     for each in found:

@@ -8,19 +8,25 @@ import fcntl
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 
 from ldp.errors import InvalidInput, StorageFailed
 
-_PLANS = """
-CREATE TABLE IF NOT EXISTS plans (survey TEXT PRIMARY KEY, plan BLOB NOT NULL) WITHOUT ROWID;
+_DECLARED = """
+CREATE TABLE IF NOT EXISTS plans (name TEXT PRIMARY KEY, data BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS trainings (name TEXT PRIMARY KEY, data BLOB NOT NULL) WITHOUT ROWID;
 """
+
+What = Literal["survey", "training"]
+
+_TABLES: Mapping[What, str] = {"survey": "plans", "training": "trainings"}
 
 
 class OwnFile:
-    """A file with the plans of surveys and tables of its owner's. Safe from several threads."""
+    """A file with plans, trainings and its owner's tables. Safe from several threads."""
 
     def __init__(self, folder: Path, name: str, schema: str, owner: str) -> None:
         """Open `name`.db in a folder, and make it, with the tables of `schema`, if missing.
@@ -47,23 +53,24 @@ class OwnFile:
             self._connection.execute("PRAGMA synchronous = EXTRA")
             self._connection.execute("PRAGMA secure_delete = ON")
             self._connection.execute("PRAGMA temp_store = MEMORY")
-            self._connection.executescript(_PLANS + schema)
+            self._connection.executescript(_DECLARED + schema)
 
     def close(self) -> None:
         """Close the file."""
         self._connection.close()
         os.close(self._held)
 
-    def plans(self) -> dict[str, bytes]:
-        """Return the plans that were taken, by survey."""
+    def declared(self, what: What) -> dict[str, bytes]:
+        """Return the plans, or the trainings, that were taken, by name."""
         with self.reading() as connection:
-            return dict(connection.execute("SELECT survey, plan FROM plans"))
+            return read_declared(connection, what)
 
-    def keep_plan(self, survey: str, plan: bytes) -> bytes:
-        """Keep the first plan of a survey for ever; return the one that is kept."""
+    def keep(self, what: What, name: str, data: bytes) -> bytes:
+        """Keep the first plan of a survey, or a training, for ever; return the one that is kept."""
+        table = _TABLES[what]
         with self.writing() as connection:
-            connection.execute("INSERT OR IGNORE INTO plans VALUES (?, ?)", (survey, plan))
-            ((kept,),) = connection.execute("SELECT plan FROM plans WHERE survey = ?", (survey,))
+            connection.execute(f"INSERT OR IGNORE INTO {table} VALUES (?, ?)", (name, data))
+            ((kept,),) = connection.execute(f"SELECT data FROM {table} WHERE name = ?", (name,))
             return bytes(kept)
 
     @contextmanager
@@ -84,6 +91,11 @@ class OwnFile:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
                 raise
+
+
+def read_declared(connection: sqlite3.Connection, what: What) -> dict[str, bytes]:
+    """Return the plans, or the trainings, in a file, by name."""
+    return dict(connection.execute(f"SELECT name, data FROM {_TABLES[what]}"))
 
 
 def opened(file: Path, options: str = "") -> sqlite3.Connection:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from hearsay.sealed import hpke
 from hearsay.sealed.shares import ID_BYTES
-from hearsay_server.elsewhere.own_file import OwnFile, opened, translated
+from hearsay_server.elsewhere.own_file import OwnFile, opened, read_declared, translated
 from ldp.errors import InvalidInput
 from ldp.two_servers.shares import sum_rests
 
@@ -38,7 +38,8 @@ class NoSum(InvalidInput):
 
 @dataclass(frozen=True)
 class Held:
-    """The shares of one period: how many wait, how many were summed, and in how many sums."""
+    """The shares of one period, or of one round of a training: how many wait, how many were summed,
+    and in how many sums."""
 
     survey: str
     period: str
@@ -135,16 +136,15 @@ def split(ids: bytes) -> list[bytes]:
     return [ids[first : first + ID_BYTES] for first in range(0, len(ids), ID_BYTES)]
 
 
-def look(folder: Path) -> tuple[str, list[Held], dict[str, bytes]]:
-    """Return the public key in hex, what is held by survey and period, and the plans, in a folder,
-    also while a helper runs there. Raises `InvalidInput` where there is nothing."""
+def look(folder: Path) -> tuple[str, list[Held], dict[str, bytes], dict[str, bytes]]:
+    """Return the public key in hex, what is held by survey and period, the plans and the trainings,
+    in a folder, also while a helper runs there. Raises `InvalidInput` where there is nothing."""
     file = folder / "shares.db"
     if not file.exists():
         raise InvalidInput(f"there is no helper's data in {folder}")
     connection = opened(file, "?mode=rw")  # which takes back what a kill left half done
     try:
         with translated():
-            plans = dict(connection.execute("SELECT survey, plan FROM plans"))
             ((public,),) = connection.execute("SELECT public FROM key")
             counted: dict[tuple[str, str], list[int]] = {}
             for place, query in enumerate(
@@ -157,6 +157,7 @@ def look(folder: Path) -> tuple[str, list[Held], dict[str, bytes]]:
                 for survey, period, count in connection.execute(query):
                     counted.setdefault((survey, period), [0, 0, 0])[place] = count
             held = [Held(*key, *counts) for key, counts in sorted(counted.items())]
-            return bytes(public).hex(), held, plans
+            plans = read_declared(connection, "survey")
+            return bytes(public).hex(), held, plans, read_declared(connection, "training")
     finally:
         connection.close()

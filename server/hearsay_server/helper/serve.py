@@ -3,13 +3,13 @@
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable
-from functools import partial
 
+from hearsay.sealed import shares
 from hearsay.v1 import two_servers_pb2, two_servers_pb2_grpc
 from hearsay_server.build import revision, version
 from hearsay_server.clock import Clock, system
 from hearsay_server.config import HelperConfig
-from hearsay_server.elsewhere.plans import Plans
+from hearsay_server.elsewhere.plans import SURVEYS, TRAININGS, Plans
 from hearsay_server.elsewhere.process import Elsewhere, Service
 from hearsay_server.helper.held import Shares
 from hearsay_server.helper.service import Helper, check
@@ -32,9 +32,10 @@ async def running(config: HelperConfig, clock: Clock = system) -> AsyncIterator[
         held = Shares(config.data)
         stack.callback(held.close)
         process = Elsewhere(config, stack, SERVICE.full_name)
-        mine = partial(check, held.public)
-        plans = Plans(held, process.collector, config.pinned, mine, "helper")
-        helper = Helper(plans, held, clock, process.metrics.refused)
+        ours = (held, process.collector, config.pinned)
+        plans = Plans(SURVEYS, *ours, lambda p: check(held.public, shares.splitting(p)), "helper")
+        trainings = Plans(TRAININGS, *ours, lambda t: check(held.public, t.splitting), "helper")
+        helper = Helper(plans, trainings, held, clock, process.metrics.refused)
         add = two_servers_pb2_grpc.add_HelperServicer_to_server
         yield await process.open(Service(SERVICE, add, helper))
 

@@ -7,9 +7,10 @@ from datetime import datetime
 import grpc
 from prometheus_client import Counter
 
+from hearsay.federated.declaration import Training
 from hearsay.plans import period
 from hearsay.plans.plan import Plan
-from hearsay.plans.two_servers import MOST
+from hearsay.plans.two_servers import MOST, Splitting
 from hearsay.sealed import hpke, shares
 from hearsay.v1 import collector_pb2, two_servers_pb2, two_servers_pb2_grpc
 from hearsay_server.clock import Clock
@@ -18,18 +19,31 @@ from hearsay_server.helper.held import NoSum, Shares, split
 from hearsay_server.ingest.intake import Reason, Refused, check_period
 from hearsay_server.ingest.judge import Outcome
 from hearsay_server.serving.collector import result
+from hearsay_server.serving.helping import Part
 from hearsay_server.serving.status import MENDED, Ended
 from hearsay_server.storage.writer import MAX_REQUEST
 from ldp import InvalidInput
 
 _log = logging.getLogger("hearsay.helper")
 
+_Asked = (
+    two_servers_pb2.TakeSharesRequest | two_servers_pb2.AgreeRequest | two_servers_pb2.SumRequest
+)
+
 
 class Helper(two_servers_pb2_grpc.HelperServicer):
     """The Helper service, for a server that leads."""
 
-    def __init__(self, plans: Plans, held: Shares, clock: Clock, refused: Counter) -> None:
+    def __init__(
+        self,
+        plans: Plans[Plan],
+        trainings: Plans[Training],
+        held: Shares,
+        clock: Clock,
+        refused: Counter,
+    ) -> None:
         self._plans = plans
+        self._trainings = trainings
         self._held = held
         self._clock = clock
         self._refused = refused
@@ -43,12 +57,17 @@ class Helper(two_servers_pb2_grpc.HelperServicer):
             detail = f"a request holds 1 to {MAX_REQUEST} shares, got {count}"
             raise Ended(grpc.StatusCode.INVALID_ARGUMENT, detail)
         try:
-            plan = await self._plan(request.survey)
-            _check(plan, request, self._clock())
+            part = await self._part(request)
+            if request.revision != part.by.revision:
+                of = f"{request.survey!r} is at revision {part.by.revision.hex()[:12]}"
+                raise Refused(Reason.UNKNOWN_REVISION, f"{of} here, and no other", final=False)
+            if not request.round:
+                plan = await self._plans.find(request.survey)
+                _check_period(plan, request.period, self._clock())
         except Refused as refused:
             outcomes: list[Outcome] = [refused] * count
         else:
-            outcomes = await self._store(plan, request)
+            outcomes = await self._store(part, request)
         for outcome in outcomes:
             if isinstance(outcome, Refused):
                 self._refused.labels(collector_pb2.Reason.Name(outcome.reason)).inc()
@@ -58,7 +77,8 @@ class Helper(two_servers_pb2_grpc.HelperServicer):
         self, request: two_servers_pb2.AgreeRequest, context: object
     ) -> two_servers_pb2.AgreeResponse:
         ids = _ids(request.ids)
-        here = await asyncio.to_thread(self._held.waiting, request.survey, request.period, ids)
+        part = request.survey, _bound(request)
+        here = await asyncio.to_thread(self._held.waiting, *part, ids)
         return two_servers_pb2.AgreeResponse(ids=b"".join(here))
 
     async def Sum(  # noqa: N802
@@ -66,25 +86,32 @@ class Helper(two_servers_pb2_grpc.HelperServicer):
     ) -> two_servers_pb2.SumResponse:
         _ids(request.ids)
         try:
-            two = shares.of(await self._plan(request.survey))
-            of = (request.survey, request.period, request.ids)
-            total = await asyncio.to_thread(
-                self._held.sum, *of, two.least, two.layout.dim, two.bits
-            )
+            by = (await self._part(request)).by
+            of = (request.survey, _bound(request), request.ids)
+            total = await asyncio.to_thread(self._held.sum, *of, by.least, by.dim, by.bits)
         except (NoSum, Refused) as error:
             raise Ended(grpc.StatusCode.FAILED_PRECONDITION, str(error)) from None
         return two_servers_pb2.SumResponse(sum=total)
 
-    async def _plan(self, survey: str) -> Plan:
-        return await self._plans.find(survey)
+    async def _part(self, request: _Asked) -> Part:
+        """Return what is asked for; raise `Refused` where it is not known or there is none."""
+        if not request.round:
+            plan = await self._plans.find(request.survey)
+            return Part(shares.splitting(plan), request.period)
+        training = await self._trainings.find(request.survey)
+        if request.period or request.round > training.rounds:
+            rounds = f"{training.name!r} has {training.rounds:,} rounds and no periods"
+            given = f"round {request.round:,} and period {request.period!r}"
+            raise Refused(Reason.BAD_PERIOD, f"{rounds}, got {given}")
+        return Part(training.splitting, round=request.round)
 
-    async def _store(self, plan: Plan, request: two_servers_pb2.TakeSharesRequest) -> list[Outcome]:
-        outcomes = await asyncio.to_thread(self._open, plan, request)
+    async def _store(self, part: Part, request: two_servers_pb2.TakeSharesRequest) -> list[Outcome]:
+        outcomes = await asyncio.to_thread(self._open, part, request)
         good = {n: each for n, each in enumerate(outcomes) if isinstance(each, bytes)}
         found: list[Outcome] = [each if isinstance(each, Refused) else True for each in outcomes]
         some = [(request.shares[n].id, share) for n, share in good.items()]
         try:
-            added = await asyncio.to_thread(self._held.add, plan.survey, request.period, some)
+            added = await asyncio.to_thread(self._held.add, part.by.name, part.bound, some)
         except Exception as error:
             # Nothing was acknowledged, so the leader will come again with the same shares.
             _log.exception("shares could not be stored")
@@ -95,26 +122,29 @@ class Helper(two_servers_pb2_grpc.HelperServicer):
         return found
 
     def _open(
-        self, plan: Plan, request: two_servers_pb2.TakeSharesRequest
+        self, part: Part, request: two_servers_pb2.TakeSharesRequest
     ) -> list[bytes | Refused]:
         opened: list[bytes | Refused] = []
         for share in request.shares:
-            where = (request.period, share.id)
+            of = (part.bound, share.id, share.sealed)
             try:
-                opened.append(shares.opened(plan, "helper", *where, share.sealed, self._private))
+                opened.append(shares.opened(part.by, "helper", *of, self._private))
             except InvalidInput as error:
                 opened.append(Refused(Reason.BAD_SEALED, str(error)))
         return opened
 
 
-def check(public: bytes, plan: Plan) -> None:
-    """Raise `InvalidInput` unless a plan's records are split with the helper of this key."""
-    two = shares.of(plan)
-    if two.helper_key != public:
+def check(public: bytes, by: Splitting) -> None:
+    """Raise `InvalidInput` unless records are split with the helper of this key."""
+    if by.helper_key != public:
         raise InvalidInput(
-            f"its helper has the key {two.helper_key.hex()}, and the key here is {public.hex()}"
+            f"its helper has the key {by.helper_key.hex()}, and the key here is {public.hex()}"
         )
-    shares.check(plan)
+    shares.check(by)
+
+
+def _bound(request: _Asked) -> str:
+    return shares.round_name(request.round) if request.round else request.period
 
 
 def _ids(data: bytes) -> list[bytes]:
@@ -128,13 +158,10 @@ def _ids(data: bytes) -> list[bytes]:
     return ids
 
 
-def _check(plan: Plan, request: two_servers_pb2.TakeSharesRequest, now: datetime) -> None:
-    """Raise `Refused` unless shares are of the plan, and of a period that may be collected now."""
-    if request.revision != plan.revision:
-        detail = f"{plan.survey!r} is at revision {plan.revision.hex()[:12]} here, and no other"
-        raise Refused(Reason.UNKNOWN_REVISION, detail, final=False)
+def _check_period(plan: Plan, name: str, now: datetime) -> None:
+    """Raise `Refused` unless a period of a plan may be collected now."""
     try:
-        period.start(plan.period, request.period)
+        period.start(plan.period, name)
     except InvalidInput as error:
         raise Refused(Reason.BAD_PERIOD, str(error)) from None
-    check_period(plan.period, request.period, now)
+    check_period(plan.period, name, now)

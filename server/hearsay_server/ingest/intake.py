@@ -186,7 +186,7 @@ def _check_shares(batch: collector_pb2.Batch, plan: Plan) -> None:
     if (column.attribute, column.level, column.map) != (name, level, ""):
         given = f"{column.attribute!r} at {column.level!r}"
         raise Refused(Reason.BAD_COLUMN, f"the column of {plan.survey!r} is {name!r}, got {given}")
-    width = shares.LEADER_BYTES + shares.helper_bytes(plan)
+    width = shares.size(shares.splitting(plan))
     if column.present or len(column.codes) != width:
         detail = f"both shares have {width} bytes together, got {len(column.codes)}"
         raise Refused(Reason.BAD_CODES, detail)

@@ -14,10 +14,15 @@ from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
+import numpy as np
+from numpy.typing import NDArray
+
 from hearsay.federated import encoding
-from hearsay.federated.declaration import Training
+from hearsay.federated.declaration import SplitNoise, Training
 from hearsay_server.clock import Clock, system
+from hearsay_server.serving.helping import Helping
 from hearsay_server.serving.metrics import Metrics
+from hearsay_server.serving.split_rounds import SplitRounds
 from hearsay_server.storage import rounds, trainings
 from hearsay_server.storage.database import Database
 from hearsay_server.storage.writer import Writer
@@ -42,8 +47,15 @@ class Rounds:
     """The rounds of all trainings of a database, as far as this process moves them on."""
 
     def __init__(
-        self, database: Database, writer: Writer, metrics: Metrics, clock: Clock = system
+        self,
+        database: Database,
+        writer: Writer,
+        metrics: Metrics,
+        clock: Clock = system,
+        helper: Helping | None = None,
     ) -> None:
+        """Move rounds on; `helper` sums updates that are split between it and this server."""
+        self._split = SplitRounds(database, helper)
         self._database = database
         self._writer = writer
         self._metrics = metrics
@@ -152,7 +164,14 @@ class Rounds:
             if work is None:
                 return
             with self._metrics.aggregation_seconds.time():
-                make = partial(self._make, work)
+                total = None
+                if isinstance(training.protection, SplitNoise):
+                    # Not on the thread of models, which others need while the helper is asked.
+                    total = await asyncio.to_thread(self._split.total, work, self._go_on)
+                    if total is None:
+                        await self._drop(training, number)
+                        return
+                make = partial(self._make, work, total)
                 file, optimizer = await asyncio.get_running_loop().run_in_executor(
                     self._thread, make
                 )
@@ -173,6 +192,20 @@ class Rounds:
             with contextlib.suppress(Exception):  # the database may be what failed
                 await self._writer.write(rounds.failed, training, why)
 
+    async def _drop(self, training: Training, number: int) -> None:
+        """Drop a closed round of which too few updates can be summed."""
+        if await self._writer.write(rounds.drop, training, number, self._clock()):
+            self._metrics.rounds.labels("dropped").inc()
+            _log.warning(
+                "of round %d of %r fewer than %d updates can be summed, and it is dropped",
+                *(number, training.name, training.min_updates),
+            )
+        self._to_wipe = True
+
+    def _go_on(self) -> None:
+        if self._stopping.is_set():
+            raise _Stopping
+
     async def _is_closed(self, training: Training, number: int) -> bool:
         try:
             newest = await asyncio.to_thread(rounds.newest, self._database, training.name)
@@ -180,13 +213,16 @@ class Rounds:
             return True
         return newest is not None and (newest.round, newest.state) == (number, "closed")
 
-    def _make(self, work: rounds.Work) -> tuple[bytes, bytes | None]:
-        """Make the model of a closed round, on the thread of models."""
+    def _make(
+        self, work: rounds.Work, total: NDArray[np.float64] | None
+    ) -> tuple[bytes, bytes | None]:
+        """Make the model of a closed round, on the thread of models; `total` is the sum of its
+        updates where two servers made it."""
         return aggregation.next_model(
             work.training,
             work.round,
             work.file,
-            self._vectors(work),
+            self._vectors(work) if total is None else total,
             since=work.since,
             noise=self._noises.of(work.training, work.seed),
             state=work.optimizer,
@@ -196,8 +232,7 @@ class Rounds:
         """Yield the updates of a round one at a time, as many as were counted."""
         found = 0
         for payload in rounds.payloads(self._database, work.training, work.round):
-            if self._stopping.is_set():
-                raise _Stopping
+            self._go_on()
             found += 1
             yield encoding.decode(work.training, payload)
         if found != work.updates:

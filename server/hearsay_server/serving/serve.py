@@ -5,7 +5,7 @@ import contextlib
 import gc
 import logging
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 
 import grpc
 import prometheus_client as prometheus
@@ -42,6 +42,7 @@ from hearsay_server.serving.collector import Collector
 from hearsay_server.serving.gate import Gate
 from hearsay_server.serving.guard import FOR_EVERYBODY, Guard
 from hearsay_server.serving.health import Health, Readiness, prober
+from hearsay_server.serving.helping import Helping
 from hearsay_server.serving.http.app import App
 from hearsay_server.serving.inside import Inside, MakeSite
 from hearsay_server.serving.metrics import Metrics, exposed
@@ -133,7 +134,8 @@ async def running(
         stack.callback(watched.close)
         analyst = Analyst(store, analyses, exports, watched, clock)
         analyst_pb2_grpc.add_AnalystServicer_to_server(analyst, server)
-        rounds = Rounds(store.database, writer, metrics, clock)
+        helper = stack.enter_context(_helper(config))
+        rounds = Rounds(store.database, writer, metrics, clock, helper)
         changed, visits = rounds.changed, Visits()
         trainer = Trainer(
             store.database, writer, metrics, rates, clock, counted=changed, visits=visits
@@ -208,22 +210,35 @@ async def running(
             swept(writer, store.database, config.keep_batches_days, clock)
         )
         await stack.enter_async_context(rounds.moving())
-        if config.helper:
-            await stack.enter_async_context(_summing(config, store, metrics, clock))
+        if helper is not None:
+            leading = _summing(helper, config.helper_seconds, store, metrics, clock)
+            await stack.enter_async_context(leading)
         yield port
 
 
-@contextlib.asynccontextmanager
-async def _summing(
-    config: Config, store: Store, metrics: Metrics, clock: Clock
-) -> AsyncIterator[None]:
-    """Lead two servers while the context lasts: sum records with the configured helper."""
-    helper = open_calls(
+@contextlib.contextmanager
+def _helper(config: Config) -> Iterator[Helping | None]:
+    """Reach the configured helper while the context lasts; None where there is none."""
+    if not config.helper:
+        yield None
+        return
+    calls = open_calls(
         config.helper,
         tls=Tls(authorities=config.helper_ca) if config.helper_ca else None,
         token=config.helper_token or None,
         insecure=config.helper_insecure,
     )
+    try:
+        yield Helping(calls)
+    finally:
+        calls.close()
+
+
+@contextlib.asynccontextmanager
+async def _summing(
+    helper: Helping, every: float, store: Store, metrics: Metrics, clock: Clock
+) -> AsyncIterator[None]:
+    """Lead two servers while the context lasts: sum records with the helper."""
     counted = prometheus.Counter(
         "hearsay_summed",
         "Records that are split between two servers, by what became of them.",
@@ -231,13 +246,12 @@ async def _summing(
         registry=metrics.registry,
     )
     summing = Summing(store.database, store.plans.known, helper, clock, counted)
-    task = asyncio.create_task(summing.run(config.helper_seconds))
+    task = asyncio.create_task(summing.run(every))
     try:
         yield
     finally:
         task.cancel()
         await asyncio.wait((task,))
-        helper.close()
 
 
 async def serve(

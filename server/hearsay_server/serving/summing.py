@@ -2,39 +2,35 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
-from google.protobuf.message import Message
 from prometheus_client import Counter
 
 from hearsay.plans.plan import Plan
 from hearsay.plans.two_servers import MOST
 from hearsay.sealed import shares
-from hearsay.sending.transport import Answer, Calls
-from hearsay.v1 import collector_pb2, two_servers_pb2
+from hearsay.v1 import collector_pb2
 from hearsay_server.clock import Clock
+from hearsay_server.serving.helping import (
+    KEPT,
+    Helping,
+    Part,
+    groups,
+    handed_over_at_once,
+    own_seed,
+)
 from hearsay_server.storage import forgetting, sums
 from hearsay_server.storage.database import Database
 from hearsay_server.storage.sealing_keys import Keys
 from hearsay_server.storage.store import MIXED
 from ldp import InvalidInput
 from ldp.errors import HearsayError, NotReady
-from ldp.two_servers.shares import dtype, join, parse, sum_seeds
+from ldp.two_servers.shares import sum_seeds
 
 _log = logging.getLogger("hearsay.server")
 
-_GROUP = 256
-"""The most shares of one call."""
-
-_GROUP_BYTES = 1 << 20
-"""The most bytes of shares of one call: far below the largest message that a helper takes."""
-
-_TIMEOUT = 60.0
-
 _REFUSED = (InvalidInput, NotReady)
 """What a helper that is there answers to one request, and not to others."""
-
-_KEPT = (collector_pb2.Result.STORED, collector_pb2.Result.DUPLICATE)
 
 
 class Summing:
@@ -48,7 +44,7 @@ class Summing:
         self,
         database: Database,
         plans: Callable[[], Sequence[Plan]],
-        helper: Calls,
+        helper: Helping,
         clock: Clock,
         counted: Counter,
     ) -> None:
@@ -96,27 +92,15 @@ class Summing:
         handed = self._handed.setdefault((plan.revision, period), set())
         here = sums.ids(self._database, plan.survey, period, 1 << 30)
         handed.intersection_update(here)  # what is summed or forgotten need not be remembered
-        size = max(1, min(_GROUP, _GROUP_BYTES // shares.helper_bytes(plan)))
-        for some in _groups([id_ for id_ in here if id_ not in handed], size):
+        part = Part(shares.splitting(plan), period)
+        size = handed_over_at_once(part.by)
+        for some in groups([id_ for id_ in here if id_ not in handed], size):
             codes = sums.codes(self._database, plan.survey, period, some)
-            request = two_servers_pb2.TakeSharesRequest(
-                survey=plan.survey,
-                revision=plan.revision,
-                period=period,
-                shares=[
-                    two_servers_pb2.Share(id=id_, sealed=code[shares.LEADER_BYTES :])
-                    for id_, code in codes.items()
-                ],
-            )
             if not codes:
                 continue
-            answer = self._call("TakeShares", request, two_servers_pb2.TakeSharesResponse)
-            if len(answer.results) != len(codes):
-                raise InvalidInput(
-                    f"the helper answered {len(codes)} shares with {len(answer.results)} results"
-                )
-            each = list(zip(codes, answer.results, strict=True))
-            handed.update(id_ for id_, result in each if result.status in _KEPT)
+            theirs = [(id_, code[shares.LEADER_BYTES :]) for id_, code in codes.items()]
+            each = self._helper.take(part, theirs)
+            handed.update(id_ for id_, result in each if result.status in KEPT)
             refused = [id_ for id_, result in each if result.status == collector_pb2.Result.REFUSED]
             self._drop(plan, period, refused, "refused by the helper")
             late = [result for _, result in each if result.status == collector_pb2.Result.RETRY]
@@ -125,39 +109,34 @@ class Summing:
 
     def _sum(self, plan: Plan, period: str) -> bool:
         """Agree on a set and claim it; return whether that was done, and there may be another."""
-        two = shares.of(plan)
+        part = Part(shares.splitting(plan), period)
         here = sums.ids(self._database, plan.survey, period, MOST)
-        request = two_servers_pb2.AgreeRequest(
-            survey=plan.survey, period=period, ids=b"".join(here)
-        )
-        answer = self._call("Agree", request, two_servers_pb2.AgreeResponse)
-        size = shares.ID_BYTES
-        both = {answer.ids[n : n + size] for n in range(0, len(answer.ids), size)}
+        both = self._helper.agree(part, here)
         handed = self._handed.get((plan.revision, period), set())
         handed.difference_update(set(here) - both)  # it lost them: hand them over again
         agreed = [id_ for id_ in here if id_ in both]
-        seeds, damaged = self._seeds(plan, period, agreed)
+        seeds, damaged = self._seeds(plan, part, agreed)
         self._drop(plan, period, damaged, "damaged")
-        if len(seeds) < two.least:
+        if len(seeds) < part.by.least:
             return False
-        own = sum_seeds(seeds.values(), two.layout.dim, two.bits).tobytes()
+        own = sum_seeds(seeds.values(), part.by.dim, part.by.bits).tobytes()
         return sums.claim(self._database, plan, period, sorted(seeds), own)
 
     def _seeds(
-        self, plan: Plan, period: str, some: Sequence[bytes]
+        self, plan: Plan, part: Part, some: Sequence[bytes]
     ) -> tuple[dict[bytes, bytes], list[bytes]]:
         """Open our shares; return them by id, and the ids of those that do not open."""
         private = self._keys.of(plan)[0]
         seeds: dict[bytes, bytes] = {}
         damaged = []
-        for group in _groups(some, _GROUP):
-            codes = sums.codes(self._database, plan.survey, period, group)
+        for group in groups(some):
+            codes = sums.codes(self._database, plan.survey, part.period, group)
             for id_, code in codes.items():
-                mine = code[: shares.LEADER_BYTES]
-                try:
-                    seeds[id_] = shares.opened(plan, "leader", period, id_, mine, private)
-                except InvalidInput:
+                seed = own_seed(part, id_, code, private)
+                if seed is None:
                     damaged.append(id_)
+                else:
+                    seeds[id_] = seed
         return seeds, damaged
 
     def _complete(self, plan: Plan) -> None:
@@ -168,39 +147,22 @@ class Summing:
         for one in sums.claimed(self._database, plan.survey):
             records = len(one.ids) // shares.ID_BYTES
             try:
-                total = self._total(plan, one)
+                part = Part(shares.splitting(plan), one.period)
+                total = self._helper.total(part, one.ids, one.own)
             except _REFUSED as error:
                 _log.error(
                     "a set of %d records of %r in %r has no sum of the helper's: %s",
                     *(records, plan.survey, one.period, error),
                 )
                 continue
-            sums.complete(self._database, plan.survey, one, total)
+            sums.complete(self._database, plan.survey, one, total.astype("<i8").tobytes())
             self._counted.labels("summed").inc(records)
             _log.info("summed %d records of %s in %s", records, plan.survey, one.period)
 
-    def _total(self, plan: Plan, one: sums.Claimed) -> bytes:
-        """Return the sum of a set that is claimed, of the helper's shares and ours."""
-        two = shares.of(plan)
-        request = two_servers_pb2.SumRequest(survey=plan.survey, period=one.period, ids=one.ids)
-        answer = self._call("Sum", request, two_servers_pb2.SumResponse)
-        theirs = parse(answer.sum, two.layout.dim, two.bits)
-        mine = parse(one.own, two.layout.dim, two.bits)
-        total = join(mine.astype(dtype(two.bits)), theirs.astype(dtype(two.bits)), two.bits)
-        return total.astype("<i8").tobytes()
-
     def _drop(self, plan: Plan, period: str, some: Sequence[bytes], why: str) -> None:
         """Drop records that can be in no sum, as if they had been forgotten."""
-        for group in _groups(some, _GROUP):
+        for group in groups(some):
             forgetting.forget(self._database, plan, period, group, self._clock(), MIXED)
         if some:
             self._counted.labels(why).inc(len(some))
             _log.warning("dropped %d records of %s in %s: %s", len(some), plan.survey, period, why)
-
-    def _call(self, method: str, request: Message, kind: type[Answer]) -> Answer:
-        return self._helper.call(f"Helper/{method}", request, kind, _TIMEOUT)
-
-
-def _groups(some: Sequence[bytes], size: int) -> Iterator[Sequence[bytes]]:
-    for first in range(0, len(some), size):
-        yield some[first : first + size]

@@ -162,7 +162,7 @@ class Trainer(trainer_pb2_grpc.TrainerServicer):
         if len(payload) != part.size:  # its round closed since, and its parts are gone
             return await self._writer.write(updates.count, part, self._clock())
         try:
-            await asyncio.to_thread(encoding.decode, place.training, payload)
+            await asyncio.to_thread(encoding.check, place.training, payload)
         except encoding.UpdateRefused as error:
             if place.known is not None or len(part.data) < part.size:
                 await self._writer.write(updates.forget, part)

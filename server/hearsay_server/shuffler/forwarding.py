@@ -42,7 +42,7 @@ class Forwarding:
     """
 
     def __init__(
-        self, pools: Pools, plans: Plans, collector: Calls, clock: Clock, moved: Counter
+        self, pools: Pools, plans: Plans[Plan], collector: Calls, clock: Clock, moved: Counter
     ) -> None:
         """Forward to `collector`; `moved` counts records by what became of them."""
         self._pools = pools

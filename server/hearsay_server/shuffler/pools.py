@@ -15,7 +15,7 @@ from pathlib import Path
 from hearsay.sealed import hpke
 from hearsay.sealed.keys import key_config
 from hearsay.v1 import shuffler_pb2
-from hearsay_server.elsewhere.own_file import OwnFile, opened, translated
+from hearsay_server.elsewhere.own_file import OwnFile, opened, read_declared, translated
 from ldp.errors import InvalidInput
 
 _SCHEMA = """
@@ -170,8 +170,7 @@ def look(folder: Path) -> tuple[list[Pool], dict[str, bytes]]:
     Raises `InvalidInput` where there are none.
     """
     with _looking(folder) as connection:
-        plans = dict(connection.execute("SELECT survey, plan FROM plans"))
-        return _pools(connection), plans
+        return _pools(connection), read_declared(connection, "survey")
 
 
 def look_for_keys(folder: Path) -> list[bytes]:

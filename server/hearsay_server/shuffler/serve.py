@@ -12,7 +12,7 @@ from hearsay.v1 import shuffler_pb2, shuffler_pb2_grpc
 from hearsay_server.build import revision, version
 from hearsay_server.clock import Clock, system
 from hearsay_server.config import ShufflerConfig
-from hearsay_server.elsewhere.plans import Plans
+from hearsay_server.elsewhere.plans import SURVEYS, Plans
 from hearsay_server.elsewhere.process import Elsewhere, Service
 from hearsay_server.serving import doors
 from hearsay_server.serving.http.app import App
@@ -40,7 +40,7 @@ async def running(config: ShufflerConfig, clock: Clock = system) -> AsyncIterato
         stack.callback(pools.close)
         process = Elsewhere(config, stack, SERVICE.full_name)
         metrics = process.metrics
-        plans = Plans(pools, process.collector, config.pinned, records.check, "shuffler")
+        plans = Plans(SURVEYS, pools, process.collector, config.pinned, records.check, "shuffler")
         intake = Intake(pools, clock, process.committed)
         stack.push_async_callback(intake.close)
         shuffler = Shuffler(plans, intake, doors.rates(config), clock, metrics.refused)

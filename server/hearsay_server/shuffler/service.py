@@ -95,7 +95,12 @@ class Shuffler(shuffler_pb2_grpc.ShufflerServicer):
     """The Shuffler service, for devices."""
 
     def __init__(
-        self, plans: Plans, intake: Intake, rates: Rates | None, clock: Clock, refused: Counter
+        self,
+        plans: Plans[Plan],
+        intake: Intake,
+        rates: Rates | None,
+        clock: Clock,
+        refused: Counter,
     ) -> None:
         self._plans = plans
         self._intake = intake

@@ -126,22 +126,27 @@ def work(database: Database, training: Training, number: int) -> Work | None:
         )
 
 
+def ids(database: Database, training: Training, number: int) -> Iterator[bytes]:
+    """Yield the ids of the counted updates of a round, rising."""
+    mine, last = _of(_updates, training.name, number), b""
+    while True:
+        query = sa.select(_updates.c.id).where(mine, _updates.c.counted, _updates.c.id > last)
+        with database.reading() as connection:
+            found = connection.scalars(query.order_by(_updates.c.id).limit(_PAGE)).all()
+        yield from found
+        if len(found) < _PAGE:
+            return
+        last = found[-1]
+
+
 def payloads(database: Database, training: Training, number: int) -> Iterator[bytes]:
     """Yield the bytes of the counted updates of a round in the order of their ids, one at a time.
 
     Each is read in a transaction of its own, so that nobody waits for a long reading. Raises
     `StorageFailed` as `payload`.
     """
-    mine, last = _of(_updates, training.name, number), b""
-    while True:
-        query = sa.select(_updates.c.id).where(mine, _updates.c.counted, _updates.c.id > last)
-        with database.reading() as connection:
-            ids = connection.scalars(query.order_by(_updates.c.id).limit(_PAGE)).all()
-        for id_ in ids:
-            yield payload(database, training.name, number, id_)
-        if len(ids) < _PAGE:
-            return
-        last = ids[-1]
+    for id_ in ids(database, training, number):
+        yield payload(database, training.name, number, id_)
 
 
 def payload(database: Database, name: str, number: int, id_: bytes) -> bytes:
@@ -179,8 +184,22 @@ def store(
         connection.execute(sa.update(_rounds).where(earlier).values(optimizer=None))
         kept = {"result": result, "optimizer": optimizer}
         connection.execute(sa.update(_rounds).where(mine).values(kept))
+        connection.execute(sa.delete(schema.sums).where(schema.sums.c.survey == name))
         trainings.set_trouble(connection, name, "")
         trainings.open_next(connection, done.training, number, result, now)
+    return True
+
+
+def drop(database: Database, training: Training, number: int, now: datetime) -> bool:
+    """Drop a closed round of which too few updates can be summed, and open the next one; return
+    whether this call did."""
+    with database.appending() as connection:
+        mine = _of(_rounds, training.name, number)
+        take = sa.update(_rounds).where(mine, _rounds.c.state == "closed")
+        if not connection.execute(take.values(state="dropped")).rowcount:
+            return False
+        model = connection.execute(sa.select(_rounds.c.model).where(mine)).scalar_one()
+        trainings.open_next(connection, training, number, model, now)
     return True
 
 

@@ -173,7 +173,8 @@ trainings = sa.Table(
     sa.Column("trouble", sa.Text, nullable=False),  # why it does not go on; "" where it does
 )
 
-# What the noise of a central training is drawn from. A row of its own is never read along with
+# What the noise of a central training is drawn from, or what opens this server's shares of updates
+# that are split between two. A row of its own is never read along with
 # others; it is deleted when its training is over, and no backup has it.
 seeds = sa.Table(
     "seeds",

@@ -82,21 +82,39 @@ def claim(database: Database, plan: Plan, period: str, some: Sequence[bytes], ow
             if not {bytes(id_) for id_ in connection.scalars(here)}.issuperset(some):
                 return False
             connection.execute(query.values(batch=None), keys)
-            joined = b"".join(some)
-            row = {
-                "survey": plan.survey,
-                "period": period,
-                "ids_hash": hashlib.sha256(joined).digest(),
-                "records": len(some),
-                "ids": joined,
-                "own": own,
-            }
-            connection.execute(sa.insert(_sums), row)
+            connection.execute(sa.insert(_sums), _row(plan.survey, period, some, own))
             dropped = {(plan.survey, period): Counted(dropped=len(some))}
             shards.count(database, connection, dropped)
             return True
 
     return database.retrying(work)
+
+
+def claim_round(
+    database: Database, training: str, period: str, some: Sequence[bytes], own: bytes
+) -> None:
+    """Claim a set of updates to a round, given by rising ids, with our own sum of it; unless one is
+    claimed already."""
+
+    def work() -> None:
+        with database.changing() as connection:
+            mine = (_sums.c.survey == training, _sums.c.period == period)
+            if connection.execute(sa.select(_sums.c.ids_hash).where(*mine)).first() is None:
+                connection.execute(sa.insert(_sums), _row(training, period, some, own))
+
+    database.retrying(work)
+
+
+def _row(name: str, period: str, some: Sequence[bytes], own: bytes) -> dict[str, object]:
+    joined = b"".join(some)
+    return {
+        "survey": name,
+        "period": period,
+        "ids_hash": hashlib.sha256(joined).digest(),
+        "records": len(some),
+        "ids": joined,
+        "own": own,
+    }
 
 
 def claimed(database: Database, survey: str) -> list[Claimed]:

@@ -1,8 +1,9 @@
 """Trainings as they are stored: creating, listing, closing and deleting them.
 
-A training's noise is drawn from a seed of 32 random bytes, made when the training is created. The
-seed takes the noise out of every model, so nothing but the aggregation reads it, and it is deleted
-in the transaction that ends the training.
+A central training's noise is drawn from a seed of 32 random bytes, made when the training is
+created. The seed takes the noise out of every model, so nothing but the aggregation reads it, and
+it is deleted in the transaction that ends the training. Where updates are split between two
+servers, the seed is the private key of this server's shares.
 """
 
 import logging
@@ -14,8 +15,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from hearsay.federated.declaration import CentralNoise, Training
+from hearsay.federated.declaration import SplitNoise, Training
 from hearsay.federated.parsing import parse
+from hearsay.sealed import hpke
+from hearsay.v1 import training_pb2
 from hearsay_server.storage import audit, models, schema, sealing
 from hearsay_server.storage.database import Database
 from ldp.errors import InvalidInput, NotReady
@@ -26,6 +29,8 @@ _trainings, _rounds, _seeds = schema.trainings, schema.rounds, schema.seeds
 _updates, _parts = schema.updates, schema.update_parts
 
 SEED_BYTES = 32
+
+_SEEDS = {"server": "seed of its noise", "one of two servers": "key of its shares"}
 
 _PARTS_DELETED = 16
 """Parts of updates, each of 1 MiB at most, that one step deletes: reports wait for it."""
@@ -97,11 +102,14 @@ def create(
     returns so many random bytes. Raises `NameTaken`, and `InvalidInput` where the bytes are no
     training that can be, or its first model was not uploaded or is not of its dimension.
     """
-    training = parse(declared)
-    name = training.name
+    training, private = parse(declared), b""
+    name, bare = training.name, without_key(declared)
+    if isinstance(training.protection, SplitNoise):
+        declared, private = _with_key(bare)
+        training = parse(declared)
     with database.changing() as connection:
         stored = connection.execute(_select(name)).one_or_none()
-        if stored is not None and stored.revision == training.revision:
+        if stored is not None and without_key(stored.declared) == bare:
             if stored.state == "deleted":
                 raise NotReady(f"{name!r} is being deleted: come again in a while")
             return _stored(connection, stored)
@@ -114,13 +122,29 @@ def create(
         row: dict[str, object] = {"training": name, "revision": training.revision}
         row |= {"declared": declared, "created": _at(now), "state": "running", "trouble": ""}
         connection.execute(sa.insert(_trainings), {**row, "round": 0})
-        if isinstance(training.protection, CentralNoise):
-            seed = draw(SEED_BYTES)
+        if training.has_seed:
+            seed = private or draw(SEED_BYTES)
             connection.execute(sa.insert(_seeds), {"training": name, "seed": seed})
         open_next(connection, training, 0, training.initial, now)
         made = {"revision": training.revision.hex()}
         audit.record(connection, "create training", token=caller, survey=name, detail=made)
         return _stored(connection, connection.execute(_select(name)).one())
+
+
+def without_key(declared: bytes) -> bytes:
+    """Return a training as it was before it was created: two servers' is given a key then."""
+    wire = training_pb2.Training.FromString(declared)
+    if wire.HasField("two_servers"):
+        wire.two_servers.ClearField("leader_key")
+    data: bytes = wire.SerializeToString(deterministic=True)
+    return data
+
+
+def _with_key(bare: bytes) -> tuple[bytes, bytes]:
+    """Return a training with a new key of the server that leads, and its private half."""
+    wire = training_pb2.Training.FromString(bare)
+    private, wire.two_servers.leader_key = hpke.new_pair()
+    return wire.SerializeToString(deterministic=True), private
 
 
 def open_next(
@@ -152,6 +176,7 @@ def end(connection: sa.Connection, training: str, state: str) -> None:
     mine = _trainings.c.training == training
     connection.execute(sa.update(_trainings).where(mine).values(state=state))
     connection.execute(sa.delete(_seeds).where(_seeds.c.training == training))
+    connection.execute(sa.delete(schema.sums).where(schema.sums.c.survey == training))
     sealing.drop_key(connection, training)
     begun = sa.and_(_updates.c.training == training, sa.not_(_updates.c.counted))
     connection.execute(sa.delete(_updates).where(begun))
@@ -285,7 +310,7 @@ def _delete_ids(connection: sa.Connection, name: str) -> bool:
 def restored(connection: sa.Connection, now: datetime) -> None:
     """Bring the trainings of a backup, which has neither seeds nor updates, into a good state.
 
-    A central training cannot go on, and is closed: after this backup was made, a round may have
+    A training with a seed cannot go on, and is closed: after this backup was made, a round may have
     published a model. The same round again, of other updates under the same noise, would publish
     the exact difference of the two sums, and under other noise a second look at whoever was in
     both. Others go on: what their round had is dropped, and the next one opens.
@@ -297,13 +322,13 @@ def restored(connection: sa.Connection, now: datetime) -> None:
         this = sa.and_(_rounds.c.training == row.training, _rounds.c.round == row.round)
         model = connection.execute(sa.select(_rounds.c.model).where(this)).scalar_one()
         _drop_round(connection, row.training, row.round, now)
-        if isinstance(training.protection, CentralNoise):
+        if training.has_seed:
             end(connection, row.training, "closed")
             set_trouble(
                 connection,
                 row.training,
-                "it was restored from a backup, which has no seed of its noise: create another "
-                "training that begins with its newest model",
+                f"it was restored from a backup, which has no {_SEEDS[training.trusted]}: create "
+                "another training that begins with its newest model",
             )
         else:
             begun = sa.and_(_updates.c.training == row.training, sa.not_(_updates.c.counted))

@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from hearsay.federated import encoding
-from hearsay.federated.declaration import CentralNoise, Training
+from hearsay.federated.declaration import Training
 from hearsay.federated.parsing import parse
 from hearsay_server.storage import rounds, schema, trainings
 from ldp.errors import StorageFailed
@@ -35,7 +35,7 @@ def verify(connection: sa.Connection) -> Iterator[Checked]:
         training = parse(row.declared)
         yield from _rounds_of(connection, training)
         yield _models_of(connection, training)
-        if isinstance(training.protection, CentralNoise):
+        if training.has_seed:
             yield _seed_of(connection, row)
 
 
@@ -68,7 +68,7 @@ def _damaged(connection: sa.Connection, training: Training, number: int) -> str:
     for id_ in connection.scalars(query).all():
         try:
             payload = rounds.payload_in(connection, training.name, number, id_)
-            encoding.decode(training, payload)
+            encoding.check(training, payload)
         except (encoding.UpdateRefused, StorageFailed) as error:
             return f"the update {id_.hex()} is damaged: {error}"
     return ""
@@ -94,9 +94,9 @@ def _models_of(connection: sa.Connection, training: Training) -> Checked:
 
 
 def _seed_of(connection: sa.Connection, row: Any) -> Checked:
-    """Check that a training that is running has a seed of its noise, and no other one has."""
+    """Check that a training that is running has a seed, and no other one has."""
     seeds = schema.seeds
     query = sa.select(sa.func.count()).where(seeds.c.training == row.training)
     found, kept = int(connection.execute(query).scalar_one()), int(row.state == "running")
-    detail = "" if found == kept else f"it is {row.state} and has {found} seeds of its noise"
+    detail = "" if found == kept else f"it is {row.state} and has {found} seeds"
     return Checked(row.training, "seed", kept, found, detail)

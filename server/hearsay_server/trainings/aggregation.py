@@ -75,7 +75,7 @@ def next_model(
     training: Training,
     number: int,
     file: bytes,
-    updates: Iterator[Vector],
+    updates: Iterator[Vector] | NDArray[np.float64],
     *,
     since: int,
     noise: "RoundNoise | None",
@@ -84,7 +84,8 @@ def next_model(
     """Return the safetensors file of the model after a round, and the optimizer's state then.
 
     `file` is the round's model, `updates` are vectors of shape (dimension,), of a norm of at most
-    `max_update_norm`, in the order of their ids. `since` is the last round before it that made a
+    `max_update_norm`, in the order of their ids; or their sum with its noise, shape (dimension,),
+    where two servers made it. `since` is the last round before it that made a
     model, or 0, and `state` what this returned for that round, or None. `noise` is `noise_of` the
     training.
 
@@ -104,7 +105,9 @@ def next_model(
         if state is None
         else tuple(np.frombuffer(state, _STATE).reshape(-1, training.dimension))
     )
-    if rule.rule == "mean":
+    if isinstance(updates, np.ndarray):
+        update = updates / training.updates_per_round
+    elif rule.rule == "mean":
         update = _mean(training, number, updates, since, noise)
     else:
         update = _robust(training, updates)

@@ -9,10 +9,16 @@ from rich.filesize import decimal
 from rich.markup import escape
 from rich.table import Table
 
-from hearsay.federated.declaration import CentralNoise, LocalNoise, RecordLevel, Training
+from hearsay.federated.declaration import (
+    CentralNoise,
+    LocalNoise,
+    RecordLevel,
+    SplitNoise,
+    Training,
+)
 from hearsay.federated.encoding import size as encoded_size
 from hearsay_server import tabular
-from hearsay_server.trainings.figures import epsilon_of
+from hearsay_server.trainings.figures import epsilon_at
 from hearsay_server.wrapping import print_wrapped
 from ldp.planning import prefix_sums
 
@@ -36,8 +42,19 @@ def seen(training: Training, delta: float) -> Sequence[Seen]:
             assert training.rho is not None
             server = Seen("the server", "every update, until its round is over", "its honesty")
             models = (
-                f"noise of the server: rho {float(training.rho):.4g} for all models, epsilon "
-                f"{epsilon_of(training.rho, delta):.4g} at delta {delta:g}"
+                f"the server's noise: epsilon {epsilon_at(training, training.rho, delta):.4g} at "
+                f"delta {delta:g}"
+            )
+        case SplitNoise():
+            assert training.rho is not None
+            server = Seen(
+                "either of two servers",
+                f"shares, and sums of {training.min_updates:,} updates or more",
+                "the other server, and the devices' noise",
+            )
+            models = (
+                f"the devices' noise: epsilon {epsilon_at(training, training.rho, delta):.4g} at "
+                f"delta {delta:g}"
             )
         case LocalNoise():
             each = f"epsilon {training.epsilon_per_update:.4g} for each update"
@@ -64,6 +81,14 @@ def duties(training: Training) -> Sequence[str]:
                 "protection at all.",
                 "Not the other people, and not those who get the models.",
             )
+        case SplitNoise(colluding=colluding):
+            return (
+                "One of the two servers: it may not give its key or its shares to the other one. "
+                "Both together read every update, with the weak noise of one device.",
+                f"{f'All but {colluding:,} of the' if colluding else 'All'} devices of each sum, "
+                "as far as their noise is concerned: a forged device adds none, and the honest "
+                "server cannot tell it.",
+            )
         case LocalNoise():
             return (
                 "Nobody but the app on the person's own device. The server, those who broke into "
@@ -82,13 +107,14 @@ def spending(training: Training, delta: float) -> Sequence[str]:
         replaced = 4 * training.rho
         return (
             f"At the first participation rho {float(training.rho):.4g}, for the whole training, "
-            f"and nothing later: epsilon {epsilon_of(training.rho, delta):.4g} at delta {delta:g}. "
+            f"and nothing later: epsilon {epsilon_at(training, training.rho, delta):.4g} at delta "
+            f"{delta:g}. "
             "A person who never takes part spends nothing.",
             "That tells a person's updates from zeros in their place. Two people's updates are "
             f"told apart by four times as much: rho {float(replaced):.4g}, epsilon "
-            f"{epsilon_of(replaced, delta):.4g}.",
-            "The device keeps it apart from what answers to surveys spend, as it holds only if the "
-            "server is honest.",
+            f"{epsilon_at(training, replaced, delta):.4g}.",
+            "The device keeps it apart from what answers to surveys spend, as it holds only if "
+            f"{'one of both servers' if training.trusted != 'server' else 'the server'} is honest.",
         )
     if training.epsilon_per_update is not None:
         most = training.participations * training.epsilon_per_update
@@ -159,10 +185,10 @@ def document(training: Training, delta: float) -> dict[str, object]:
         "encoding": None if training.encoding is None else vars(training.encoding),
         "protection": training.protection.kind,
         "noise_multiplier": None
-        if isinstance(training.protection, LocalNoise)
+        if isinstance(training.protection, LocalNoise | SplitNoise)
         else float(training.protection.noise_multiplier),
         "rho": None if training.rho is None else float(training.rho),
-        "epsilon": None if training.rho is None else epsilon_of(training.rho, delta),
+        "epsilon": None if training.rho is None else epsilon_at(training, training.rho, delta),
         "delta": delta,
         "epsilon_per_update": training.epsilon_per_update,
         "trusted": training.trusted,
@@ -256,10 +282,20 @@ def needed(training: Training, norm: float) -> Sequence[int]:
             errors = prefix_sums.errors(central.mechanism, training.rounds, central.bands)
             ends = float(central.noise_multiplier) * errors[[0, -1]]
             return central_needed(ends[0], ends[1], training.dimension, training.rounds, norm)
+        case SplitNoise():
+            # Each device brings its own, so it grows as the root of the updates.
+            return (math.ceil((split_error(training, 1) * 3 / norm) ** 2),)
         case LocalNoise(mechanism):
             return (mechanism.updates_needed(norm),)
         case RecordLevel():
             return ()
+
+
+def split_error(training: Training, updates: int) -> float:
+    """Return the L2 norm of the noise in the mean of so many split updates, over
+    `max_update_norm`."""
+    deviation = math.sqrt(float(training.split.variance) * training.padded / updates)
+    return deviation / (training.split.scale * training.max_update_norm)
 
 
 def central_needed(
@@ -301,6 +337,14 @@ def noise(training: Training, norm: float) -> Sequence[str]:
                 "Twice as many updates in a round halve that noise.",
                 f"{in_words(needed(training, norm), training.rounds, norm)} This training has "
                 f"{per_round:,}.",
+            )
+        case SplitNoise():
+            size = split_error(training, per_round) * training.max_update_norm
+            (few,) = needed(training, norm)
+            return (
+                f"The noise in the mean of a full round has an L2 norm of about {size:.3g}. If the "
+                f"mean update has a norm of {norm * training.max_update_norm:g}, a third of that "
+                f"takes {few:,} updates in a round; this training has {per_round:,}.",
             )
         case LocalNoise(mechanism):
             size = math.sqrt(mechanism.squared_error / per_round) * training.max_update_norm

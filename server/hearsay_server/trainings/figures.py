@@ -3,22 +3,26 @@
 import math
 from fractions import Fraction
 
-from hearsay.federated.declaration import CentralNoise, LocalNoise, Training
+from hearsay.federated.declaration import CentralNoise, LocalNoise, SplitNoise, Training
 from ldp import InvalidInput
 from ldp.planning import prefix_sums
+from ldp.two_servers.account import epsilon_of as split_epsilon
 
 DELTA = 1e-5
 """The delta that figures are for where none is given."""
 
 
 def spent_rho(training: Training, rounds: int) -> Fraction | None:
-    """Return the zCDP of the first models, of so many rounds; None without noise of the server.
+    """Return the rho of the first models, of so many rounds; None where a training spends none.
 
     With the Toeplitz root the first rounds have the noise of a training that ends with them. The
     noise of a tree is that of the whole training's tree from the first round on, and its rho that
     of as many participations as there were by then. 0 where no model was made.
     """
     noise = training.protection
+    if isinstance(noise, SplitNoise):
+        assert training.rho is not None
+        return training.rho / training.participations * times(training, rounds)
     if not isinstance(noise, CentralNoise):
         return None
     if not rounds:
@@ -58,7 +62,17 @@ def spent_epsilon(training: Training, rounds: int, delta: float = DELTA) -> floa
         assert each is not None
         return each * times(training, rounds)
     rho = spent_rho(training, rounds)
-    return None if rho is None else epsilon_of(rho, delta)
+    return None if rho is None else epsilon_at(training, rho, delta)
+
+
+def epsilon_at(training: Training, rho: Fraction, delta: float) -> float:
+    """Return the epsilon of a training's noise that spends rho, at a delta."""
+    return split_epsilon(rho, delta) if has_split_noise(training) else epsilon_of(rho, delta)
+
+
+def has_split_noise(training: Training) -> bool:
+    """Tell whether two servers sum a training's updates."""
+    return isinstance(training.protection, SplitNoise)
 
 
 def epsilon_of(rho: Fraction, delta: float) -> float:

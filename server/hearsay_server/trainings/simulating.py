@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from hearsay.federated import encoding, models
-from hearsay.federated.declaration import RecordLevel, Training
+from hearsay.federated import encoding, models, splitting
+from hearsay.federated.declaration import RecordLevel, SplitNoise, Training
 from hearsay_server.trainings import figures
 from hearsay_server.trainings.aggregation import next_model, noise_of
 from hearsay_server.trainings.examples import Examples
@@ -159,12 +159,21 @@ def simulate(
     )
     file, state, since, told = declared.model, None, 0, []
 
-    def updates(clients: NDArray[np.int64]) -> Iterator[NDArray[np.float32]]:
+    def moves(clients: NDArray[np.int64]) -> Iterator[NDArray[np.float32]]:
         before = flat.read(model)
         for client in clients.tolist():
             coin = int(rng.integers(1 << 62))
-            moved = devices.update(client, rows[client], before, coin).cpu().numpy()
-            yield encoding.decode(training, encoding.encode(training, moved, coins))
+            yield devices.update(client, rows[client], before, coin).cpu().numpy()
+
+    def updates(
+        clients: NDArray[np.int64],
+    ) -> Iterator[NDArray[np.float32]] | NDArray[np.float64]:
+        """Return what the server has of a round: updates as it reads them, or their noisy sum."""
+        if isinstance(training.protection, SplitNoise):
+            integers = (splitting.randomized(training, each, coins) for each in moves(clients))
+            return splitting.decode_sum(training, sum(integers, np.zeros(1, np.int64)))
+        encoded = (encoding.encode(training, each, coins) for each in moves(clients))
+        return (encoding.decode(training, each) for each in encoded)
 
     for number in range(1, rounds + 1):
         clients = drawing.draw(number, rng)

@@ -11,11 +11,15 @@ import hearsay.federated.parsing
 from hearsay.federated import models
 from hearsay.federated.declaration import UNIT, Protection, Training
 from hearsay.plans.plan import mechanism_message
+from hearsay.plans.two_servers import UNIT as UNIT_OF_VARIANCE
+from hearsay.plans.two_servers import helper_key_of
 from hearsay.v1 import training_pb2
 from hearsay_server.tables import fill, load, read
 from hearsay_server.trainings import aggregation
 from ldp import InvalidInput, SphereCodebook
 from ldp.core.exact import check_epsilon
+from ldp.two_servers.records import calibrate
+from ldp.two_servers.rounding import norm_bounds
 
 KEYS = (
     "name",
@@ -37,6 +41,7 @@ TABLES = {
     "central": ("mechanism", "bands", "noise_multiplier"),
     "local_noise": ("epsilon", "codes"),
     "record_level": ("noise_multiplier", "max_grad_norm"),
+    "two_servers": ("helper_key", "helper", "rho", "colluding", "scale", "bits"),
 }
 """The keys of each table of [training]; docs/training-reference.md has them all."""
 
@@ -85,9 +90,10 @@ def freeze(table: dict[str, Any], model: bytes, place: str) -> bytes:
     """Return the canonical bytes of a training, of the table that declares it and its model.
 
     What the table leaves out is filled in: `aggregation` is the mean, taken as it is, `encoding`
-    float32, the noise of `central` that of the banded Toeplitz root with as many bands as
-    `separation`, and `local_noise` has the best of 1,024 codes. Multipliers of noise are rounded up
-    to millionths. Raises `InvalidInput` that names the place.
+    float32 where there is one, the noise of `central` that of the banded Toeplitz root with as many
+    bands as `separation`, and `local_noise` has the best of 1,024 codes. Multipliers of noise are
+    rounded up to millionths. The noise of `two_servers` is the least, in 1024ths of variance, that
+    keeps `rho` over all participations. Raises `InvalidInput` that names the place.
     """
     _check_keys(table, place)
     tables = {name: dict(table[name]) for name in TABLES if name in table}
@@ -104,7 +110,7 @@ def freeze(table: dict[str, Any], model: bytes, place: str) -> bytes:
     mean = {"rule": "mean", "optimizer": "sgd", "learning_rate": 1.0}
     given = tables.get("aggregation", {})
     fill(wire.aggregation, mean | given, f"{place}.aggregation")
-    if "encoding" in tables or "local_noise" not in tables:
+    if "encoding" in tables or not {"local_noise", "two_servers"} & tables.keys():
         fill(wire.encoding, {"kind": "float32"} | tables.get("encoding", {}), f"{place}.encoding")
     _protect(wire, tables, place)
     frozen: bytes = wire.SerializeToString(deterministic=True)
@@ -142,8 +148,9 @@ def _check_keys(table: dict[str, Any], place: str) -> None:
     chosen = [name for name in _PROTECTIONS if name in table]
     if len(chosen) != 1:
         raise InvalidInput(
-            f"{place}: expected one of [training.central], [training.local_noise] and "
-            f"[training.record_level], got {' and '.join(chosen) or 'none'}"
+            f"{place}: expected one of [training.central], [training.local_noise], "
+            f"[training.record_level] and [training.two_servers], got "
+            f"{' and '.join(chosen) or 'none'}"
         )
 
 
@@ -159,6 +166,8 @@ def _protect(wire: training_pb2.Training, tables: dict[str, dict[str, Any]], pla
         noise = _millionths(given, f"{place}.record_level")
         fill(wire.record_level, given, f"{place}.record_level")
         wire.record_level.noise_multiplier_millionths = noise
+    elif (given := tables.get("two_servers")) is not None:
+        _split(wire, given, f"{place}.two_servers")
     else:
         given = tables["local_noise"]
         spot = f"{place}.local_noise"
@@ -171,6 +180,39 @@ def _protect(wire: training_pb2.Training, tables: dict[str, dict[str, Any]], pla
         except InvalidInput as error:
             raise InvalidInput(f"{spot}: {error}") from None
         wire.local_noise.mechanism.CopyFrom(mechanism_message(mechanism))
+
+
+def _split(wire: training_pb2.Training, given: dict[str, Any], place: str) -> None:
+    """Fill in how updates are split, and the noise that keeps `rho` with `min_updates` devices."""
+    rho = given.pop("rho", None)
+    if isinstance(rho, bool) or not isinstance(rho, int | float) or not 0 < rho < math.inf:
+        raise InvalidInput(
+            f"{place}: rho, of the whole training, must be a number > 0, got {rho!r}"
+        )
+    split = wire.two_servers
+    split.helper_key = helper_key_of(given.pop("helper_key", ""))
+    padded = 1 << (wire.dimension - 1).bit_length()
+    norm = wire.max_update_norm
+    if not 0 < norm < math.inf or wire.participations < 1:
+        raise InvalidInput(f"{place}: max_update_norm and participations must be > 0")
+    # Roundings add a quarter for each coordinate to the squared norm: a thousandth at this scale.
+    fill(split, {"scale": 16 * math.sqrt(padded) / norm, "bits": 32} | given, place)
+    try:
+        norms = norm_bounds(norm, split.scale, padded)
+        each = Fraction(str(rho)) / wire.participations
+        variance = calibrate(norms, each, wire.min_updates, split.colluding, UNIT_OF_VARIANCE)
+        split.variance = int(variance * UNIT_OF_VARIANCE)
+    except InvalidInput as error:
+        raise InvalidInput(f"{place}: {error}") from None
+    most = wire.updates_per_round * math.isqrt(norms[1]) + 12 * math.sqrt(
+        wire.updates_per_round * variance
+    )
+    if most >= 1 << split.bits - 1:
+        raise InvalidInput(
+            f"{place}: sums of {wire.updates_per_round:,} updates at scale {split.scale:g} may "
+            f"reach {most:,.0f}, and {split.bits} bits hold less than {1 << split.bits - 1:,}: "
+            "declare more bits or a smaller scale"
+        )
 
 
 def _millionths(table: dict[str, Any], place: str) -> int:

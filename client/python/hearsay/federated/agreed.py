@@ -5,9 +5,16 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from fractions import Fraction
 
-from hearsay.federated.declaration import CentralNoise, LocalNoise, RecordLevel, Training
+from hearsay.federated.declaration import (
+    CentralNoise,
+    LocalNoise,
+    RecordLevel,
+    SplitNoise,
+    Training,
+)
 from hearsay.federated.parsing import parse
 from hearsay.recording.trainings import Price, is_above
+from hearsay.sealed import shares
 from ldp import InvalidInput
 
 
@@ -15,8 +22,9 @@ from ldp import InvalidInput
 class Agreed:
     """The most that a training may cost a person, and the architectures that the app has code for.
 
-    `rho` is the most rho of a whole training with central noise, `epsilon` the most epsilon of all
-    updates of one with local noise together, `record_level` the least noise multiplier of the
+    `rho` is the most rho of a whole training with central noise, or, with `helper_key`, of one that
+    splits updates between the server and the helper of this key. `epsilon` is the most epsilon of
+    all updates of one with local noise together, `record_level` the least noise multiplier of the
     device's own steps where records are protected and the person is not; None accepts no such
     training. `revision`, the hex SHA-256 of the training, accepts no other one.
     Raises `InvalidInput` where nothing is accepted, or a number is not finite and > 0.
@@ -28,6 +36,7 @@ class Agreed:
     epsilon: float | None = None
     record_level: float | None = None
     revision: str | None = None
+    helper_key: bytes | None = None
 
     def __post_init__(self) -> None:
         if not self.training or not self.architectures:
@@ -64,10 +73,29 @@ class Agreed:
         return training
 
     def _check_protection(self, training: Training) -> None:
+        if self.helper_key is not None and not isinstance(training.protection, SplitNoise):
+            raise InvalidInput(
+                f"{self.training!r} does not split updates between two servers: leave helper_key= "
+                "out if the app agrees to that"
+            )
         match training.protection:
             case CentralNoise():
                 assert training.rho is not None
                 self._check("rho", "the whole training", training.rho, self.rho)
+            case SplitNoise(helper_key=key):
+                if self.helper_key is None:
+                    raise InvalidInput(
+                        f"{self.training!r} splits updates between two servers: give helper_key=, "
+                        "the key that the helper's operator tells, and step_seconds="
+                    )
+                if key != self.helper_key:
+                    raise InvalidInput(
+                        f"{self.training!r} names the helper {key.hex()}, and the app "
+                        f"{self.helper_key.hex()}"
+                    )
+                assert training.rho is not None
+                self._check("rho", "the whole training", training.rho, self.rho)
+                shares.check(training.splitting)
             case LocalNoise(mechanism):
                 each = Fraction(mechanism.epsilon)
                 self._check("epsilon", "all updates", training.participations * each, self.epsilon)

@@ -9,10 +9,12 @@ from fractions import Fraction
 from functools import cached_property
 from typing import ClassVar
 
+from hearsay.plans.two_servers import Splitting
 from hearsay.plans.units import BILLION
-from ldp import SphereCodebook
+from ldp import InvalidInput, SphereCodebook
 from ldp.planning import prefix_sums
 from ldp.planning.prefix_sums import PrefixSums
+from ldp.two_servers import account, rounding
 
 UNIT = 1_000_000
 """A noise multiplier is an integer of millionths: this many are 1."""
@@ -93,7 +95,26 @@ class RecordLevel:
         return Fraction(self.noise_multiplier_millionths, UNIT)
 
 
-Protection = CentralNoise | LocalNoise | RecordLevel
+@dataclass(frozen=True)
+class SplitNoise:
+    """The device splits its update, with its part of Skellam noise, between two servers.
+
+    `scale` is integers per unit of an update; sums are modulo 2**bits. `variance` is that of one
+    device's noise in each coordinate; of the devices of a sum `colluding` may tell their noise.
+    `helper` is who runs the helper.
+    """
+
+    kind: ClassVar[str] = "two_servers"
+    scale: float
+    bits: int
+    variance: Fraction
+    colluding: int
+    leader_key: bytes
+    helper_key: bytes
+    helper: str
+
+
+Protection = CentralNoise | LocalNoise | RecordLevel | SplitNoise
 """`kind` is its name in a training's file, its bytes, a device's ledger and JSON."""
 
 
@@ -108,6 +129,10 @@ class Training:
       server adds the noise that it declares and shows nobody the updates. Nothing is promised
       against the server.
     - `LocalNoise`: each update is `epsilon_per_update`-LDP, whoever reads it.
+    - `SplitNoise`: the sums of all rounds together have a Renyi divergence of at most a * `rho` at
+      every integer order a >= 2 for one person's updates against zeros in their place (at most four
+      times that for other updates in their place), against either of the two servers, if the other
+      one is honest and all but `colluding` devices of each sum are.
     - `RecordLevel`: nothing for the person; each record has what the device's own account says.
     How many took part in a round is not protected.
     """
@@ -133,8 +158,17 @@ class Training:
 
     @cached_property
     def rho(self) -> Fraction | None:
-        """The zCDP of the whole training for one person's updates against zeros in their place,
-        rounded up to billionths; None where the server adds no noise."""
+        """What the whole training spends for one person's updates against zeros in their place,
+        rounded up to billionths: zCDP of the server's noise, and Renyi divergence over the order of
+        noise that devices split. None where there is neither."""
+        if isinstance(self.protection, SplitNoise):
+            exact = self.participations * account.rho(
+                *self.norms,
+                account.honest_variance(
+                    self.protection.variance, self.min_updates, self.protection.colluding
+                ),
+            )
+            return Fraction(math.ceil(exact * BILLION), BILLION)
         if not isinstance(self.protection, CentralNoise):
             return None
         exact = prefix_sums.rho(
@@ -146,6 +180,37 @@ class Training:
             self.protection.noise_multiplier,
         )
         return Fraction(math.ceil(exact * BILLION), BILLION)
+
+    @property
+    def split(self) -> SplitNoise:
+        """How updates are split between two servers; raises `InvalidInput` where they are not."""
+        if not isinstance(self.protection, SplitNoise):
+            raise InvalidInput(f"updates of {self.name!r} are not split between two servers")
+        return self.protection
+
+    @property
+    def padded(self) -> int:
+        """The length of a split update: the least power of two that is no less than `dimension`."""
+        return 1 << (self.dimension - 1).bit_length()
+
+    @cached_property
+    def norms(self) -> tuple[int, int]:
+        """The L1 and the squared L2 norm that the integers of a split update keep to."""
+        return rounding.norm_bounds(self.max_update_norm, self.split.scale, self.padded)
+
+    @cached_property
+    def splitting(self) -> Splitting:
+        """By what updates are split between two servers; raises as `split`."""
+        keys = self.split.leader_key, self.split.helper_key
+        return Splitting(
+            self.name, self.revision, *keys, self.min_updates, self.padded, self.split.bits
+        )
+
+    @property
+    def has_seed(self) -> bool:
+        """Whether the server keeps a secret for the training: the seed of its noise, or the private
+        key of its shares."""
+        return isinstance(self.protection, CentralNoise | SplitNoise)
 
     @property
     def rho_billionths(self) -> int:
@@ -161,7 +226,9 @@ class Training:
 
     @property
     def trusted(self) -> str:
-        """Who must be honest for what is promised: "server" or "nobody"."""
+        """Who must be honest for what is promised: "server", "one of two servers" or "nobody"."""
+        if isinstance(self.protection, SplitNoise):
+            return "one of two servers"
         return "server" if isinstance(self.protection, CentralNoise) else "nobody"
 
     @property
@@ -175,6 +242,16 @@ class Training:
                     "zCDP for one person's updates against zeros in their place, if the server is "
                     "honest: it must add the noise that it declares and show nobody the updates. "
                     "Against the server itself nothing is promised."
+                )
+            case SplitNoise() as split:
+                assert self.rho is not None
+                return (
+                    "Each update is split between the server and a helper"
+                    f"{f' of {split.helper}' if split.helper else ''}. Either of them learns sums "
+                    f"of {self.min_updates:,} or more updates alone, with the devices' noise: rho "
+                    f"{float(self.rho):.4g} for one person's updates against zeros in their place, "
+                    f"if the other one is honest and all but {split.colluding:,} devices of each "
+                    "sum are. Both together read every update."
                 )
             case LocalNoise():
                 return (

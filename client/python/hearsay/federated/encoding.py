@@ -21,7 +21,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hearsay.federated.declaration import LocalNoise, Training
+from hearsay.federated import splitting
+from hearsay.federated.declaration import LocalNoise, SplitNoise, Training
+from hearsay.sealed import shares
 from hearsay.v1 import trainer_pb2
 from ldp import Coins, InvalidInput, SphereCodebook
 
@@ -54,6 +56,8 @@ def size(training: Training) -> int:
     """Return how many bytes every payload of the training has."""
     if isinstance(training.protection, LocalNoise):
         return training.protection.mechanism.code_bytes
+    if isinstance(training.protection, SplitNoise):
+        return shares.size(training.splitting)
     encoding = training.encoding
     assert encoding is not None
     sent = encoding.coordinates or training.dimension
@@ -63,8 +67,11 @@ def size(training: Training) -> int:
     return values + (SEED_BYTES if encoding.coordinates else 0)
 
 
-def encode(training: Training, vector: ArrayLike, coins: Coins) -> bytes:
-    """Return the payload of an update, `size(training)` bytes.
+def encode(
+    training: Training, vector: ArrayLike, coins: Coins, round_: int = 0, id_: bytes = b""
+) -> bytes:
+    """Return the payload of an update, `size(training)` bytes. Shares for two servers are bound to
+    the round and to the update's id; other payloads are not.
 
     `vector`, shape (dimension,), is scaled down to `max_update_norm` where it is longer. What
     `decode` returns then is
@@ -72,13 +79,17 @@ def encode(training: Training, vector: ArrayLike, coins: Coins) -> bytes:
     - else a random vector whose mean is the vector, unless it came out longer than
       `max_update_norm`: then that is scaled down, and only its direction has nothing added;
     - under local noise a random vector whose mean is the vector, always.
+    Two servers get a share each, which `decode` does not take.
     Guarantee: under local noise the payload is epsilon-LDP for every pair of vectors, and says no
-    more than that; else it protects nobody.
+    more than that; with two servers it tells either of them nothing; else it protects nobody.
     Raises `InvalidInput` for a vector of another shape, with nan or with inf.
     Cost: O(dimension), and 8 random bytes for each coordinate that is rounded; under local noise
     that of the mechanism.
     """
     bound = training.max_update_norm
+    if isinstance(training.protection, SplitNoise):
+        update = _checked(vector, training.dimension)
+        return splitting.payload(training, update, round_, id_, coins)
     update = _shortened(_checked(vector, training.dimension), bound)
     if isinstance(training.protection, LocalNoise):
         mechanism = training.protection.mechanism
@@ -95,6 +106,15 @@ def encode(training: Training, vector: ArrayLike, coins: Coins) -> bytes:
     return head + update.astype("<f4", copy=False).tobytes()
 
 
+def check(training: Training, payload: bytes) -> None:
+    """Raise `UpdateRefused` for what is no update of a training; of shares the size is all that one
+    server can check."""
+    if isinstance(training.protection, SplitNoise):
+        _check_size(training, payload)
+    else:
+        decode(training, payload)
+
+
 def decode(training: Training, payload: bytes) -> Vector:
     """Return the vector of a payload, shape (dimension,), and finite: the same on every machine.
 
@@ -104,11 +124,7 @@ def decode(training: Training, payload: bytes) -> Vector:
     Raises `UpdateRefused` with BAD_LENGTH, NOT_FINITE, ABOVE_NORM or BAD_PAYLOAD.
     Cost: O(dimension); the result may be a read-only view of the payload.
     """
-    if len(payload) != size(training):
-        raise UpdateRefused(
-            trainer_pb2.BAD_LENGTH,
-            f"an update of {training.name} has {size(training):,} bytes, got {len(payload):,}",
-        )
+    _check_size(training, payload)
     if isinstance(training.protection, LocalNoise):
         return _estimated(training.protection.mechanism, training.max_update_norm, payload)
     encoding = training.encoding
@@ -126,6 +142,14 @@ def decode(training: Training, payload: bytes) -> Vector:
         update, few = np.zeros(training.dimension, dtype=np.float32), update
         update[places] = few
     return update
+
+
+def _check_size(training: Training, payload: bytes) -> None:
+    if len(payload) != size(training):
+        raise UpdateRefused(
+            trainer_pb2.BAD_LENGTH,
+            f"an update of {training.name} has {size(training):,} bytes, got {len(payload):,}",
+        )
 
 
 def _estimated(mechanism: SphereCodebook, bound: float, payload: bytes) -> Vector:

@@ -7,6 +7,7 @@ account.
 import hashlib
 import math
 import re
+from fractions import Fraction
 from functools import lru_cache
 from typing import get_args
 
@@ -21,14 +22,18 @@ from hearsay.federated.declaration import (
     LocalTraining,
     Protection,
     RecordLevel,
+    SplitNoise,
     Training,
 )
 from hearsay.plans.canonical import check_canonical
 from hearsay.plans.plan import mechanism_message
 from hearsay.plans.texts import check_name, check_text
+from hearsay.plans.two_servers import MOST, check_keys
+from hearsay.plans.two_servers import UNIT as VARIANCE_UNIT
 from hearsay.v1 import plan_pb2, training_pb2
 from ldp import InvalidInput, SphereCodebook, build_vector
 from ldp.planning.prefix_sums import MOST_ROUNDS, PrefixSums
+from ldp.two_servers import shares, skellam
 
 MOST_PARAMETERS = 1 << 26
 """Parameters of a model: 256 MiB of float32."""
@@ -36,6 +41,11 @@ MOST_PARAMETERS = 1 << 26
 MOST_UPDATES = 1_000_000
 MOST_SECONDS = 366 * 86_400
 MOST_EPOCHS = 1_000
+MOST_SHARE = 3 << 20
+"""Bytes of a share of an update: a call to the helper has at most 4 MiB."""
+
+MOST_SCALE = 1e9
+
 MOST_RHO = 1_000_000
 """A training that spends more has a typing error in its noise."""
 
@@ -113,8 +123,8 @@ def parse(data: bytes) -> Training:
     )
     if training.rho is not None and training.rho > MOST_RHO:
         raise InvalidInput(
-            f"central: the training spends rho {float(training.rho):.3g}, more than {MOST_RHO:,}: "
-            "declare a larger noise_multiplier or fewer participations"
+            f"{protection.kind}: the training spends rho {float(training.rho):.3g}, more than "
+            f"{MOST_RHO:,}: declare more noise or fewer participations"
         )
     return training
 
@@ -187,10 +197,11 @@ def _aggregation(wire: training_pb2.Training, protection: Protection) -> Aggrega
 
 
 def _encoding(wire: training_pb2.Training, protection: Protection) -> Encoding | None:
-    if isinstance(protection, LocalNoise):
+    if isinstance(protection, LocalNoise | SplitNoise):
         if wire.HasField("encoding"):
+            what = "two shares" if isinstance(protection, SplitNoise) else "the mechanism's code"
             raise InvalidInput(
-                "encoding: leave it out with local_noise: a device sends the mechanism's code"
+                f"encoding: leave it out with {protection.kind}: a device sends {what}"
             )
         return None
     if not wire.HasField("encoding"):
@@ -212,6 +223,7 @@ def _encoding(wire: training_pb2.Training, protection: Protection) -> Encoding |
 _WHY_MEAN = {
     CentralNoise: "one update can change another rule's outcome by more than the noise hides",
     LocalNoise: "single updates are nearly all noise, which other rules would take for hostile",
+    SplitNoise: "nobody can read single updates",
 }
 
 
@@ -221,6 +233,8 @@ def _protection(wire: training_pb2.Training) -> Protection:
             return _central(wire)
         case "local_noise":
             return LocalNoise(_mechanism(wire))
+        case "two_servers":
+            return _split(wire)
         case "record_level":
             given = wire.record_level
             return RecordLevel(
@@ -228,7 +242,9 @@ def _protection(wire: training_pb2.Training) -> Protection:
                 _within("record_level.max_grad_norm", given.max_grad_norm, *_NORMS),
             )
         case _:
-            raise InvalidInput("protection: expected one of central, local_noise and record_level")
+            raise InvalidInput(
+                "protection: expected one of central, local_noise, two_servers and record_level"
+            )
 
 
 def _central(wire: training_pb2.Training) -> CentralNoise:
@@ -241,6 +257,34 @@ def _central(wire: training_pb2.Training) -> CentralNoise:
     noise = _noise("central", given.noise_multiplier_millionths)
     mechanism: PrefixSums = "tree" if given.mechanism == "tree" else "toeplitz"
     return CentralNoise(mechanism, given.bands, noise)
+
+
+def _split(wire: training_pb2.Training) -> SplitNoise:
+    given = wire.two_servers
+    shares.dtype(given.bits)
+    _within("two_servers.scale", given.scale, 1e-9, MOST_SCALE)
+    _count("two_servers.variance", given.variance, 1, skellam.MAX_VARIANCE * VARIANCE_UNIT)
+    _count("min_updates", wire.min_updates, 2, wire.updates_per_round, "updates_per_round")
+    _count("updates_per_round", wire.updates_per_round, 2, MOST)
+    _count("two_servers.colluding", given.colluding, 0, wire.min_updates - 2, "min_updates - 2")
+    check_keys(given.leader_key, given.helper_key)
+    check_text("two_servers.helper", given.helper)
+    noise = SplitNoise(
+        scale=given.scale,
+        bits=given.bits,
+        variance=Fraction(given.variance, VARIANCE_UNIT),
+        colluding=given.colluding,
+        leader_key=given.leader_key,
+        helper_key=given.helper_key,
+        helper=given.helper,
+    )
+    size = (1 << (wire.dimension - 1).bit_length()) * given.bits // 8
+    if size > MOST_SHARE:
+        raise InvalidInput(
+            f"two_servers: a share has at most {MOST_SHARE:,} bytes, and one of {wire.dimension:,} "
+            f"parameters, filled up to a power of two, has {size:,} at {given.bits} bits"
+        )
+    return noise
 
 
 def _mechanism(wire: training_pb2.Training) -> SphereCodebook:

@@ -17,6 +17,7 @@ from hearsay.federated.declaration import Training
 from hearsay.federated.progress import QUIET, Progress
 from hearsay.federated.stepping import Round, Skip, Step, Stepper
 from hearsay.person import Person
+from hearsay.plans.two_servers import helper_key_of
 from hearsay.recording.consent import Consent
 from hearsay.recording.counters import Counters
 from hearsay.recording.ledger import check_for_life
@@ -64,6 +65,7 @@ class Participant:
     Guarantee, by the training's protection (`hearsay.federated.declaration.Training`):
     - central: all models are `rho`-zCDP for this person's updates against zeros in their place, if
       the server is honest; against the server itself nothing is promised;
+    - two servers: the sums spend `rho` against either server, if the other one is honest;
     - local noise: all that leaves is LDP with the sum of the updates' epsilons, whoever reads it;
     - record level: nothing for the person; each record has what the app's own DP-SGD gives it.
     Whether an update leaves depends on the training and on calls, never on data: a step that fails
@@ -84,6 +86,7 @@ class Participant:
         epsilon: float | None = None,
         record_level: float | None = None,
         revision: str | None = None,
+        helper_key: str | None = None,
         step_seconds: float | None = None,
         consent: bool = False,
     ) -> None:
@@ -96,24 +99,29 @@ class Participant:
         Say the most that the whole training may cost: `rho` accepts one with central noise,
         `epsilon` one with local noise, and `record_level`, the least noise multiplier, one whose
         steps protect records and not the person: what a record's epsilon is depends on the app's
-        DP-SGD, on epochs and participations too, and nothing here checks it.
+        DP-SGD, on epochs and participations too, and nothing here checks it. With `helper_key`, in
+        hexadecimal, as the helper's operator tells it, `rho` accepts one that splits each update
+        between the server and this helper, and no other.
         `revision`, the hex SHA-256 that `hearsay training show` prints, refuses any other one. The
         caps of the client and of the person hold, too. `step_seconds` is how long after the step
         began its update leaves, however long it took: a step that takes longer, with the encoding
         of its update, counts as failed.
         `consent` grants, as `grant` does.
 
-        Raises `InvalidInput` where nothing is accepted, a number is not finite and > 0, or
-        `epsilon` comes without `step_seconds`.
+        Raises `InvalidInput` where nothing is accepted, a number is not finite and > 0, a key is
+        none, or `epsilon` or `helper_key` comes without `step_seconds`.
         """
         device = client._device
-        self._agreed = Agreed(training, frozenset(steps), rho, epsilon, record_level, revision)
+        helper = helper_key_of(helper_key) or None
+        costs = (rho, epsilon, record_level)
+        self._agreed = Agreed(training, frozenset(steps), *costs, revision, helper)
         if step_seconds is not None and not 0 < step_seconds < threading.TIMEOUT_MAX:
             raise InvalidInput(f"step_seconds must be finite and > 0, got {step_seconds!r}")
-        if epsilon is not None and step_seconds is None:
+        if (epsilon is not None or helper is not None) and step_seconds is None:
             raise InvalidInput(
-                "with epsilon=, give step_seconds=: local noise is to protect from a server that "
-                "sees when an update leaves, so that must not depend on how long the step took"
+                "with epsilon= or helper_key=, give step_seconds=: that is to protect from a "
+                "server that sees when an update leaves, so that must not depend on how long the "
+                "step took"
             )
         self._client = client  # which must not be dropped while this is used
         self._device = device
@@ -238,9 +246,10 @@ class Participant:
         except InvalidInput as error:
             raise Trouble(Reason.ROUND_REFUSED, f"the round's model: {error}") from None
         step, coins = self._steps[training.architecture], self._device.coins
+        id_ = new_id()
 
         def encode(vector: models.Vector) -> bytes:
-            return encoding.encode(training, vector, coins)
+            return encoding.encode(training, vector, coins, answer.round, id_)
 
         # Drawn always, and before: whether it is needed depends on data.
         blank = encode(np.zeros(training.dimension, np.float32))
@@ -258,7 +267,7 @@ class Participant:
                 return self._wait(
                     training, now, f"round {answer.round} closed before the step ended"
                 )
-        update = Update(new_id(), answer.round, answer.model, payload)
+        update = Update(id_, answer.round, answer.model, payload)
         return self._deliver(training, self._seal(training, update, blank), failed)
 
     def _accept(self) -> Training:

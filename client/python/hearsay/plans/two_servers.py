@@ -1,6 +1,7 @@
 """What a plan says of two servers: the layout of a record, the noise, and the servers' keys."""
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -31,6 +32,52 @@ UNIT = 1 << 10
 KEY_BYTES = 32
 
 
+def helper_key_of(text: str | None) -> bytes:
+    """Return a helper's public key, b"" for none; raise `InvalidInput` for one that is none."""
+    if text is None:
+        return b""
+    if not isinstance(text, str) or not re.fullmatch("[0-9a-fA-F]{64}", text):
+        raise InvalidInput(
+            "helper_key must be the 64 hexadecimal digits that `hearsay helper key` prints, got "
+            f"{text!r}"
+        )
+    return bytes.fromhex(text)
+
+
+@dataclass(frozen=True)
+class Splitting:
+    """By what a survey's records, or a training's updates, are split and summed.
+
+    `name` and `revision` are the survey's or the training's. `dim` numbers modulo 2**bits are
+    split, and those of at least `least` people are summed. The keys are X25519 public keys; the
+    leader's is empty before the survey or the training is registered.
+    """
+
+    name: str
+    revision: bytes
+    leader_key: bytes
+    helper_key: bytes
+    least: int
+    dim: int
+    bits: int
+
+    @property
+    def rest_bytes(self) -> int:
+        """The bytes of share B."""
+        return self.dim * self.bits // 8
+
+
+def check_keys(leader: bytes, helper: bytes) -> None:
+    """Raise `InvalidInput` unless these can be the keys of two servers; the leader's may lack."""
+    for name, key in (("leader_key", leader), ("helper_key", helper)):
+        if len(key) != KEY_BYTES and (key or name == "helper_key"):
+            raise InvalidInput(
+                f"two_servers: {name} is an X25519 key of {KEY_BYTES} bytes, got {len(key)}"
+            )
+    if leader == helper:
+        raise InvalidInput("two_servers: both servers have one key, so one of them sees all")
+
+
 @dataclass(frozen=True)
 class TwoServers:
     """How records are split between the server that leads and its helper.
@@ -57,10 +104,10 @@ class TwoServers:
         honest = account.honest_variance(self.variance, self.least, self.colluding)
         return account.rho(*self.layout.distances, honest)
 
-    @property
-    def rest_bytes(self) -> int:
-        """The bytes of share B."""
-        return self.layout.dim * self.bits // 8
+    def splitting(self, survey: str, revision: bytes) -> Splitting:
+        """Return by what the records of the survey with this plan are split."""
+        keys = self.leader_key, self.helper_key
+        return Splitting(survey, revision, *keys, self.least, self.layout.dim, self.bits)
 
 
 def two_servers_of(
@@ -90,16 +137,7 @@ def two_servers_of(
             f"{skellam.MAX_VARIANCE:,}], got {wire.variance / UNIT:,}: ask for a larger epsilon or "
             "a smaller scale"
         )
-    for name, key, may_lack in (
-        ("leader_key", wire.leader_key, True),
-        ("helper_key", wire.helper_key, False),
-    ):
-        if len(key) != KEY_BYTES and not (may_lack and not key):
-            raise InvalidInput(
-                f"two_servers: {name} is an X25519 key of {KEY_BYTES} bytes, got {len(key)}"
-            )
-    if wire.leader_key == wire.helper_key:
-        raise InvalidInput("two_servers: both servers have one key, so one of them sees all")
+    check_keys(wire.leader_key, wire.helper_key)
     layout = Layout(tuple(_block(each) for each in attributes.values()), wire.scale)
     if layout.dim > MOST_CELLS:
         raise InvalidInput(

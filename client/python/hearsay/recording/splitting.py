@@ -52,6 +52,6 @@ def split(
     report.columns.add(
         attribute=name,
         level=terms.level.name,
-        codes=shares.seal(terms.plan, report.period, report.id, seed, rest),
+        codes=shares.seal(shares.splitting(terms.plan), report.period, report.id, seed, rest),
     )
     return list(values), {}

@@ -26,9 +26,9 @@ from ldp.core.exact import float_above
 class Price:
     """What a training costs a person, and how often and at what distance one may take part.
 
-    `protection` is "central", whose whole training costs `rho` billionths at the first
-    participation; "local_noise", of which each update costs `epsilon`; or "record_level", which
-    costs neither, because it does not protect the person.
+    `protection` is "central" or "two_servers", whose whole training costs `rho` billionths at the
+    first participation; "local_noise", of which each update costs `epsilon`; or "record_level",
+    which costs neither, because it does not protect the person.
     """
 
     protection: str
@@ -55,6 +55,8 @@ class Participation:
     `protection` says who is protected from whom:
     - "central": all models of the training together are `rho`-zCDP for this person's updates
       against zeros in their place, if the server is honest; against the server nothing is promised;
+    - "two_servers": the sums of all rounds have a Renyi divergence of at most a * `rho` at every
+      integer order a >= 2, for the same, against either server, if the other one is honest;
     - "local_noise": the updates together are `epsilon`-LDP, whoever reads them; the epsilon counts
       in the caps for life as that of reports;
     - "record_level": the person is not protected, each single record is, by noise of the app's own.
@@ -335,7 +337,7 @@ def drop_updates(
 
 
 def combined(account: Account, spent: Sequence[Participation], delta: float) -> float:
-    """Return an epsilon at which all reports and all trainings with central noise together are
+    """Return an epsilon at which all reports and all trainings that cost rho together are
     (epsilon, delta)-DP for replacing all that one person gave by anything else, rounded up.
 
     It rests on the servers of the trainings, as their rho does, and leaves trainings at record
@@ -345,15 +347,19 @@ def combined(account: Account, spent: Sequence[Participation], delta: float) -> 
     A training's rho is for zeros in place of a person's updates, and four times that for other
     updates in their place, which are at most twice as far away. The smaller one is taken of all of
     it by zCDP (proposition 1.3), and of the plain sum of the reports' epsilons with the trainings
-    by zCDP.
+    by zCDP. Of noise that devices split, the divergence is known at integer orders: where there is
+    such a training, the best integer order is taken.
     """
+    whole = any(each.protection == "two_servers" for each in spent)
     central = 4 * sum((Fraction(round(each.rho * BILLION), BILLION) for each in spent), Fraction(0))
 
     def by_zcdp(rho: Fraction) -> Fraction:
-        value = float(rho)
-        return Fraction(value + 2 * math.sqrt(value * -math.log(delta))) * (
-            1 + Fraction(1, 1 << 40)
-        )
+        value, log = float(rho), -math.log(delta)
+        best = value + 2 * math.sqrt(value * log)
+        if whole and value:
+            below = max(2, math.floor(1 + math.sqrt(log / value)))
+            best = min(order * value + log / (order - 1) for order in (below, below + 1))
+        return Fraction(best) * (1 + Fraction(1, 1 << 40))
 
     sum_of_known, squares = account.two_sided(is_training)
     rest = account.added - sum_of_known

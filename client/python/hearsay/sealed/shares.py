@@ -1,7 +1,8 @@
-"""Seal the two shares of a record, each to its server, and open them: HPKE, without padding.
+"""Seal the two shares of a record or an update, each to its server, and open them: HPKE, without
+padding.
 
-Both are the code of the record's one column: the leader's sealed share, then the helper's. All
-records of a survey have codes of one size.
+Both are the code of a record's one column, and the payload of an update: the leader's sealed share,
+then the helper's. All of a survey or a training have one size.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from hearsay.plans.plan import Plan
-from hearsay.plans.two_servers import TwoServers
+from hearsay.plans.two_servers import Splitting, TwoServers
 from hearsay.sealed import hpke
 from ldp import InvalidInput
 from ldp.two_servers.shares import SEED_BYTES
@@ -27,19 +28,6 @@ LEADER_BYTES = SEED_BYTES + hpke.OVERHEAD_BYTES
 _LABEL = b"hearsay/v1/share"
 
 
-def check(plan: Plan) -> None:
-    """Raise unless shares can be sealed to both servers of a plan.
-
-    Raises `MissingExtra` where the package cryptography is missing, and `InvalidInput` for a plan
-    that has no keys, or one that anybody could open shares of.
-    """
-    two = of(plan)
-    if not two.leader_key:
-        raise InvalidInput("this plan has no leader's key: its survey is not registered")
-    for key in (two.leader_key, two.helper_key):
-        hpke.encrypted(b"", key, b"")
-
-
 def of(plan: Plan) -> TwoServers:
     """Return what a plan says of two servers; raise `InvalidInput` where it says nothing."""
     if plan.two_servers is None:
@@ -47,42 +35,65 @@ def of(plan: Plan) -> TwoServers:
     return plan.two_servers
 
 
-def info(role: Role, plan: Plan, period: str, id_: bytes) -> bytes:
-    """Return what a share is bound to: HPKE's `info`."""
-    return b"\0".join(
-        (_LABEL, role.encode(), plan.survey.encode(), plan.revision, period.encode(), id_)
-    )
+def splitting(plan: Plan) -> Splitting:
+    """Return by what a plan's records are split; raise as `of`."""
+    return of(plan).splitting(plan.survey, plan.revision)
 
 
-def seal(plan: Plan, period: str, id_: bytes, seed: bytes, rest: bytes) -> bytes:
+def check(by: Splitting) -> None:
+    """Raise unless shares can be sealed to both servers.
+
+    Raises `MissingExtra` where the package cryptography is missing, and `InvalidInput` where a key
+    is missing, or is one that anybody could open shares of.
+    """
+    if not by.leader_key:
+        raise InvalidInput(f"{by.name!r} has no leader's key: it is not registered")
+    for key in (by.leader_key, by.helper_key):
+        hpke.encrypted(b"", key, b"")
+
+
+def info(role: Role, by: Splitting, period: str, id_: bytes) -> bytes:
+    """Return what a share is bound to: HPKE's `info`. Of an update the period is `round_name`."""
+    return b"\0".join((_LABEL, role.encode(), by.name.encode(), by.revision, period.encode(), id_))
+
+
+def round_name(number: int) -> str:
+    """Return what stands for a round of a training where records of surveys have a period."""
+    return f"round {number}"
+
+
+def seal(by: Splitting, period: str, id_: bytes, seed: bytes, rest: bytes) -> bytes:
     """Seal share A to the leader and share B to the helper; return both, as a column's code.
 
-    `id_` is that of the record's batch: under another one the shares do not open.
+    `id_` is that of the record's batch, or of the update: under another one the shares do not open.
     Guarantee: one server, without the other's private key, learns nothing of the other's share
     (RFC 9180, section 9.1), and its own is uniform (`ldp.two_servers.shares`).
-    Raises `MissingExtra` without the package cryptography, and `InvalidInput` for a plan without
-    keys.
+    Raises `MissingExtra` without the package cryptography, and `InvalidInput` without keys.
     """
-    two = of(plan)
-    return hpke.encrypted(seed, two.leader_key, info("leader", plan, period, id_)) + hpke.encrypted(
-        rest, two.helper_key, info("helper", plan, period, id_)
+    return hpke.encrypted(seed, by.leader_key, info("leader", by, period, id_)) + hpke.encrypted(
+        rest, by.helper_key, info("helper", by, period, id_)
     )
 
 
-def helper_bytes(plan: Plan) -> int:
+def helper_bytes(by: Splitting) -> int:
     """Return the bytes of a helper's sealed share."""
-    return of(plan).rest_bytes + hpke.OVERHEAD_BYTES
+    return by.rest_bytes + hpke.OVERHEAD_BYTES
+
+
+def size(by: Splitting) -> int:
+    """Return the bytes of both sealed shares."""
+    return LEADER_BYTES + helper_bytes(by)
 
 
 def opened(
-    plan: Plan, role: Role, period: str, id_: bytes, sealed: bytes, private: X25519PrivateKey
+    by: Splitting, role: Role, period: str, id_: bytes, sealed: bytes, private: X25519PrivateKey
 ) -> bytes:
     """Return a server's share: the leader's seed, or the helper's rest.
 
-    Raises `InvalidInput`, which does not say why, for what `seal` cannot have made for this plan,
-    server, period and id, and for another size.
+    Raises `InvalidInput`, which does not say why, for what `seal` cannot have made for this survey
+    or training, server, period and id, and for another size.
     """
-    size = LEADER_BYTES if role == "leader" else helper_bytes(plan)
+    size = LEADER_BYTES if role == "leader" else helper_bytes(by)
     if len(sealed) != size:
         raise InvalidInput(f"the {role}'s share has {size} bytes, got {len(sealed)}")
-    return hpke.decrypted(sealed, private, info(role, plan, period, id_))
+    return hpke.decrypted(sealed, private, info(role, by, period, id_))

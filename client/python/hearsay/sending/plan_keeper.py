@@ -377,7 +377,7 @@ class PlanKeeper:
                 "trust not to collude with the server's"
             )
         try:
-            shares.check(plan)
+            shares.check(shares.splitting(plan))
         except MissingExtra as error:
             raise InvalidInput(str(error)) from None
 

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from hearsay.v1 import plan_pb2 as hearsay_dot_v1_dot_plan__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19hearsay/v1/training.proto\x12\nhearsay.v1\x1a\x15hearsay/v1/plan.proto\"\x98\x04\n\x08Training\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05title\x18\x02 \x01(\t\x12\x14\n\x0c\x61rchitecture\x18\x03 \x01(\t\x12\x0f\n\x07initial\x18\x04 \x01(\x0c\x12\x11\n\tdimension\x18\x05 \x01(\r\x12\x0e\n\x06rounds\x18\x06 \x01(\r\x12\x15\n\rround_seconds\x18\x07 \x01(\r\x12\x19\n\x11updates_per_round\x18\x08 \x01(\r\x12\x13\n\x0bmin_updates\x18\t \x01(\r\x12\x16\n\x0eparticipations\x18\n \x01(\r\x12\x12\n\nseparation\x18\x0b \x01(\r\x12(\n\x05local\x18\x0c \x01(\x0b\x32\x19.hearsay.v1.LocalTraining\x12\x17\n\x0fmax_update_norm\x18\r \x01(\x01\x12,\n\x0b\x61ggregation\x18\x0e \x01(\x0b\x32\x17.hearsay.v1.Aggregation\x12&\n\x08\x65ncoding\x18\x0f \x01(\x0b\x32\x14.hearsay.v1.Encoding\x12+\n\x07\x63\x65ntral\x18\x10 \x01(\x0b\x32\x18.hearsay.v1.CentralNoiseH\x00\x12-\n\x0blocal_noise\x18\x11 \x01(\x0b\x32\x16.hearsay.v1.LocalNoiseH\x00\x12/\n\x0crecord_level\x18\x12 \x01(\x0b\x32\x17.hearsay.v1.RecordLevelH\x00\x42\x0c\n\nprotection\"n\n\rLocalTraining\x12\x0e\n\x06\x65pochs\x18\x01 \x01(\r\x12\x12\n\nbatch_size\x18\x02 \x01(\r\x12\x15\n\rlearning_rate\x18\x03 \x01(\x01\x12\x10\n\x08momentum\x18\x04 \x01(\x01\x12\x10\n\x08proximal\x18\x05 \x01(\x01\"h\n\x0b\x41ggregation\x12\x0c\n\x04rule\x18\x01 \x01(\t\x12\x0f\n\x07hostile\x18\x02 \x01(\r\x12\x11\n\toptimizer\x18\x03 \x01(\t\x12\x15\n\rlearning_rate\x18\x04 \x01(\x01\x12\x10\n\x08momentum\x18\x05 \x01(\x01\";\n\x08\x45ncoding\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x0c\n\x04\x62its\x18\x02 \x01(\r\x12\x13\n\x0b\x63oordinates\x18\x03 \x01(\r\"U\n\x0c\x43\x65ntralNoise\x12\x11\n\tmechanism\x18\x01 \x01(\t\x12\r\n\x05\x62\x61nds\x18\x02 \x01(\r\x12#\n\x1bnoise_multiplier_millionths\x18\x03 \x01(\x04\"6\n\nLocalNoise\x12(\n\tmechanism\x18\x01 \x01(\x0b\x32\x15.hearsay.v1.Mechanism\"I\n\x0bRecordLevel\x12#\n\x1bnoise_multiplier_millionths\x18\x01 \x01(\x04\x12\x15\n\rmax_grad_norm\x18\x02 \x01(\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19hearsay/v1/training.proto\x12\nhearsay.v1\x1a\x15hearsay/v1/plan.proto\"\xc7\x04\n\x08Training\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05title\x18\x02 \x01(\t\x12\x14\n\x0c\x61rchitecture\x18\x03 \x01(\t\x12\x0f\n\x07initial\x18\x04 \x01(\x0c\x12\x11\n\tdimension\x18\x05 \x01(\r\x12\x0e\n\x06rounds\x18\x06 \x01(\r\x12\x15\n\rround_seconds\x18\x07 \x01(\r\x12\x19\n\x11updates_per_round\x18\x08 \x01(\r\x12\x13\n\x0bmin_updates\x18\t \x01(\r\x12\x16\n\x0eparticipations\x18\n \x01(\r\x12\x12\n\nseparation\x18\x0b \x01(\r\x12(\n\x05local\x18\x0c \x01(\x0b\x32\x19.hearsay.v1.LocalTraining\x12\x17\n\x0fmax_update_norm\x18\r \x01(\x01\x12,\n\x0b\x61ggregation\x18\x0e \x01(\x0b\x32\x17.hearsay.v1.Aggregation\x12&\n\x08\x65ncoding\x18\x0f \x01(\x0b\x32\x14.hearsay.v1.Encoding\x12+\n\x07\x63\x65ntral\x18\x10 \x01(\x0b\x32\x18.hearsay.v1.CentralNoiseH\x00\x12-\n\x0blocal_noise\x18\x11 \x01(\x0b\x32\x16.hearsay.v1.LocalNoiseH\x00\x12/\n\x0crecord_level\x18\x12 \x01(\x0b\x32\x17.hearsay.v1.RecordLevelH\x00\x12-\n\x0btwo_servers\x18\x13 \x01(\x0b\x32\x16.hearsay.v1.SplitNoiseH\x00\x42\x0c\n\nprotection\"n\n\rLocalTraining\x12\x0e\n\x06\x65pochs\x18\x01 \x01(\r\x12\x12\n\nbatch_size\x18\x02 \x01(\r\x12\x15\n\rlearning_rate\x18\x03 \x01(\x01\x12\x10\n\x08momentum\x18\x04 \x01(\x01\x12\x10\n\x08proximal\x18\x05 \x01(\x01\"h\n\x0b\x41ggregation\x12\x0c\n\x04rule\x18\x01 \x01(\t\x12\x0f\n\x07hostile\x18\x02 \x01(\r\x12\x11\n\toptimizer\x18\x03 \x01(\t\x12\x15\n\rlearning_rate\x18\x04 \x01(\x01\x12\x10\n\x08momentum\x18\x05 \x01(\x01\";\n\x08\x45ncoding\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x0c\n\x04\x62its\x18\x02 \x01(\r\x12\x13\n\x0b\x63oordinates\x18\x03 \x01(\r\"U\n\x0c\x43\x65ntralNoise\x12\x11\n\tmechanism\x18\x01 \x01(\t\x12\r\n\x05\x62\x61nds\x18\x02 \x01(\r\x12#\n\x1bnoise_multiplier_millionths\x18\x03 \x01(\x04\"6\n\nLocalNoise\x12(\n\tmechanism\x18\x01 \x01(\x0b\x32\x15.hearsay.v1.Mechanism\"\x86\x01\n\nSplitNoise\x12\r\n\x05scale\x18\x01 \x01(\x01\x12\x0c\n\x04\x62its\x18\x02 \x01(\r\x12\x10\n\x08variance\x18\x03 \x01(\x04\x12\x11\n\tcolluding\x18\x04 \x01(\r\x12\x12\n\nleader_key\x18\x05 \x01(\x0c\x12\x12\n\nhelper_key\x18\x06 \x01(\x0c\x12\x0e\n\x06helper\x18\x07 \x01(\t\"I\n\x0bRecordLevel\x12#\n\x1bnoise_multiplier_millionths\x18\x01 \x01(\x04\x12\x15\n\rmax_grad_norm\x18\x02 \x01(\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,17 +33,19 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'hearsay.v1.training_pb2', _
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_TRAINING']._serialized_start=65
-  _globals['_TRAINING']._serialized_end=601
-  _globals['_LOCALTRAINING']._serialized_start=603
-  _globals['_LOCALTRAINING']._serialized_end=713
-  _globals['_AGGREGATION']._serialized_start=715
-  _globals['_AGGREGATION']._serialized_end=819
-  _globals['_ENCODING']._serialized_start=821
-  _globals['_ENCODING']._serialized_end=880
-  _globals['_CENTRALNOISE']._serialized_start=882
-  _globals['_CENTRALNOISE']._serialized_end=967
-  _globals['_LOCALNOISE']._serialized_start=969
-  _globals['_LOCALNOISE']._serialized_end=1023
-  _globals['_RECORDLEVEL']._serialized_start=1025
-  _globals['_RECORDLEVEL']._serialized_end=1098
+  _globals['_TRAINING']._serialized_end=648
+  _globals['_LOCALTRAINING']._serialized_start=650
+  _globals['_LOCALTRAINING']._serialized_end=760
+  _globals['_AGGREGATION']._serialized_start=762
+  _globals['_AGGREGATION']._serialized_end=866
+  _globals['_ENCODING']._serialized_start=868
+  _globals['_ENCODING']._serialized_end=927
+  _globals['_CENTRALNOISE']._serialized_start=929
+  _globals['_CENTRALNOISE']._serialized_end=1014
+  _globals['_LOCALNOISE']._serialized_start=1016
+  _globals['_LOCALNOISE']._serialized_end=1070
+  _globals['_SPLITNOISE']._serialized_start=1073
+  _globals['_SPLITNOISE']._serialized_end=1207
+  _globals['_RECORDLEVEL']._serialized_start=1209
+  _globals['_RECORDLEVEL']._serialized_end=1282
 # @@protoc_insertion_point(module_scope)

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Training(_message.Message):
-    __slots__ = ("name", "title", "architecture", "initial", "dimension", "rounds", "round_seconds", "updates_per_round", "min_updates", "participations", "separation", "local", "max_update_norm", "aggregation", "encoding", "central", "local_noise", "record_level")
+    __slots__ = ("name", "title", "architecture", "initial", "dimension", "rounds", "round_seconds", "updates_per_round", "min_updates", "participations", "separation", "local", "max_update_norm", "aggregation", "encoding", "central", "local_noise", "record_level", "two_servers")
     NAME_FIELD_NUMBER: _ClassVar[int]
     TITLE_FIELD_NUMBER: _ClassVar[int]
     ARCHITECTURE_FIELD_NUMBER: _ClassVar[int]
@@ -26,6 +26,7 @@ class Training(_message.Message):
     CENTRAL_FIELD_NUMBER: _ClassVar[int]
     LOCAL_NOISE_FIELD_NUMBER: _ClassVar[int]
     RECORD_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    TWO_SERVERS_FIELD_NUMBER: _ClassVar[int]
     name: str
     title: str
     architecture: str
@@ -44,7 +45,8 @@ class Training(_message.Message):
     central: CentralNoise
     local_noise: LocalNoise
     record_level: RecordLevel
-    def __init__(self, name: _Optional[str] = ..., title: _Optional[str] = ..., architecture: _Optional[str] = ..., initial: _Optional[bytes] = ..., dimension: _Optional[int] = ..., rounds: _Optional[int] = ..., round_seconds: _Optional[int] = ..., updates_per_round: _Optional[int] = ..., min_updates: _Optional[int] = ..., participations: _Optional[int] = ..., separation: _Optional[int] = ..., local: _Optional[_Union[LocalTraining, _Mapping]] = ..., max_update_norm: _Optional[float] = ..., aggregation: _Optional[_Union[Aggregation, _Mapping]] = ..., encoding: _Optional[_Union[Encoding, _Mapping]] = ..., central: _Optional[_Union[CentralNoise, _Mapping]] = ..., local_noise: _Optional[_Union[LocalNoise, _Mapping]] = ..., record_level: _Optional[_Union[RecordLevel, _Mapping]] = ...) -> None: ...
+    two_servers: SplitNoise
+    def __init__(self, name: _Optional[str] = ..., title: _Optional[str] = ..., architecture: _Optional[str] = ..., initial: _Optional[bytes] = ..., dimension: _Optional[int] = ..., rounds: _Optional[int] = ..., round_seconds: _Optional[int] = ..., updates_per_round: _Optional[int] = ..., min_updates: _Optional[int] = ..., participations: _Optional[int] = ..., separation: _Optional[int] = ..., local: _Optional[_Union[LocalTraining, _Mapping]] = ..., max_update_norm: _Optional[float] = ..., aggregation: _Optional[_Union[Aggregation, _Mapping]] = ..., encoding: _Optional[_Union[Encoding, _Mapping]] = ..., central: _Optional[_Union[CentralNoise, _Mapping]] = ..., local_noise: _Optional[_Union[LocalNoise, _Mapping]] = ..., record_level: _Optional[_Union[RecordLevel, _Mapping]] = ..., two_servers: _Optional[_Union[SplitNoise, _Mapping]] = ...) -> None: ...
 
 class LocalTraining(_message.Message):
     __slots__ = ("epochs", "batch_size", "learning_rate", "momentum", "proximal")
@@ -99,6 +101,24 @@ class LocalNoise(_message.Message):
     MECHANISM_FIELD_NUMBER: _ClassVar[int]
     mechanism: _plan_pb2.Mechanism
     def __init__(self, mechanism: _Optional[_Union[_plan_pb2.Mechanism, _Mapping]] = ...) -> None: ...
+
+class SplitNoise(_message.Message):
+    __slots__ = ("scale", "bits", "variance", "colluding", "leader_key", "helper_key", "helper")
+    SCALE_FIELD_NUMBER: _ClassVar[int]
+    BITS_FIELD_NUMBER: _ClassVar[int]
+    VARIANCE_FIELD_NUMBER: _ClassVar[int]
+    COLLUDING_FIELD_NUMBER: _ClassVar[int]
+    LEADER_KEY_FIELD_NUMBER: _ClassVar[int]
+    HELPER_KEY_FIELD_NUMBER: _ClassVar[int]
+    HELPER_FIELD_NUMBER: _ClassVar[int]
+    scale: float
+    bits: int
+    variance: int
+    colluding: int
+    leader_key: bytes
+    helper_key: bytes
+    helper: str
+    def __init__(self, scale: _Optional[float] = ..., bits: _Optional[int] = ..., variance: _Optional[int] = ..., colluding: _Optional[int] = ..., leader_key: _Optional[bytes] = ..., helper_key: _Optional[bytes] = ..., helper: _Optional[str] = ...) -> None: ...
 
 class RecordLevel(_message.Message):
     __slots__ = ("noise_multiplier_millionths", "max_grad_norm")

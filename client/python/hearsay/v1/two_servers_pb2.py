@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from hearsay.v1 import collector_pb2 as hearsay_dot_v1_dot_collector__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1chearsay/v1/two_servers.proto\x12\nhearsay.v1\x1a\x1ahearsay/v1/collector.proto\"h\n\x11TakeSharesRequest\x12\x0e\n\x06survey\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\x0c\x12\x0e\n\x06period\x18\x03 \x01(\t\x12!\n\x06shares\x18\x04 \x03(\x0b\x32\x11.hearsay.v1.Share\"#\n\x05Share\x12\n\n\x02id\x18\x01 \x01(\x0c\x12\x0e\n\x06sealed\x18\x02 \x01(\x0c\"9\n\x12TakeSharesResponse\x12#\n\x07results\x18\x01 \x03(\x0b\x32\x12.hearsay.v1.Result\";\n\x0c\x41greeRequest\x12\x0e\n\x06survey\x18\x01 \x01(\t\x12\x0e\n\x06period\x18\x02 \x01(\t\x12\x0b\n\x03ids\x18\x03 \x01(\x0c\"\x1c\n\rAgreeResponse\x12\x0b\n\x03ids\x18\x01 \x01(\x0c\"9\n\nSumRequest\x12\x0e\n\x06survey\x18\x01 \x01(\t\x12\x0e\n\x06period\x18\x02 \x01(\t\x12\x0b\n\x03ids\x18\x03 \x01(\x0c\"\x1a\n\x0bSumResponse\x12\x0b\n\x03sum\x18\x01 \x01(\x0c\x32\xcb\x01\n\x06Helper\x12K\n\nTakeShares\x12\x1d.hearsay.v1.TakeSharesRequest\x1a\x1e.hearsay.v1.TakeSharesResponse\x12<\n\x05\x41gree\x12\x18.hearsay.v1.AgreeRequest\x1a\x19.hearsay.v1.AgreeResponse\x12\x36\n\x03Sum\x12\x16.hearsay.v1.SumRequest\x1a\x17.hearsay.v1.SumResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1chearsay/v1/two_servers.proto\x12\nhearsay.v1\x1a\x1ahearsay/v1/collector.proto\"w\n\x11TakeSharesRequest\x12\x0e\n\x06survey\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\x0c\x12\x0e\n\x06period\x18\x03 \x01(\t\x12\r\n\x05round\x18\x05 \x01(\r\x12!\n\x06shares\x18\x04 \x03(\x0b\x32\x11.hearsay.v1.Share\"#\n\x05Share\x12\n\n\x02id\x18\x01 \x01(\x0c\x12\x0e\n\x06sealed\x18\x02 \x01(\x0c\"9\n\x12TakeSharesResponse\x12#\n\x07results\x18\x01 \x03(\x0b\x32\x12.hearsay.v1.Result\"J\n\x0c\x41greeRequest\x12\x0e\n\x06survey\x18\x01 \x01(\t\x12\x0e\n\x06period\x18\x02 \x01(\t\x12\r\n\x05round\x18\x04 \x01(\r\x12\x0b\n\x03ids\x18\x03 \x01(\x0c\"\x1c\n\rAgreeResponse\x12\x0b\n\x03ids\x18\x01 \x01(\x0c\"H\n\nSumRequest\x12\x0e\n\x06survey\x18\x01 \x01(\t\x12\x0e\n\x06period\x18\x02 \x01(\t\x12\r\n\x05round\x18\x04 \x01(\r\x12\x0b\n\x03ids\x18\x03 \x01(\x0c\"\x1a\n\x0bSumResponse\x12\x0b\n\x03sum\x18\x01 \x01(\x0c\x32\xcb\x01\n\x06Helper\x12K\n\nTakeShares\x12\x1d.hearsay.v1.TakeSharesRequest\x1a\x1e.hearsay.v1.TakeSharesResponse\x12<\n\x05\x41gree\x12\x18.hearsay.v1.AgreeRequest\x1a\x19.hearsay.v1.AgreeResponse\x12\x36\n\x03Sum\x12\x16.hearsay.v1.SumRequest\x1a\x17.hearsay.v1.SumResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,19 +33,19 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'hearsay.v1.two_servers_pb2'
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_TAKESHARESREQUEST']._serialized_start=72
-  _globals['_TAKESHARESREQUEST']._serialized_end=176
-  _globals['_SHARE']._serialized_start=178
-  _globals['_SHARE']._serialized_end=213
-  _globals['_TAKESHARESRESPONSE']._serialized_start=215
-  _globals['_TAKESHARESRESPONSE']._serialized_end=272
-  _globals['_AGREEREQUEST']._serialized_start=274
-  _globals['_AGREEREQUEST']._serialized_end=333
-  _globals['_AGREERESPONSE']._serialized_start=335
-  _globals['_AGREERESPONSE']._serialized_end=363
-  _globals['_SUMREQUEST']._serialized_start=365
-  _globals['_SUMREQUEST']._serialized_end=422
-  _globals['_SUMRESPONSE']._serialized_start=424
-  _globals['_SUMRESPONSE']._serialized_end=450
-  _globals['_HELPER']._serialized_start=453
-  _globals['_HELPER']._serialized_end=656
+  _globals['_TAKESHARESREQUEST']._serialized_end=191
+  _globals['_SHARE']._serialized_start=193
+  _globals['_SHARE']._serialized_end=228
+  _globals['_TAKESHARESRESPONSE']._serialized_start=230
+  _globals['_TAKESHARESRESPONSE']._serialized_end=287
+  _globals['_AGREEREQUEST']._serialized_start=289
+  _globals['_AGREEREQUEST']._serialized_end=363
+  _globals['_AGREERESPONSE']._serialized_start=365
+  _globals['_AGREERESPONSE']._serialized_end=393
+  _globals['_SUMREQUEST']._serialized_start=395
+  _globals['_SUMREQUEST']._serialized_end=467
+  _globals['_SUMRESPONSE']._serialized_start=469
+  _globals['_SUMRESPONSE']._serialized_end=495
+  _globals['_HELPER']._serialized_start=498
+  _globals['_HELPER']._serialized_end=701
 # @@protoc_insertion_point(module_scope)

@@ -8,16 +8,18 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class TakeSharesRequest(_message.Message):
-    __slots__ = ("survey", "revision", "period", "shares")
+    __slots__ = ("survey", "revision", "period", "round", "shares")
     SURVEY_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
     PERIOD_FIELD_NUMBER: _ClassVar[int]
+    ROUND_FIELD_NUMBER: _ClassVar[int]
     SHARES_FIELD_NUMBER: _ClassVar[int]
     survey: str
     revision: bytes
     period: str
+    round: int
     shares: _containers.RepeatedCompositeFieldContainer[Share]
-    def __init__(self, survey: _Optional[str] = ..., revision: _Optional[bytes] = ..., period: _Optional[str] = ..., shares: _Optional[_Iterable[_Union[Share, _Mapping]]] = ...) -> None: ...
+    def __init__(self, survey: _Optional[str] = ..., revision: _Optional[bytes] = ..., period: _Optional[str] = ..., round: _Optional[int] = ..., shares: _Optional[_Iterable[_Union[Share, _Mapping]]] = ...) -> None: ...
 
 class Share(_message.Message):
     __slots__ = ("id", "sealed")
@@ -34,14 +36,16 @@ class TakeSharesResponse(_message.Message):
     def __init__(self, results: _Optional[_Iterable[_Union[_collector_pb2.Result, _Mapping]]] = ...) -> None: ...
 
 class AgreeRequest(_message.Message):
-    __slots__ = ("survey", "period", "ids")
+    __slots__ = ("survey", "period", "round", "ids")
     SURVEY_FIELD_NUMBER: _ClassVar[int]
     PERIOD_FIELD_NUMBER: _ClassVar[int]
+    ROUND_FIELD_NUMBER: _ClassVar[int]
     IDS_FIELD_NUMBER: _ClassVar[int]
     survey: str
     period: str
+    round: int
     ids: bytes
-    def __init__(self, survey: _Optional[str] = ..., period: _Optional[str] = ..., ids: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, survey: _Optional[str] = ..., period: _Optional[str] = ..., round: _Optional[int] = ..., ids: _Optional[bytes] = ...) -> None: ...
 
 class AgreeResponse(_message.Message):
     __slots__ = ("ids",)
@@ -50,14 +54,16 @@ class AgreeResponse(_message.Message):
     def __init__(self, ids: _Optional[bytes] = ...) -> None: ...
 
 class SumRequest(_message.Message):
-    __slots__ = ("survey", "period", "ids")
+    __slots__ = ("survey", "period", "round", "ids")
     SURVEY_FIELD_NUMBER: _ClassVar[int]
     PERIOD_FIELD_NUMBER: _ClassVar[int]
+    ROUND_FIELD_NUMBER: _ClassVar[int]
     IDS_FIELD_NUMBER: _ClassVar[int]
     survey: str
     period: str
+    round: int
     ids: bytes
-    def __init__(self, survey: _Optional[str] = ..., period: _Optional[str] = ..., ids: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, survey: _Optional[str] = ..., period: _Optional[str] = ..., round: _Optional[int] = ..., ids: _Optional[bytes] = ...) -> None: ...
 
 class SumResponse(_message.Message):
     __slots__ = ("sum",)

@@ -75,7 +75,7 @@ class HelperServicer(object):
     def Sum(self, request, context):
         """Sums the shares of a set, once and for ever: the set and its sum are durable before the answer,
         its shares are deleted, and the same set gets the same answer again. FAILED_PRECONDITION for a
-        set with fewer records than the survey's `least`, for a record that is not here, and for a set that
+        set with fewer records than the survey's `least` (of updates, the training's `min_updates`), for a record that is not here, and for a set that
         overlaps one that was summed: the difference of two sums would tell of few people.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
