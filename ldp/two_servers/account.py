@@ -17,7 +17,10 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from ldp.core.exact import float_below
 from ldp.errors import InvalidInput
+
+_BISECTIONS = 60
 
 ORDERS = (*range(2, 65), 96, 128, 256, 512, 1024)
 """Integer orders for `epsilon_of`: the published bound is stated for integers."""
@@ -130,6 +133,22 @@ def epsilon_of(rho: Fraction, delta: float) -> float:
         raise InvalidInput(f"delta must lie in (0, 1), got {delta}")
     rate = float(rho)
     return epsilon_from({a: a * rate for a in ORDERS}, delta)
+
+
+def largest_rho(epsilon: float, delta: float) -> Fraction:
+    """Return a rho that keeps to (epsilon, delta), and hardly any larger one does."""
+    low, high = Fraction(0), Fraction(1)
+    while epsilon_of(high, delta) <= epsilon:
+        low, high = high, 2 * high
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        if epsilon_of(middle, delta) <= epsilon:
+            low = middle
+        else:
+            high = middle
+    if not low:
+        raise InvalidInput(f"no noise keeps epsilon {epsilon:g} at delta {delta:g}")
+    return Fraction(float_below(low))
 
 
 def epsilon_from(divergences: dict[int, float], delta: float) -> float:

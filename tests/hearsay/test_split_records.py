@@ -19,7 +19,6 @@ from hearsay.testing import RecordingTransport
 from hearsay.v1 import collector_pb2, plan_pb2
 from hearsay_server.surveys import sealing
 from hearsay_server.surveys import survey as surveys
-from hearsay_server.surveys.two_servers import largest_rho
 from ldp.testing import SeededCoins
 from ldp.two_servers import account
 from ldp.two_servers.records import estimate
@@ -316,7 +315,7 @@ def test_the_noise_is_the_least_that_keeps_the_level() -> None:
     assert account.epsilon_of(two.rho, two.delta) <= 1
     honest = account.honest_variance(two.variance - Fraction(1, UNIT), two.least, two.colluding)
     less = account.rho(*two.layout.distances, honest)
-    assert less > largest_rho(1.0, two.delta)
+    assert less > account.largest_rho(1.0, two.delta)
     assert account.epsilon_of(less * Fraction(10001, 10000), two.delta) > 1
 
 

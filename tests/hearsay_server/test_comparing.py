@@ -300,7 +300,7 @@ def test_the_command_sums_and_compares(trips: tuple[str, Analyst]) -> None:
         (("minutes", "--distribution", "--sum", "bus"), "--sum is about values"),
         (("how", "--plot", "plot.txt"), "--plot must name a file that ends in .png, .svg, .pdf"),
         (("how", "--plot", "nowhere/plot.png"), "--plot: there is no folder nowhere"),
-        (("how", "--plot", "plot.png", "--watch", "1"), "--plot draws neither"),
+        (("how", "--plot", "plot.png", "--watch", "1"), "--plot does not draw --watch"),
     ],
     ids=range(12),
 )

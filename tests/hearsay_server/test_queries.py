@@ -5,6 +5,7 @@ import json
 import re
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
 
@@ -528,7 +529,7 @@ def test_an_answer_is_computed_once_until_reports_come_in(
 # --- the command -------------------------------------------------------------------------------
 
 
-def test_the_command_shows_what_was_asked_for(collected: Collected) -> None:
+def test_the_command_shows_what_was_asked_for(collected: Collected, tmp_path: Path) -> None:
     table = asked(collected, "colour", "--forged", 100, "--consistent", "norm-sub")
     for heading in ("raw", "effective n", "forged down", "forged up", "norm-sub"):
         assert heading in table
@@ -557,6 +558,9 @@ def test_the_command_shows_what_was_asked_for(collected: Collected) -> None:
     document = json.loads(asked(collected, "colour", "--suspicions", "--json"))
     assert {each["test"] for each in document["suspicions"]} >= {"together", "norm_sub_gap"}
     assert document["targets"]
+    drawn = command(collected, "colour", "--suspicions", "--plot", tmp_path / "tests.png")
+    assert (drawn.returncode, "drawn into" in drawn.stderr) == (0, True)
+    assert (tmp_path / "tests.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_the_command_refuses_what_contradicts_itself(collected: Collected) -> None:

@@ -53,17 +53,31 @@ def test_a_plan_keeps_its_budget_and_can_be_copied_into_a_file(tmp_path: Path) -
     assert mechanism["updates_needed"][0] == math.ceil(noise / 0.1)  # a third of 0.3
 
 
-@pytest.mark.parametrize("protection", ["local_noise", "record_level"])
+@pytest.mark.parametrize("protection", ["two_servers", "local_noise", "record_level"])
 def test_a_plan_has_lines_to_copy_for_each_protection(protection: str, tmp_path: Path) -> None:
     printed = hearsay(*PLAN, "--epsilon", 3).stdout
     lines = printed[: printed.index("\n\n", printed.index(f"[training.{protection}]"))]
     table = HEAD.replace("participations = 4\nseparation = 25\n", "")
     pace, _, noise = lines[lines.rindex("participations") :].partition("[")
+    noise = noise.replace('"..."', f'"{"5f" * 32}"')  # of a helper
     training = declared(
         tmp_path, table.replace("[training.local]", f"{pace}[training.local]") + f"[{noise}"
     ).training
     assert training.protection.kind == protection
     assert training.participations == 10
+
+
+def test_a_plan_can_be_drawn_and_tells_what_two_servers_cost(tmp_path: Path) -> None:
+    plot = tmp_path / "noise.png"
+    done = hearsay(*PLAN, "--rho", 0.5, "--json", "--plot", plot)
+    assert "drawn into" in done.stderr
+    assert plot.read_bytes().startswith(b"\x89PNG")
+    split = json.loads(done.stdout)["two_servers"]
+    # 20 devices keep rho / 10 in each round: 9 parameters, filled up to 16, in the sum of 20.
+    assert split["noise_round_1"] == pytest.approx(math.sqrt(9 / (2 * 0.05)) / 20)
+    assert split["noise_all_rounds"] == pytest.approx(10 * split["noise_round_1"])
+    refused = hearsay(*PLAN, "--rho", 0.5, "--plot", tmp_path / "noise.txt")
+    assert "must name a file that ends in" in refused.stderr
 
 
 def test_a_plan_by_rho_says_what_it_costs_to_need_nobody(tmp_path: Path) -> None:

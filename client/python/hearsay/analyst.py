@@ -245,7 +245,7 @@ class Analyst(Changes, Comparisons, Distributions, Forecasts, Sets, Shuffles, Wo
         frequent. The server reads all the reports: that takes time.
         """
         with needs("a DataFrame", "analyst"):
-            import pandas as pd
+            from hearsay import frames
 
         answer = self.query_suspicions(
             analyst_pb2.SuspicionsRequest(
@@ -255,15 +255,8 @@ class Analyst(Changes, Comparisons, Distributions, Forecasts, Sets, Shuffles, Wo
                 **fields(selection, Selection),
             )
         )
-        tests = [(each.level, each.test) for each in answer.suspicions]
-        table = pd.DataFrame(
-            [[each.statistic, each.p_value, each.reports] for each in answer.suspicions],
-            index=pd.MultiIndex.from_tuples(tests, names=["level", "test"]),
-            columns=["statistic", "p_value", "reports"],
-        )
-        table.attrs = {"targets": list(answer.targets), "warning": answer.warning}
         warn_of(answer.warning)
-        return table
+        return frames.suspicions(answer)
 
     def rows(self, survey: str, **selection: Unpack[Selection]) -> "pd.DataFrame":
         """Return the stored rows, as randomised as they came, in random order.

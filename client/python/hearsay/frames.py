@@ -171,6 +171,18 @@ def over_time(
     return found
 
 
+def suspicions(answer: analyst_pb2.SuspicionsResponse) -> pd.DataFrame:
+    """Return tests of whether reports look forged, as `Analyst.suspicions` does."""
+    tests = [(each.level, each.test) for each in answer.suspicions]
+    table = pd.DataFrame(
+        [[each.statistic, each.p_value, each.reports] for each in answer.suspicions],
+        index=pd.MultiIndex.from_tuples(tests, names=["level", "test"]),
+        columns=["statistic", "p_value", "reports"],
+    )
+    table.attrs = {"targets": list(answer.targets), "warning": answer.warning}
+    return table
+
+
 def drawn(changes: pd.DataFrame) -> dict[Hashable, list[Any]]:
     """Return for each value of a trend or of breaks what to draw over the estimates of periods:
     the heights at either end, and the period between, "" of a line."""

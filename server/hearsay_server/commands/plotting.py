@@ -142,6 +142,38 @@ def groups(answer: analyst_pb2.CompareGroupsResponse, file: Path) -> None:
     save(plots.figure(frames.within(answer), frames.group_differences(answer)), file)
 
 
+def suspicions(answer: analyst_pb2.SuspicionsResponse, file: Path) -> None:
+    """Draw the p-values of tests whether reports look forged; raise `InvalidInput` without any."""
+    from hearsay import frames, plots
+
+    save(plots.figure(frames.suspicions(answer)), file)
+
+
+def training_noise(title: str, curves: Sequence[tuple[str, Sequence[float]]], file: Path) -> None:
+    """Draw the noise in the sum of a training's rounds so far, by who adds it."""
+    from matplotlib.figure import Figure
+
+    from hearsay import palette
+
+    drawn = Figure(figsize=(7.0, 3.6), dpi=110, layout="constrained")
+    axis = drawn.subplots()
+    ends = []
+    for number, (name, norms) in enumerate(curves):
+        rounds = range(1, len(norms) + 1)
+        colour, mark = palette.colour(number), palette.marker(number)
+        every = max(1, len(norms) // 10)
+        axis.plot(rounds, norms, color=colour, marker=mark, markevery=every, markersize=4)
+        ends.append(palette.End(rounds[-1], norms[-1], name, colour))
+    axis.set_xlabel("round")
+    axis.set_ylabel("L2 norm of the noise so far,\nover max_update_norm")
+    axis.set_ylim(0)
+    axis.set_title(title, fontsize="medium")
+    axis.grid(alpha=0.3)
+    axis.spines[["top", "right"]].set_visible(False)
+    palette.label(axis, ends, gap=0.13)
+    save(drawn, file)
+
+
 def rounds(title: str, told: Sequence["TriedRound"], delta: float, file: Path) -> None:
     """Draw the accuracy of a simulated training over its rounds, and what a person has spent."""
     from matplotlib.figure import Figure

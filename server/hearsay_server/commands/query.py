@@ -426,8 +426,8 @@ def query(
             between=between,
         )
     if plot is not None:
-        if suspicions or watch is not None:
-            raise InvalidInput("--plot draws neither --suspicions nor --watch")
+        if watch is not None:
+            raise InvalidInput("--plot does not draw --watch: the page of the survey does")
         if asked_alone and distribution and not cdf:
             raise InvalidInput("--plot draws --distribution and --cdf: add one of them")
         plotting.check(plot)
@@ -484,7 +484,10 @@ def query(
             asked = analyst_pb2.SuspicionsRequest(
                 survey=survey, attribute=attribute, targets=suspect or (), selection=selection
             )
-            show.suspicions(analyst.query_suspicions(asked))
+            tests = analyst.query_suspicions(asked)
+            show.suspicions(tests)
+            if plot is not None:
+                plotting.suspicions(tests, plot)
         elif between is not None and other_between is not None:
             rectangle = analyst_pb2.DistributionRequest(
                 survey=survey,

@@ -7,19 +7,25 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import typer
 from rich.console import Console
 from rich.filesize import decimal
 from rich.table import Table
 
 from hearsay_server import tabular
+from hearsay_server.commands import plotting
 from hearsay_server.commands.connect import AsJson, Delta
+from hearsay_server.commands.plotting import Plot
 from hearsay_server.trainings import explain, figures, planning
-from hearsay_server.trainings.planning import Noise, Pace
+from hearsay_server.trainings.planning import Noise, Pace, SplitNoise
 from hearsay_server.trainings.training import from_file
 from hearsay_server.wrapping import print_wrapped
 from ldp import InvalidInput, SphereCodebook
+from ldp.core.exact import float_below
 from ldp.mechanisms.vectors.sphere_codebook import MAX_DIMENSION
+from ldp.planning import prefix_sums
+from ldp.two_servers import account
 
 _LOCAL_EPSILONS = (1.0, 2.0, 4.0, 8.0)
 _RECORD_LEVEL = ("[training.record_level]", "noise_multiplier = 1.0", "max_grad_norm = 1.0")
@@ -46,6 +52,7 @@ def plan_training(
     ] = None,
     norm: Norm = explain.NORM,
     as_json: AsJson = False,
+    plot: Plot = None,
 ) -> None:
     """Work out the noise of a training from a budget, and how often a device takes part.
 
@@ -60,15 +67,19 @@ def plan_training(
         raise InvalidInput(f"--dimension must be at least 1, got {dimension:,}")
     figures.check_norm(norm)
     figures.check_delta(delta)
+    if plot is not None:
+        plotting.check(plot)
     if rho is not None and not 0 < rho < math.inf:
         raise InvalidInput(f"--rho must be finite and > 0, got {rho!r}")
     pace = planning.pace_of(people, available, updates_per_round, rounds)
     if epsilon is not None:
         budget = planning.rho_for(epsilon, delta)
+        of_split = account.largest_rho(epsilon, delta)
     else:
         assert rho is not None
-        budget = Fraction(str(rho))
+        budget = of_split = Fraction(str(rho))
     found = planning.mechanisms(rounds, pace, budget)
+    split = planning.split(rounds, pace, of_split)
     scale = math.sqrt(dimension) / updates_per_round
     local = _local(dimension, norm)
 
@@ -87,6 +98,12 @@ def plan_training(
                     "dimension": dimension,
                     "delta": delta,
                     "central": [_row(each, scale, delta, needed(each)) for each in found],
+                    "two_servers": {
+                        "rho": float(split.rho),
+                        "epsilon": account.epsilon_of(split.rho, delta),
+                        "noise_round_1": split.first * scale,
+                        "noise_all_rounds": split.last * scale,
+                    },
                     "local": [
                         {"epsilon": each, "updates_needed": needed} for each, needed in local
                     ],
@@ -96,6 +113,7 @@ def plan_training(
                 indent=2,
             )
         )
+        _draw(found, split, rounds, scale, plot)
         return
     console = Console()
     print_wrapped(_kept(people, available, updates_per_round, rounds, pace), console)
@@ -114,6 +132,18 @@ def plan_training(
     print_wrapped("The first, to copy into the training's file:", console)
     console.print()
     _print_toml(_central(found[0]), pace, console)
+    console.print("\n[bold]Noise of the devices, two servers[/bold] (one must be honest)")
+    print_wrapped(
+        f"Neither server reads an update. With full rounds of honest devices, rho "
+        f"{float(split.rho):.4g} and epsilon {account.epsilon_of(split.rho, delta):.4g}, the noise "
+        f"has a norm of {split.first * scale:.3g} in round 1, and of {split.last * scale:.3g} in "
+        "all rounds.",
+        console,
+    )
+    print_wrapped("To copy, in the place of [training.central]:", console)
+    console.print()
+    lines = ["[training.two_servers]", 'helper_key = "..."', f"rho = {float_below(split.rho)}"]
+    _print_toml(lines, pace, console)
     console.print("\n[bold]Noise of the devices[/bold] (nobody else must be honest)")
     if local:
         table = Table()
@@ -150,6 +180,25 @@ def plan_training(
         f"in, as float32; {decimal(dimension)} up with encoding.bits = 8.",
         console,
     )
+    _draw(found, split, rounds, scale, plot)
+
+
+def _draw(
+    found: Sequence[Noise], split: SplitNoise, rounds: int, scale: float, plot: Path | None
+) -> None:
+    """Draw the noise in the sum of the rounds so far, if that was asked for."""
+    if plot is None:
+        return
+    curves = [
+        (
+            f"server, {each.mechanism}",
+            each.noise_multiplier * scale * prefix_sums.errors(each.mechanism, rounds, each.bands),
+        )
+        for each in found
+    ]
+    of_split = split.first * scale * np.sqrt(np.arange(1, rounds + 1))
+    drawn = [(name, norms.tolist()) for name, norms in (*curves, ("two servers", of_split))]
+    plotting.training_noise("Noise in the sum of the rounds so far", drawn, plot)
 
 
 def explain_training(

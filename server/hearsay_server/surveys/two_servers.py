@@ -1,7 +1,6 @@
 """Resolve a survey whose records are split between two servers, and explain it."""
 
 import math
-from fractions import Fraction
 
 from rich.console import Console
 from rich.markup import escape
@@ -16,11 +15,8 @@ from hearsay_server import tabular
 from hearsay_server.surveys import catalogue
 from hearsay_server.wrapping import print_wrapped
 from ldp import KRR, InvalidInput
-from ldp.core.exact import float_below
 from ldp.two_servers import account
 from ldp.two_servers.records import Number, calibrate
-
-_BISECTIONS = 60
 
 
 def resolved(survey: survey_pb2.Survey) -> bytes:
@@ -53,7 +49,7 @@ def resolved(survey: survey_pb2.Survey) -> bytes:
     }
     two = two_servers.two_servers_of(plan.survey, attributes)  # refused here, before calibrating
     assert two is not None
-    rho = largest_rho(epsilon, two.delta)
+    rho = account.largest_rho(epsilon, two.delta)
     variance = calibrate(two.layout.distances, rho, two.least, two.colluding, UNIT)
     wire.variance = int(variance * UNIT)
     needed = two.layout.least_bits(MOST, variance)
@@ -64,22 +60,6 @@ def resolved(survey: survey_pb2.Survey) -> bytes:
     data: bytes = plan.SerializeToString(deterministic=True)
     hearsay.plans.plan.parse(data)
     return data
-
-
-def largest_rho(epsilon: float, delta: float) -> Fraction:
-    """Return a rho that keeps to (epsilon, delta), and hardly any larger one does."""
-    low, high = Fraction(0), Fraction(1)
-    while account.epsilon_of(high, delta) <= epsilon:
-        low, high = high, 2 * high
-    for _ in range(_BISECTIONS):
-        middle = (low + high) / 2
-        if account.epsilon_of(middle, delta) <= epsilon:
-            low = middle
-        else:
-            high = middle
-    if not low:
-        raise InvalidInput(f"two_servers: no noise keeps epsilon {epsilon:g} at delta {delta:g}")
-    return Fraction(float_below(low))
 
 
 def explain(plan: Plan, users: int, console: Console) -> None:

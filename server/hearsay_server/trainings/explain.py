@@ -48,7 +48,7 @@ def seen(training: Training, delta: float) -> Sequence[Seen]:
         case SplitNoise():
             assert training.rho is not None
             server = Seen(
-                "either of two servers",
+                "each server",
                 f"shares, and sums of {training.min_updates:,} updates or more",
                 "the other server, and the devices' noise",
             )

@@ -81,6 +81,27 @@ def mechanisms(rounds: int, pace: Pace, rho: Fraction) -> Sequence[Noise]:
     return sorted((toeplitz, tree), key=lambda found: found.mean)
 
 
+@dataclass(frozen=True)
+class SplitNoise:
+    """Skellam noise of devices whose updates two servers sum, with `min_updates` of them.
+
+    `first` and `last` are as those of `Noise`, but for what the rounding adds: a thousandth.
+    """
+
+    rho: Fraction
+    first: float
+    last: float
+
+
+def split(rounds: int, pace: Pace, rho: Fraction) -> SplitNoise:
+    """Return the noise of devices that keeps rho over all participations of a person.
+
+    Each round has noise of its own, so its deviation in the sum grows as the root of the rounds.
+    """
+    first = math.sqrt(pace.participations / (2 * float(rho)))
+    return SplitNoise(rho, first, first * math.sqrt(rounds))
+
+
 def rho_for(epsilon: float, delta: float) -> Fraction:
     """Return the largest rho (but for rounding) of Gaussian noise that keeps epsilon at delta."""
     from dpsgd.accounting.gaussian import analytic_noise
