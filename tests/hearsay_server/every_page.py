@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 import trained
@@ -28,6 +29,10 @@ answers = true
 strict = 2.0
 standard = 8.0
 open = 20.0
+[[properties]]
+name = "platform"
+title = "The phone"
+values = ["ios", "android"]
 [[attributes]]
 name = "how"
 title = "How did you come to work?"
@@ -38,6 +43,7 @@ name = "late"
 title = "Were you late?"
 [attributes.categorical]
 values = ["no", "yes"]
+maps = { if_late = { sensitive = ["yes"] } }
 [[attributes]]
 name = "minutes"
 title = "How many minutes did it take?"
@@ -140,6 +146,8 @@ def _open_code(page: Any) -> None:
     page.click("details.code summary")
 
 
+WEIGHTS = "platform,share\nios,0.3\nandroid,0.7\n"
+
 _VIEW = "/analyst/commute/{}"
 _VIEWS = {
     "estimate": "how",
@@ -148,6 +156,8 @@ _VIEWS = {
     "pairs": "apps",
     "by level": "how&by=level",
     "by period": "late&by=period",
+    "by platform": "how&by=platform",
+    "estimate weighted": f"how&margins={quote(WEIGHTS)}",
     "compare": "how&compare=level%3Dstrict%2Copen",
     "change": f"how&change={DAYS[0]}&change={DAYS[1]}",
     "trend": "late",
@@ -287,6 +297,7 @@ def filling(folder: Path, rows: int = 1500, hostile: bool = True) -> Iterator[Fi
         cohorts = [(level, day) for day in DAYS for level in plan.levels]
         for seed, (level, day) in enumerate(cohorts):
             one = batch(plan, level, day, _answers(rows, seed), 100 * seed)
+            one.properties.append("ios" if seed % 2 else "android")
             submit(site.grpc, one, token=tokens["device"])
         if hostile:
             _, plan = register(site.grpc, HOSTILE, tokens[ADMIN])

@@ -2,8 +2,12 @@
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from hearsay.v1 import analyst_pb2
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 NO_MAP = "no map"
 """How those who chose no map are called; a map's name has no space."""
@@ -83,3 +87,22 @@ def number(row: analyst_pb2.Row, column: str) -> float:
 def naive(row: analyst_pb2.Coefficient) -> float:
     """Return the naive coefficient; nan where there is none."""
     return row.naive if row.HasField("naive") else math.nan
+
+
+MOST_ROWS = 60
+"""Rows of one panel of a picture: more could not be read."""
+
+
+def drawn_rows(table: "pd.DataFrame") -> "pd.DataFrame":
+    """Return the rows of a table that one panel of a picture has, in their order.
+
+    Of more than `MOST_ROWS` they are those of the smallest p-values where there are any, and else
+    of the largest estimates.
+    """
+    if len(table) <= MOST_ROWS:
+        return table
+    if "p_value" in table.columns:
+        chosen = table["p_value"].nsmallest(MOST_ROWS)
+    else:
+        chosen = table["estimate"].abs().nlargest(MOST_ROWS)
+    return table[table.index.isin(chosen.index)]

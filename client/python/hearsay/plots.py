@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from hearsay import palette
+from hearsay.columns import MOST_ROWS, drawn_rows
 from hearsay.palette import BLUE, SKY, VERMILLION
 from ldp.errors import InvalidInput
 
@@ -18,9 +19,6 @@ _WIDTH = 7.0
 
 _ROW, _LINE, _LEAST, _MARGIN = 0.26, 0.14, 1.2, 1.1
 """Inches of a row of values, of each more line in its label, of the least panel, and around it."""
-
-_MOST_ROWS = 60
-"""Rows of values in one panel: more could not be read. The largest estimates are drawn."""
 
 _LABEL, _LINES = 36, 2
 """Characters of a label in a line, and its lines."""
@@ -65,7 +63,7 @@ class _Tests:
     def __init__(self, table: pd.DataFrame) -> None:
         if table.empty:
             raise InvalidInput(f"there is no test to draw: {table.attrs['warning']}")
-        self._table = table.iloc[:_MOST_ROWS]
+        self._table = table.iloc[:MOST_ROWS]
 
     @property
     def height(self) -> float:
@@ -137,11 +135,9 @@ class _Panel:
         )
         self._left_out = 0
         whole = self._histogram or self._cumulative or self._grouped
-        if not whole and len(table) > _MOST_ROWS:
-            column = self._difference or "estimate"
-            largest = table[column].abs().nlargest(_MOST_ROWS).index
-            self._left_out = len(table) - _MOST_ROWS
-            self._table = table[table.index.isin(largest)]
+        if not whole:
+            self._table = drawn_rows(table)
+            self._left_out = len(table) - len(self._table)
 
     @property
     def height(self) -> float:
@@ -173,7 +169,7 @@ class _Panel:
         kind = "simultaneous " if attrs.get("simultaneous") else ""
         interval = f"{kind}{100 * attrs['confidence']:g}% intervals"
         if self._left_out:
-            interval += f"; {self._left_out:,} smaller ones are left out"
+            interval += f"; {self._left_out:,} more are left out"
         if self._histogram:
             self._draw_histogram(axis, interval)
         elif self._cumulative:

@@ -183,6 +183,7 @@ def _curves(
         else:
             alike.append([place])
     return {
+        "kind": "curves",
         "x": {"label": label, "log": True},
         "y": {"label": "half a 95% interval", "log": True, "percent": True},
         "lines": [

@@ -10,6 +10,7 @@ from asked import SURVEY, register
 from serving import connected, create
 from visiting import Browser, Site, showing
 
+from hearsay import Analyst
 from hearsay.plans.domains import Categorical, Domain, Numeric, SetOf
 from hearsay.v1 import admin_pb2, admin_pb2_grpc
 from hearsay_server.pages.person.readings import labels, reading
@@ -120,6 +121,18 @@ def test_codes_are_read_in_the_browser_as_the_server_reads_them(
                 assert ("gives the answer away" in shown) == expected.startswith("reveals")
 
 
+def wait_for_a_record(site: Site, page: Any, survey: str) -> None:
+    """Let a page's time go on until the server has its one record."""
+    with connected(site.grpc) as channel:
+        admin = admin_pb2_grpc.AdminStub(channel)
+        for _ in range(100):
+            shown = admin.ShowSurvey(admin_pb2.ShowSurveyRequest(survey=survey))
+            if shown.status.records:
+                break
+            page.wait_for_timeout(100)
+    assert shown.status.records == 1
+
+
 def test_an_answer_from_the_page_is_a_devices(tmp_path: Path, browser: Browser) -> None:
     """A browser that is new takes no answer before the day after tomorrow, and then one a day."""
     now = [datetime.now(UTC)]
@@ -135,14 +148,7 @@ def test_an_answer_from_the_page_is_a_devices(tmp_path: Path, browser: Browser) 
         page.check("#answer-form input[name=late][value='1']")
         page.click("#answer-fields button")
         page.locator("#answer-status", has_text="Your report is made").wait_for()
-        with connected(site.grpc) as channel:
-            admin = admin_pb2_grpc.AdminStub(channel)
-            for _ in range(100):
-                shown = admin.ShowSurvey(admin_pb2.ShowSurveyRequest(survey="daily"))
-                if shown.status.records:
-                    break
-                page.wait_for_timeout(100)
-        assert shown.status.records == 1
+        wait_for_a_record(site, page, "daily")
         page.check("#answer-form input[name=late][value='1']")
         page.click("#answer-fields button")
         page.locator("#answer-status", has_text="answered it in this period already").wait_for()
@@ -178,3 +184,74 @@ def test_a_level_and_a_plan_that_were_agreed_to_are_the_ones_that_answer(
         page.locator("#answer-status", has_text="has changed since you agreed").wait_for()
         assert not page.is_checked("#consent")
         assert page.is_disabled("#answer-fields button")
+
+
+MAPPED = """
+name = "{name}"
+period = "P1D"
+[levels]
+open = 6.0
+[page]
+public = true
+answers = true
+[[attributes]]
+name = "diagnosis"
+title = "What is it?"
+[attributes.categorical]
+values = ["none", "a cold", "the flu"]
+maps = {{ mine = {{ sensitive = ["the flu"] }}, both = {{ sensitive = ["a cold", "the flu"] }} }}
+"""
+
+
+def test_a_map_that_is_chosen_decides_what_is_protected(tmp_path: Path, browser: Browser) -> None:
+    """Without a map nothing gives an answer away; with one, an answer that it does not protect."""
+    with showing(tmp_path) as site:
+        create(site.grpc, MAPPED.format(name="mapped"))
+        wait_until(lambda: site.get("/asked/mapped").status == 200)
+        page = browser.open(site, "/asked/mapped")
+        page.wait_for_selector("html[data-tryable]")
+        page.check("#try-form input[name=diagnosis][value='0']")
+
+        def tried(chosen: str) -> str:
+            page.select_option("#try-diagnosis-map", chosen)
+            assert page.inner_text("#tried") == ""  # what was tried before was of other choices
+            found = ""
+            for _ in range(12):
+                page.click("text=See what would leave")
+                page.locator("#tried li").first.wait_for()
+                found += page.inner_text("#tried")
+            return found
+
+        assert "gives the answer away" not in tried("")
+        assert "gives the answer away" in tried("mine")
+        assert "gives the answer away" in tried("both")
+        page.select_option("#try-diagnosis-map", "both")
+        page.check("#try-form input[name=diagnosis][value='1']")
+        page.click("#try-many")
+        page.wait_for_selector("#tried table")
+        assert "100 reports" in page.inner_text("#tried caption")
+
+
+def test_a_map_goes_with_the_answers_of_the_page_and_is_remembered(
+    tmp_path: Path, browser: Browser
+) -> None:
+    now = [datetime.now(UTC)]
+    with showing(tmp_path, clock=lambda: now[0]) as site:
+        create(site.grpc, MAPPED.format(name="mapped"))
+        wait_until(lambda: site.get("/asked/mapped").status == 200)
+        page = browser.open(site, "/asked/mapped")
+        page.check("#consent")
+        page.locator("#answer-status", has_text="is new here").wait_for()
+        page.select_option("#answer-diagnosis-map", "both")
+        now[0] += timedelta(days=3)
+        page.clock.install(time=now[0])
+        page.reload()
+        page.locator("#answer-status", has_text="Answers are taken now").wait_for()
+        assert page.input_value("#answer-diagnosis-map") == "both"
+        page.check("#answer-form input[name=diagnosis][value='2']")
+        page.click("#answer-fields button")
+        page.locator("#answer-status", has_text="Your report is made").wait_for()
+        wait_for_a_record(site, page, "mapped")
+        with Analyst(site.grpc) as analyst:
+            rows = analyst.rows("mapped")
+        assert rows["diagnosis__map"].tolist() == ["both"]

@@ -10,10 +10,8 @@ from typing import Any, cast
 
 import pandas as pd
 
+from hearsay.columns import MOST_ROWS, drawn_rows
 from hearsay_server.pages.words import shown
-
-MOST = 60
-"""Rows of one panel: of more, the largest estimates are drawn, as `hearsay query --plot` does."""
 
 _GROUPS = 6
 """Groups beside each other; of more, such as the periods of a month, each value has a line."""
@@ -28,7 +26,8 @@ def intervals(table: pd.DataFrame) -> Chart | None:
         "unweighted": ("unweighted", None, None),
     }
     rows = []
-    for name, (_, row) in zip(_labels(table), _largest(table).iterrows(), strict=True):
+    drawn = drawn_rows(table)
+    for name, (_, row) in zip(_labels(drawn), drawn.iterrows(), strict=True):
         found = _row(name, row)
         for kind, (middle, low, high) in more.items():
             if middle in row and not math.isnan(row[middle]):
@@ -49,7 +48,8 @@ def errors(table: pd.DataFrame) -> Chart | None:
     """
     chart = intervals(table)
     if chart is not None:
-        found = dict(zip(_labels(table), _largest(table).to_dict("records"), strict=True))
+        drawn = drawn_rows(table)
+        found = dict(zip(_labels(drawn), drawn.to_dict("records"), strict=True))
         for row in chart["rows"]:
             estimate, now, twice = (
                 found[row["label"]][name] for name in ("estimate", "standard_error", "with_twice")
@@ -58,7 +58,7 @@ def errors(table: pd.DataFrame) -> Chart | None:
             row["twice"] = [
                 _number(each) for each in (estimate, estimate - twice, estimate + twice)
             ]
-        chart["lines"] = "Lines reach one standard error to either side."
+        chart["reach"] = "Lines reach one standard error to either side."
         chart["x"] += ", one standard error to either side"
     return chart
 
@@ -76,7 +76,12 @@ def groups(table: pd.DataFrame) -> Chart | None:
     found = list(dict.fromkeys(table.index.get_level_values(0)))
     lines = len(found) > _GROUPS or table.index.names[0] == "period"
     values = table.index.get_level_values(1)
-    kept = table.groupby(level=1)["estimate"].max().nlargest(MOST // max(1, len(found)) or 1).index
+    kept = (
+        table.groupby(level=1)["estimate"]
+        .max()
+        .nlargest(MOST_ROWS // max(1, len(found)) or 1)
+        .index
+    )
     rows = [
         {**_row(shown(index[1]), row), "group": shown(index[0])}
         for index, row in _indexed(table[values.isin(kept)])
@@ -94,7 +99,7 @@ def pairs(table: pd.DataFrame) -> Chart | None:
         {**_row(shown(index[-1]), row), "group": shown(" \u2013 ".join(map(str, index[:-1])))}
         for index, row in _indexed(table)
     ]
-    chart = _chart("groups", table, rows[: 4 * MOST])
+    chart = _chart("groups", table, rows[: 4 * MOST_ROWS])
     if chart is not None:
         chart["groups"] = list(dict.fromkeys(row["group"] for row in chart["rows"]))
         chart["by"] = shown(table.index.names[0])
@@ -104,8 +109,7 @@ def pairs(table: pd.DataFrame) -> Chart | None:
 def differences(table: pd.DataFrame) -> Chart | None:
     """Return differences, or slopes, with their intervals."""
     column = "slope" if "slope" in table.columns else "difference"
-    least = table["p_value"].nsmallest(MOST).index
-    kept = table[table.index.isin(least)]
+    kept = drawn_rows(table)
     rows = [
         {**_row(name, row, column), "clear": bool(row["adjusted_p_value"] <= 0.05)}
         for name, (_, row) in zip(_labels(kept), kept.iterrows(), strict=True)
@@ -156,7 +160,7 @@ def _chart(
         "kind": kind,
         "title": shown(attrs.get("title") or attrs.get("attribute", "")),
         "x": shown(attrs.get("statistic") or "share"),
-        "lines": f"Lines are {100 * attrs['confidence']:g}% intervals.",
+        "reach": f"Lines are {100 * attrs['confidence']:g}% intervals.",
         "zero": zero,
         "rows": rows,
     }
@@ -177,18 +181,10 @@ def _row(label: str, row: "pd.Series[Any]", column: str = "estimate") -> dict[st
     }
 
 
-def _largest(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows that are drawn, in their order."""
-    if len(table) <= MOST:
-        return table
-    return table[table.index.isin(table["estimate"].nlargest(MOST).index)]
-
-
 def _labels(table: pd.DataFrame) -> list[str]:
-    drawn = _largest(table) if "estimate" in table.columns else table
     return [
         shown(" and ".join(map(str, label)) if isinstance(label, tuple) else label)
-        for label in drawn.index
+        for label in table.index
     ]
 
 

@@ -34,7 +34,7 @@ from ldp.errors import InvalidInput
 
 _T = TypeVar("_T")
 
-_FRESH = 4.0
+_FRESH = 9.0
 """Seconds for which a view is shown as it was made; those that read all reports, longer."""
 
 _FRESH_LONG = 60.0

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from hearsay_server.pages.analyst.charts import MOST
+from hearsay.columns import MOST_ROWS
 
 _HEADINGS = {
     "estimate": "estimate",
@@ -60,14 +60,14 @@ class Shown:
 
 def shown(table: pd.DataFrame) -> Shown:
     """Return a table for a page: of many rows those of the largest estimates."""
-    more = max(0, len(table) - MOST)
+    more = max(0, len(table) - MOST_ROWS)
     order = "p_value" if "p_value" in table.columns else "estimate"
     if more and order in table.columns:
         least = table[order] if order == "p_value" else -table[order]
-        places = sorted(least.reset_index(drop=True).nsmallest(MOST).index)
+        places = sorted(least.reset_index(drop=True).nsmallest(MOST_ROWS).index)
         table = table.iloc[places]
     else:
-        table = table.iloc[:MOST]
+        table = table.iloc[:MOST_ROWS]
     hidden = {high for high, _ in _ENDS.values()} | _LEFT_OUT
     columns = [name for name in table.columns if name not in hidden]
     columns.sort(key=lambda name: _FIRST.get(name, len(_FIRST)))

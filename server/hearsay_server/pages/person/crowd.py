@@ -61,7 +61,7 @@ class Said:
         return {
             "kind": "intervals",
             "x": unit,
-            "lines": "Lines are 95% intervals.",
+            "reach": "Lines are 95% intervals.",
             "zero": zero,
             "rows": rows,
         }

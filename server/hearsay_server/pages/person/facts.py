@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from hearsay.agreement import Agreement
-from hearsay.plans.domains import Categorical, Domain, Numeric, Ratings, SetOf, Strings
+from hearsay.plans.domains import Categorical, Domain, Grid, Numeric, Ratings, SetOf, Strings
 from hearsay.plans.plan import Level, Plan
 from hearsay_server.pages.person.odds import Odds, factor, odds, of_many, regions
 from hearsay_server.pages.person.readings import labels, reading
@@ -71,6 +71,8 @@ class Field:
     most: int
     clamps: bool = False
     """Whether a number outside the range counts as the nearer end."""
+    maps: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """By name, the answers that are protected of those who choose a map: others may be revealed."""
 
 
 def levels(plan: Plan) -> tuple[LevelFacts, ...]:
@@ -114,16 +116,18 @@ def _asking(plan: Plan, level: Level, name: str, position: int) -> Asking:
     memoizer = plan.memoizer(level.name, name)
     by_map = []
     for chosen, mechanism in level.by_map[name].items():
-        domain = question.domain
-        if chosen and isinstance(domain, Categorical):
-            domain = domain.chosen(chosen)
-        by_map.append((chosen, odds(domain, mechanism)))
+        by_map.append((chosen, odds(chosen_by(question.domain, chosen), mechanism)))
     return Asking(
         question.title or name,
         "" if chance >= ONE else of_many(Fraction(chance, ONE))[0],
         memoizer.epsilon if memoizer else 0.0,
         tuple(by_map),
     )
+
+
+def chosen_by(domain: Domain | Grid, chosen: str) -> Domain | Grid:
+    """Return the domain of somebody who chose a map; "" is none."""
+    return domain.chosen(chosen) if chosen and isinstance(domain, Categorical) else domain
 
 
 def fields(plan: Plan) -> list[Field]:
@@ -158,7 +162,7 @@ def may_reveal(plan: Plan) -> list[tuple[str, tuple[str, ...], str]]:
 
 def _field(name: str, title: str, domain: Domain) -> Field:
     if isinstance(domain, Categorical):
-        return Field(name, title, "one", domain.values, 0, 0, "", 1)
+        return Field(name, title, "one", domain.values, 0, 0, "", 1, maps=domain.maps)
     if isinstance(domain, SetOf):
         return Field(name, title, "several", domain.values, 0, 0, "", domain.most)
     if isinstance(domain, Ratings):
@@ -185,8 +189,11 @@ def for_scripts(survey: PublicSurvey) -> dict[str, object]:
         "labels": {name: list(labels(each.domain)) for name, each in plan.questions.items()},
         "readings": {
             level.name: {
-                name: reading(plan.questions[name].domain, mechanism)
-                for name, mechanism in level.mechanisms.items()
+                name: {
+                    chosen: reading(chosen_by(plan.questions[name].domain, chosen), mechanism)
+                    for chosen, mechanism in by_map.items()
+                }
+                for name, by_map in level.by_map.items()
             }
             for level in plan.levels.values()
         },

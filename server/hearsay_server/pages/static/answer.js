@@ -1,7 +1,7 @@
 // Where a survey allows it, its page is the questionnaire: a real device, with the SDK's Client and its ledger.
 
 import { showLevel as showSection } from "./asked.js";
-import { answersOf, levelShown, pageData } from "./form.js";
+import { answersOf, levelShown, mapsOf, pageData } from "./form.js";
 import { Client } from "./sdk.js";
 
 const WHY = {
@@ -22,7 +22,7 @@ const fields = data.fields.filter(({ name }) => !data.withheld.includes(name));
 const form = document.getElementById("answer-form");
 const consent = document.getElementById("consent");
 const status = document.getElementById("answer-status");
-/** Where it is kept what was agreed to here: a plan, by its revision, and a level. */
+/** Where it is kept what was agreed to here: a plan, by its revision, a level and maps. */
 const kept = `hearsay agreed: ${data.survey}`;
 let client;
 let at;
@@ -33,6 +33,9 @@ function start() {
   document.getElementById("answering").hidden = false;
   showLevel();
   document.addEventListener("level", () => act(leave));
+  for (const select of form.querySelectorAll("[data-map]")) {
+    select.addEventListener("change", () => act(leave));
+  }
   consent.addEventListener("change", () => act(consented));
   form.addEventListener("submit", (event) => {
     event.preventDefault();
@@ -54,11 +57,14 @@ function start() {
     );
   } else {
     showSection(before.level);
+    for (const select of form.querySelectorAll("[data-map]")) {
+      select.value = before.maps?.[select.dataset.map] ?? "";
+    }
     act(resume);
   }
 }
 
-/** Return what was agreed to in this browser: the revision of a plan and a level; null for nothing. */
+/** Return what was agreed to in this browser: the revision of a plan, a level, maps; null for nothing. */
 function agreed() {
   try {
     return JSON.parse(localStorage.getItem(kept));
@@ -69,24 +75,26 @@ function agreed() {
 
 function keep() {
   const { revision } = data.agreement;
-  localStorage.setItem(kept, JSON.stringify({ revision, level: levelShown() }));
+  localStorage.setItem(kept, JSON.stringify({ revision, level: levelShown(), maps: mapsOf(form) }));
 }
 
-/** Return the client at the level that is shown; nothing is asked of the server before the first one. */
+/** Return the client at the level and maps that are chosen; nothing is asked of the server before the first one. */
 function opened() {
-  const level = levelShown();
-  if (client && at === level) return client;
+  const [level, maps] = [levelShown(), mapsOf(form)];
+  const chosen = JSON.stringify([level, maps]);
+  if (client && at === chosen) return client;
   client = new Client({
     url: location.origin,
     agreement: data.agreement,
     level,
+    maps,
     withhold: data.withheld,
   });
-  at = level;
+  at = chosen;
   return client;
 }
 
-/** Close the client where another level is shown: the next one has that level. */
+/** Close the client where something else is chosen: the next one goes by that. */
 async function leave() {
   showLevel();
   if (!client) return;

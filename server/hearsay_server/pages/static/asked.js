@@ -1,6 +1,6 @@
 // The page of a survey: the slider of levels, and "try it", which runs the SDK and sends nothing.
 
-import { answersOf, bytesOf, levelShown, pageData } from "./form.js";
+import { answersOf, bytesOf, levelShown, mapsOf, pageData } from "./form.js";
 import { inWords, named, read, shortened } from "./reading.js";
 import { Preview } from "./sdk.js";
 
@@ -44,12 +44,12 @@ function answers() {
 
 /** Return the device that is played, at the level that is shown. */
 async function played() {
-  device ??= await Preview.of(bytesOf(data.plan), { level: levelShown() });
+  device ??= await Preview.of(bytesOf(data.plan), { level: levelShown(), maps: mapsOf(form) });
   return device;
 }
 
 function readingOf(level, question) {
-  return data.readings[level][question];
+  return data.readings[level][question][mapsOf(form)[question] ?? ""];
 }
 
 /** Show what one record would send, after what was tried before. */
@@ -175,6 +175,12 @@ function act(action) {
   action().catch((error) => say(`That did not work: ${error.message}`));
 }
 
+for (const select of form.querySelectorAll("[data-map]")) {
+  select.addEventListener("change", () => {
+    device = undefined;
+    tried.replaceChildren();
+  });
+}
 form.addEventListener("submit", (event) => {
   event.preventDefault();
   act(once);

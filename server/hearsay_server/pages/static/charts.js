@@ -1,6 +1,7 @@
 // Draws the charts of a page: each figure has the JSON that it is drawn from. The same numbers
 // stand in a table beside it, so a chart is hidden from screen readers but for its label.
 import * as Plot from "./vendor/plot.js";
+import { curves } from "./curves.js";
 import { choosing } from "./ranging.js";
 
 const BLUE = "var(--blue)";
@@ -9,7 +10,7 @@ const COLOURS = [BLUE, OTHER, "var(--green)", "var(--purple)", "var(--sky)", "va
 const SYMBOLS = ["circle", "square", "triangle", "diamond", "star", "wye"];
 const MOST_LINES = 30;
 
-const drawers = { intervals, groups, lines, histogram, cumulative };
+const drawers = { intervals, groups, lines, histogram, cumulative, curves };
 
 function draw(figure) {
   const chart = JSON.parse(figure.dataset.numbers);
@@ -21,8 +22,8 @@ function draw(figure) {
     plot.setAttribute("aria-hidden", "true");
   }
   const note = document.createElement("figcaption");
-  const lines = known(chart.rows).length ? chart.lines : "";
-  note.textContent = `${lines}${chart.note ?? ""}`;
+  const reach = chart.rows && known(chart.rows).length ? chart.reach : "";
+  note.textContent = `${reach}${chart.note ?? ""}`;
   figure.replaceChildren(...plots, note);
   figure.dataset.width = width;
   if (chart.kind === "histogram") choosing(figure, plots[0], chart);

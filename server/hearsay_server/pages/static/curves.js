@@ -1,14 +1,12 @@
-// Draws the curves of the planner: a line for each question, on logarithmic scales, with its name
-// at its end. The same numbers stand in a table below.
+// Curves on logarithmic scales, for charts.js.
 import * as Plot from "./vendor/plot.js";
 
 const COLOURS = ["blue", "vermillion", "green", "purple", "sky", "orange", "ink", "quiet"];
 const SYMBOLS = ["circle", "square", "triangle", "diamond", "star", "wye", "cross", "plus"];
 const APART = 13;
 
-function draw(figure) {
-  const chart = JSON.parse(document.getElementById(figure.dataset.from).textContent);
-  const width = Math.max(280, figure.clientWidth);
+/** Return the planner's curves: a line for each question, with its name at its end. */
+export function curves(chart, width) {
   const lines = chart.lines.map((line, place) => ({
     name: line.name,
     colour: `var(--${COLOURS[place % COLOURS.length]})`,
@@ -17,12 +15,7 @@ function draw(figure) {
   }));
   const bare = Plot.plot(options(chart, lines, width, []));
   const labels = ends(lines, bare.scale("y"));
-  const plot = Plot.plot(options(chart, lines, width, labels));
-  // Plot writes rules into a style element, which the site's policy forbids: site.css has them.
-  plot.querySelector("style")?.remove();
-  plot.setAttribute("aria-hidden", "true");
-  figure.replaceChildren(plot);
-  figure.dataset.width = width;
+  return [Plot.plot(options(chart, lines, width, labels))];
 }
 
 function options(chart, lines, width, labels) {
@@ -88,14 +81,3 @@ function ends(lines, scale) {
   const moved = found.reduce((sum, label) => sum + label.at, 0) / found.length - middle;
   return found.map((label) => ({ ...label, y: scale.invert(label.at - moved) }));
 }
-
-function drawAll() {
-  for (const figure of document.querySelectorAll("figure[data-chart='curves']")) draw(figure);
-}
-
-drawAll();
-let waiting;
-addEventListener("resize", () => {
-  clearTimeout(waiting);
-  waiting = setTimeout(drawAll, 150);
-});

@@ -33,6 +33,12 @@ export function answersOf(form, fields, valuesOf) {
   return answers;
 }
 
+/** Return the maps that are chosen in a form, by attribute. */
+export function mapsOf(form) {
+  const chosen = [...form.querySelectorAll("[data-map]")].filter((select) => select.value);
+  return Object.fromEntries(chosen.map((select) => [select.dataset.map, select.value]));
+}
+
 /** Return the data that the page has for its scripts. */
 export function pageData() {
   return JSON.parse(document.getElementById("asked-data").textContent);
