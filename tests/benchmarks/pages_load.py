@@ -54,9 +54,10 @@ def everything(server: Process) -> float:
     """Return the CPU seconds of a server and of the processes that answer its analysts."""
     found = [server.pid]
     for process in found:
-        for tasks in Path(f"/proc/{process}/task").glob("*/children"):
-            found += [int(child) for child in tasks.read_text().split()]
-    return used(found)
+        with suppress(FileNotFoundError):  # it has just ended
+            for tasks in Path(f"/proc/{process}/task").glob("*/children"):
+                found += [int(child) for child in tasks.read_text().split()]
+    return used([process for process in found if Path(f"/proc/{process}/stat").exists()])
 
 
 async def page(server: Process, address: str, wait: float, answers: Answers) -> None:

@@ -29,6 +29,7 @@ async def _start(visit: Visit) -> Response:
 
 
 async def _show_sign_in(visit: Visit) -> Response:
+    visit.shared.asking.warm()  # whoever signs in may ask next
     to = visit.request.query_params.get("to", "/")
     return visit.page("sign_in.html", to=to if _is_ours(to) else "/", trouble="")
 

@@ -40,6 +40,7 @@ _LOADED = [
     "hearsay_server.__main__",
     "hearsay_server.answers.questions",
     "hearsay_server.surveys.planning",
+    __name__,  # else each process would load what this module needs for the server
 ]
 """Modules that are loaded once, before the first process is forked."""
 

@@ -119,6 +119,8 @@ class Gateway:
             came.append(event)
 
         await self._app(inner, receive, send)
+        if not came:  # the relay hung up, which ends what was under way
+            raise Ended(grpc.StatusCode.CANCELLED, "the relay has left")
         start, *parts = came
         return binary_http.Response(
             start["status"],
