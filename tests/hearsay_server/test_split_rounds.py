@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from helping import helping
 from numpy.typing import NDArray
-from serving import connected, serving, tokens_of
+from serving import connected, create, serving, tokens_of
 from trained import NOW, first_model, vector
 from trainers import QUICK, Steps
 
@@ -557,3 +557,58 @@ def test_both_servers_may_not_be_one() -> None:
     wire.two_servers.leader_key = wire.two_servers.helper_key
     with pytest.raises(InvalidInput, match="both servers have one key"):
         parse(wire.SerializeToString(deterministic=True))
+
+
+SURVEY = """
+name = "{name}"
+default_level = "standard"
+{period}
+[levels]
+standard = 1.0
+[two_servers]
+helper_key = "{key}"
+least = 100
+delta = 1e-6
+[[attributes]]
+name = "way"
+categorical = {{ values = ["a", "b", "c", "d", "e", "f", "g", "h"] }}
+"""
+
+
+@pytest.mark.parametrize("period", ["", 'period = "P1D"'])
+def test_a_survey_with_the_name_of_a_training_does_not_sum_its_updates(
+    pair: Pair, tmp_path: Path, period: str
+) -> None:
+    """The thresholds of both differ, and so does the noise that is enough."""
+    name = f"t{os.urandom(4).hex()}"
+    data = declared(pair.key, name=name, updates_per_round=200, min_updates=150)
+    with contextlib.closing(open_folder(tmp_path / "leads")) as database, pair.helping() as helper:
+        leader = Leader(pair, database, helper, data)
+        numbers = range(1, 121)
+        theirs = [
+            (number.to_bytes(16, "big"), code[shares.LEADER_BYTES :])
+            for number, code in zip(numbers, leader.send(*numbers), strict=True)
+        ]
+        updates_ = Part(leader.training.splitting, round=1)
+        assert {each.status for _, each in helper.take(updates_, theirs)} == {1}
+        with contextlib.closing(open_calls(pair.address)) as calls:
+            gone = admin_pb2.DeleteTrainingRequest(training=name)
+            calls.call("Admin/DeleteTraining", gone, admin_pb2.DeleteTrainingResponse, 20)
+        create(pair.address, SURVEY.format(name=name, key=pair.key, period=period))
+        # Of eight cells of 32 bits, as the updates are, and summed from a hundred on.
+        survey = Part(leader.training.splitting, period=shares.round_name(1))
+        ids = [id_ for id_, _ in theirs]
+        with pytest.raises(NotReady, match="period"):
+            helper.agree(survey, ids)
+        with pytest.raises(NotReady, match="period"):
+            helper.total(survey, b"".join(ids), bytes(survey.by.rest_bytes))
+        with pytest.raises(NotReady, match="150 records or more"):
+            helper.total(updates_, b"".join(ids), bytes(survey.by.rest_bytes))
+
+
+def test_an_id_of_another_length_is_refused_and_spoils_no_set(leader: Leader) -> None:
+    (code,) = leader.send(1)
+    part = Part(leader.training.splitting, round=1)
+    ((_, found),) = leader.helper.take(part, [(b"short", code[shares.LEADER_BYTES :])])
+    assert found.status == found.REFUSED
+    assert "an id has 16 bytes, got 5" in found.detail

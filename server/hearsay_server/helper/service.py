@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from datetime import datetime
 
 import grpc
 from prometheus_client import Counter
@@ -63,7 +62,7 @@ class Helper(two_servers_pb2_grpc.HelperServicer):
                 raise Refused(Reason.UNKNOWN_REVISION, f"{of} here, and no other", final=False)
             if not request.round:
                 plan = await self._plans.find(request.survey)
-                _check_period(plan, request.period, self._clock())
+                check_period(plan.period, request.period, self._clock())
         except Refused as refused:
             outcomes: list[Outcome] = [refused] * count
         else:
@@ -77,8 +76,11 @@ class Helper(two_servers_pb2_grpc.HelperServicer):
         self, request: two_servers_pb2.AgreeRequest, context: object
     ) -> two_servers_pb2.AgreeResponse:
         ids = _ids(request.ids)
-        part = request.survey, _bound(request)
-        here = await asyncio.to_thread(self._held.waiting, *part, ids)
+        try:
+            part = await self._part(request)
+        except Refused as error:
+            raise Ended(grpc.StatusCode.FAILED_PRECONDITION, str(error)) from None
+        here = await asyncio.to_thread(self._held.waiting, part.by.name, part.bound, ids)
         return two_servers_pb2.AgreeResponse(ids=b"".join(here))
 
     async def Sum(  # noqa: N802
@@ -86,8 +88,8 @@ class Helper(two_servers_pb2_grpc.HelperServicer):
     ) -> two_servers_pb2.SumResponse:
         _ids(request.ids)
         try:
-            by = (await self._part(request)).by
-            of = (request.survey, _bound(request), request.ids)
+            part = await self._part(request)
+            by, of = part.by, (part.by.name, part.bound, request.ids)
             total = await asyncio.to_thread(self._held.sum, *of, by.least, by.dim, by.bits)
         except (NoSum, Refused) as error:
             raise Ended(grpc.StatusCode.FAILED_PRECONDITION, str(error)) from None
@@ -97,6 +99,11 @@ class Helper(two_servers_pb2_grpc.HelperServicer):
         """Return what is asked for; raise `Refused` where it is not known or there is none."""
         if not request.round:
             plan = await self._plans.find(request.survey)
+            try:
+                # Shares of updates wait under a name that is no period: no plan may sum those.
+                period.start(plan.period, request.period)
+            except InvalidInput as error:
+                raise Refused(Reason.BAD_PERIOD, str(error)) from None
             return Part(shares.splitting(plan), request.period)
         training = await self._trainings.find(request.survey)
         if request.period or request.round > training.rounds:
@@ -126,6 +133,10 @@ class Helper(two_servers_pb2_grpc.HelperServicer):
     ) -> list[bytes | Refused]:
         opened: list[bytes | Refused] = []
         for share in request.shares:
+            if len(share.id) != shares.ID_BYTES:
+                detail = f"an id has {shares.ID_BYTES} bytes, got {len(share.id)}"
+                opened.append(Refused(Reason.BAD_SEALED, detail))
+                continue
             of = (part.bound, share.id, share.sealed)
             try:
                 opened.append(shares.opened(part.by, "helper", *of, self._private))
@@ -143,10 +154,6 @@ def check(public: bytes, by: Splitting) -> None:
     shares.check(by)
 
 
-def _bound(request: _Asked) -> str:
-    return shares.round_name(request.round) if request.round else request.period
-
-
 def _ids(data: bytes) -> list[bytes]:
     try:
         ids = split(data)
@@ -156,12 +163,3 @@ def _ids(data: bytes) -> list[bytes]:
         detail = f"a set has at most {MOST:,} records, got {len(ids):,}"
         raise Ended(grpc.StatusCode.INVALID_ARGUMENT, detail)
     return ids
-
-
-def _check_period(plan: Plan, name: str, now: datetime) -> None:
-    """Raise `Refused` unless a period of a plan may be collected now."""
-    try:
-        period.start(plan.period, name)
-    except InvalidInput as error:
-        raise Refused(Reason.BAD_PERIOD, str(error)) from None
-    check_period(plan.period, name, now)

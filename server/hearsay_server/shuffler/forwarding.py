@@ -64,7 +64,8 @@ class Forwarding:
             await asyncio.sleep(every)
 
     def once(self) -> None:
-        """Forward and drop what is due. Raises `Unreachable` where the collector is not there."""
+        """Forward and drop what is due. Raises the last error of the pools that could not be
+        forwarded, after all were tried: `Unreachable` where the collector is not there."""
         plans = {plan.survey: plan for plan in self._plans.known()}
         now = self._clock()
         for pool in self._pools.all():
@@ -80,9 +81,15 @@ class Forwarding:
                         "dropped %d records of %s in %s: fewer than %d came",
                         *(dropped, pool.survey, pool.period, least),
                     )
+        failed: Exception | None = None
         for pool in self._pools.all():
-            if pool.leaving:
-                self._forward(pool)
+            try:
+                if pool.leaving:
+                    self._forward(pool)
+            except Exception as error:  # which may be of one pool's records alone
+                failed = error
+        if failed is not None:
+            raise failed
 
     def _forward(self, pool: Pool) -> None:
         hashes = self._pools.leaving(pool.survey, pool.period)
