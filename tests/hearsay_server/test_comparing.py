@@ -292,7 +292,7 @@ def test_the_command_sums_and_compares(trips: tuple[str, Analyst]) -> None:
         (("--sum", "bus"), "--sum is about one attribute: name it after the survey"),
         (("--distribution",), "--distribution is about one attribute"),
         (("how", "--compare", "week=1,2"), "the survey has no property 'week'"),
-        (("how", "--compare", "level=open"), "--compare must read like level=A,B"),
+        (("how", "--compare", "level=open"), "compare must read like level=A,B"),
         (("how", "--compare", "level=strict,open", "--level", "open"), "or --level, not both"),
         (("how", "--compare", f"period={DAYS[0]},{DAYS[1]}", "--to", DAYS[1]), "not both"),
         (("how", "--compare", "level=strict,open", "--by", "level"), "choose one of --by"),

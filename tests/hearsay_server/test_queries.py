@@ -570,7 +570,7 @@ def test_the_command_refuses_what_contradicts_itself(collected: Collected) -> No
             "answers are by level, period, map or a property, and the survey has no property "
             "'week'; it declares none",
         ),
-        (("--where", "week"), "--where must read like platform=ios or version=1,2, got 'week'"),
+        (("--where", "week"), "where must read like platform=ios or version=1,2, got 'week'"),
         (("--where", "panel=x"), "a panel is a number from 1 on, got 'x'"),
         (("--where", "week=1", "--compare", "week=1,2"), "--compare week=A,B or --where, not both"),
         (("--by", "level", "--watch", 1), "choose one of --by"),

@@ -43,7 +43,7 @@ def values_by_property(where: Sequence[str]) -> dict[str, list[str]]:
     for each in where:
         name, given, values = each.partition("=")
         if not name or not given:
-            raise InvalidInput(f"--where must read like platform=ios or version=1,2, got {each!r}")
+            raise InvalidInput(f"where must read like platform=ios or version=1,2, got {each!r}")
         found.setdefault(name, []).extend(next(csv.reader([values])) if values else [""])
     return found
 
@@ -72,7 +72,7 @@ def parts(compare: str, chosen: Selection) -> tuple[Selection, Selection]:
     # An empty name stands for those who chose no map, or whose app gave no value.
     if len(named) != 2 or (kind in ("level", "period") and not all(named)):
         raise InvalidInput(
-            "--compare must read like level=A,B or map=A,B or platform=A,B or period=A,B or "
+            "compare must read like level=A,B or map=A,B or platform=A,B or period=A,B or "
             f"period=A..B,C..D, got {compare!r}"
         )
     if kind != "period":
