@@ -17,14 +17,16 @@ from ldp.errors import InvalidInput
 def round_randomly(values: ArrayLike, coins: Coins) -> NDArray[np.int64]:
     """Return each value rounded down or up, so that its expectation is the value.
 
-    Shape as `values`; unbiased to 2**-64. Raises `InvalidInput` unless all are finite and below
+    Shape as `values`; unbiased to 2**-53. Raises `InvalidInput` unless all are finite and below
     2**52 in size.
     """
     values = np.asarray(values, dtype=np.float64)
     if not (np.abs(values) < 1 << 52).all():
         raise InvalidInput("values must be finite and below 2**52 in size")
     floors = np.floor(values)
-    thresholds = np.ldexp(values - floors, 64)  # below 2**64, as values - floors < 1
+    # Of a negative value nearer to 0 than 2**-54 the difference is 1 as a double: it is taken for 0.
+    floors += values - floors == 1
+    thresholds = np.ldexp(np.maximum(values - floors, 0), 64)
     up = coins.words(values.size).reshape(values.shape) < thresholds.astype(np.uint64)
     rounded: NDArray[np.int64] = floors.astype(np.int64) + up
     return rounded

@@ -167,6 +167,21 @@ def test_random_rounding_is_unbiased_and_goes_to_a_neighbour() -> None:
         rounding.round_randomly([math.nan], Coins())
 
 
+@pytest.mark.parametrize("tiny", [-5e-324, -1e-20, -(2.0**-54), -(2.0**-53), 1e-20])
+def test_a_value_next_to_zero_is_rounded_to_zero(tiny: float) -> None:
+    with np.errstate(all="raise"):
+        assert not rounding.round_randomly(np.full(1000, tiny), Coins()).any()
+        below = rounding.round_randomly(np.full(1000, 3 - 2.0**-51), Coins())
+    assert (below == 3).all()
+
+
+def test_an_update_next_to_zero_is_encoded_at_once() -> None:
+    rng = np.random.default_rng(6)
+    signs = rng.choice([-1.0, 1.0], 1024)
+    update = rng.normal(size=1024) * 1e-22
+    assert not rounding.encode_update(update, 1.0, 10.0, signs, Coins()).any()
+
+
 def test_an_update_keeps_to_its_norm_and_comes_back() -> None:
     rng = np.random.default_rng(5)
     signs = rng.choice([-1.0, 1.0], 256)
