@@ -24,7 +24,7 @@ def round_randomly(values: ArrayLike, coins: Coins) -> NDArray[np.int64]:
     if not (np.abs(values) < 1 << 52).all():
         raise InvalidInput("values must be finite and below 2**52 in size")
     floors = np.floor(values)
-    # Of a negative value nearer to 0 than 2**-54 the difference is 1 as a double: it is taken for 0.
+    # Of a negative value nearer to 0 than 2**-54 the difference is 1 as a double: take it for 0.
     floors += values - floors == 1
     thresholds = np.ldexp(np.maximum(values - floors, 0), 64)
     up = coins.words(values.size).reshape(values.shape) < thresholds.astype(np.uint64)

@@ -5,10 +5,9 @@ from collections.abc import Iterator
 import pytest
 
 from hearsay import InvalidInput
-from hearsay.plans import presence
 from hearsay.plans.plan import parse
 from hearsay.shuffled import Cohort, cohorts
-from hearsay.v1 import analyst_pb2, collector_pb2
+from hearsay.v1 import analyst_pb2
 from hearsay_server.surveys import survey as surveys
 from ldp.assurance.amplification import clone_bound, krr_clone_mass
 from support import DAILY
@@ -40,37 +39,28 @@ def resolved(text: str) -> bytes:
     return bytes(surveys.resolve(surveys.from_toml(text, "test.toml")))
 
 
-def chunks(
-    text: str, *kinds: tuple[str, str, int, dict[str, int]]
-) -> Iterator[analyst_pb2.ExportRowsResponse]:
-    """The plan, then a chunk of each kind: period, level, rows, and how many rows answer each."""
-    plan = resolved(text)
-    yield analyst_pb2.ExportRowsResponse(plan=plan)
-    for period, level, rows, answered in kinds:
-        chunk = analyst_pb2.ExportRowsResponse(period=period, rows=rows)
-        for name, count in answered.items():
-            chunk.columns.append(
-                collector_pb2.Column(
-                    attribute=name,
-                    level=level,
-                    codes=bytes(count),
-                    present=presence.pack([row < count for row in range(rows)]),
-                )
-            )
-        yield chunk
+def mixes(text: str, *kinds: tuple[str, str, str, int]) -> Iterator[analyst_pb2.MixesResponse]:
+    """The plan, then a mix of each kind: period, level, questions, records."""
+    yield analyst_pb2.MixesResponse(plan=resolved(text))
+    for period, level, names, records in kinds:
+        answers = [
+            analyst_pb2.MixedAnswer(attribute=name, level=level) for name in sorted(names.split())
+        ]
+        mixed = analyst_pb2.Mixed(period=period, answers=answers, records=records)
+        yield analyst_pb2.MixesResponse(mixed=[mixed])
 
 
 def found(cohort: Cohort) -> tuple[str, str, str, int]:
     return cohort.period, cohort.level, cohort.attributes, cohort.records
 
 
-def test_records_hide_only_among_those_that_tell_the_same_in_the_clear() -> None:
-    both = {"mode": 2000, "late": 1200}
+def test_a_record_hides_among_those_of_its_line() -> None:
     first, second, third = cohorts(
-        chunks(
+        mixes(
             SEALED,
-            ("2026-07-04", "strict", 2000, both),
-            ("2026-07-05", "open", 999, {"mode": 999, "late": 999}),
+            ("2026-07-04", "strict", "mode late", 1200),
+            ("2026-07-04", "strict", "mode", 800),
+            ("2026-07-05", "open", "mode late", 999),
         )
     )
     assert found(first) == ("2026-07-04", "strict", "mode, late", 1200)
@@ -84,13 +74,13 @@ def test_records_hide_only_among_those_that_tell_the_same_in_the_clear() -> None
     assert second.shuffled is None and third.shuffled is None  # fewer than 1,000
 
 
-def test_parts_of_a_period_are_counted_together_and_forged_records_hide_nobody() -> None:
-    half = ("2026-07-04", "strict", 600, {"mode": 600})
-    (one,) = cohorts(chunks(SEALED, half, half), delta=1e-8, forged=200)
+def test_forged_records_hide_nobody() -> None:
+    kind = ("2026-07-04", "strict", "mode", 1200)
+    (one,) = cohorts(mixes(SEALED, kind), delta=1e-8, forged=200)
     mechanism = parse(resolved(SEALED)).levels["strict"].by_map["mode"][""]
     mass = krr_clone_mass(mechanism)  # type: ignore[arg-type]
     assert (one.records, one.shuffled) == (1200, clone_bound(one.epsilon, 1000, 1e-8, mass))
-    assert cohorts(chunks(SEALED, half, half), forged=201)[0].shuffled is None
+    assert cohorts(mixes(SEALED, kind), forged=201)[0].shuffled is None
 
 
 def test_nothing_is_claimed_for_values_that_may_be_revealed_or_for_memos() -> None:
@@ -98,8 +88,8 @@ def test_nothing_is_claimed_for_values_that_may_be_revealed_or_for_memos() -> No
     revealing = f'{head}name = "late"\n{late}'.replace('"no"]', '"no"]\nsensitive = ["yes"]')
     kept = f'{head}name = "late"\nmemo = 2\n{late}'
     for text in (revealing, kept):
-        rows = {"mode": 5000, "late": 2000}
-        first, second = cohorts(chunks(text, ("2026-07-04", "strict", 5000, rows)))
+        kinds = [("2026-07-04", "strict", names, 3000) for names in ("mode", "mode late")]
+        first, second = cohorts(mixes(text, *kinds))
         assert (first.attributes, second.attributes) == ("mode", "mode, late")
         assert first.shuffled is not None and second.shuffled is None
 
@@ -115,4 +105,4 @@ def test_nothing_is_claimed_for_values_that_may_be_revealed_or_for_memos() -> No
 )
 def test_what_cannot_be_bounded_is_refused(text: str, given: dict[str, int], said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
-        cohorts(chunks(text), **given)
+        cohorts(mixes(text), **given)

@@ -70,12 +70,12 @@ class Sealed:
         return [records.seal(plan, self.today, content) for content in contents]
 
     def submit(
-        self, *sealed: shuffler_pb2.SealedRecord, token: str | None = None
+        self, *sealed: shuffler_pb2.SealedRecord, token: str | None = None, mix: bytes = b""
     ) -> list[collector_pb2.Result]:
         """Hand sealed records over in one request, as a shuffler does."""
         with connected(self.address, token or self.token("shuffler")) as channel:
             stub = shuffler_pb2_grpc.SealedCollectorStub(channel)
-            request = shuffler_pb2.SubmitSealedRequest(records=sealed)
+            request = shuffler_pb2.SubmitSealedRequest(records=sealed, mix=mix)
             return list(stub.SubmitSealed(request, timeout=20).results)
 
 

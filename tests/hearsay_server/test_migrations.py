@@ -49,6 +49,7 @@ FROZEN = {
     "schema_12": "56ce99cf5eb7e7982a3d3fbcbd6a1fa049146782fdb9ecf489465a98d4de5d83",
     "schema_13": "a5dacce25e663f051ddc25d5cc76170f789a84d6814bcf089f964ed9fc74199b",
     "schema_14": "8f953df1f13ae681a84fbc89d90b802a3a6290da46fc0cf3c74c78cae40159ba",
+    "schema_15": "d807e18c9315e44fd2c93c395ea0272e069c0569854d0460e0459d09412ccc43",
 }
 """The SHA-256 of each step's file. A released step never changes: where its hash differs, undo the
 change and add a step. The hash of a step that no version was released with changes with it."""

@@ -5,6 +5,7 @@ import sqlite3
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -94,20 +95,28 @@ def test_a_sealed_record_counts_once_however_often_it_comes(collector: Sealed) -
     assert counted(collector) == 2
 
 
-def test_mixing_is_claimed_for_a_thousand_records_and_charged_to_nobody(
+def test_mixing_is_claimed_for_a_thousand_that_left_together_and_charged_to_nobody(
     collector: Sealed,
 ) -> None:
-    sealed = collector.seal(*(collector.batch(number) for number in range(1000)))
-    for start in range(0, 999, 250):
-        collector.submit(*sealed[start : start + min(250, 999 - start)])
+    sealed = collector.seal(*(collector.batch(number) for number in range(1999)))
+
+    def hand_over(first: int, last: int, mix: bytes) -> None:
+        for start in range(first, last, 250):
+            collector.submit(*sealed[start : min(start + 250, last)], mix=mix)
+
+    def cohorts() -> list[dict[str, Any]]:
+        printed = hearsay("account", "--shuffled", collector.survey, *asked, "--json").stdout
+        return list(json.loads(printed)["cohorts"])
+
     asked = ("--target", collector.address, "--token", collector.token("analyst"))
-    before = json.loads(hearsay("account", "--shuffled", collector.survey, *asked, "--json").stdout)
-    assert [cohort["shuffled"] for cohort in before["cohorts"]] == [None]
-    collector.submit(sealed[999])
-    (cohort,) = json.loads(
-        hearsay("account", "--shuffled", collector.survey, *asked, "--json").stdout
-    )["cohorts"]
+    hand_over(0, 999, b"a" * 16)
+    hand_over(999, 1999, b"b" * 16)
+    cohort, less = cohorts()
     assert (cohort["records"], cohort["period"]) == (1000, collector.today)
+    assert (less["records"], less["shuffled"]) == (999, None)
+    hand_over(0, 10, b"a" * 16)  # repeats, and a record of no mix, hide nobody
+    collector.submit(*collector.seal(collector.batch(5000)))
+    assert cohorts() == [cohort, less]
     mechanism = collector.plan().levels["strict"].by_map["smokes"][""]
     assert cohort["epsilon"] == mechanism.realised_epsilon
     assert 0 < cohort["shuffled"] < cohort["epsilon"]
@@ -118,7 +127,8 @@ def test_mixing_is_claimed_for_a_thousand_records_and_charged_to_nobody(
     with Analyst(collector.address, token=collector.token("analyst")) as analyst:
         frame = analyst.shuffled(collector.survey)
     assert (
-        frame.loc[(collector.today, "strict", "smokes"), "shuffled_epsilon"] == cohort["shuffled"]
+        frame.loc[(collector.today, "strict", "smokes"), "shuffled_epsilon"].tolist()[0]
+        == cohort["shuffled"]
     )
     refused = hearsay("account", "--shuffled", collector.survey, *asked, "--steps", 3)
     assert refused.returncode and "leave out --sigma, --steps" in refused.stderr

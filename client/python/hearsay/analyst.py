@@ -383,6 +383,13 @@ class Analyst(Changes, Comparisons, Distributions, Forecasts, Sets, Shuffles, Wo
         request = analyst_pb2.ExportRowsRequest(survey=survey, since=since, **chosen)
         return self._calls.stream("Analyst/ExportRows", request, analyst_pb2.ExportRowsResponse)
 
+    def mixes(
+        self, survey: str, **selection: Unpack[Selection]
+    ) -> Iterator[analyst_pb2.MixesResponse]:
+        """Yield the plan, then how many sealed records left the shuffler together (`Mixes`)."""
+        request = analyst_pb2.MixesRequest(survey=survey, **fields(selection, Selection))
+        return self._calls.stream("Analyst/Mixes", request, analyst_pb2.MixesResponse)
+
     def _grouped(
         self, survey: str, attribute: str, by: By, options: Options, name: str = ""
     ) -> "pd.DataFrame":

@@ -4,17 +4,14 @@ Source: Feldman, McMillan and Talwar, "Hiding among the clones: a simple and nea
 analysis of privacy amplification by shuffling", FOCS 2021, section 3.
 """
 
-from collections import Counter
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Protocol, Unpack
 
-import numpy as np
-
 from hearsay.asking import Selection
 from hearsay.plans import plan as plans
-from hearsay.plans import presence
 from hearsay.plans.sealing import LEAST
 from hearsay.v1 import analyst_pb2
 from ldp import InvalidInput, Mechanism
@@ -29,10 +26,10 @@ DELTA = 1e-6
 """The delta of the bounds unless another is asked for."""
 
 TRUST = (
-    "This holds against the collector alone, for records that left the shuffler together, if the "
-    "shuffler is honest and tells the collector nothing, and if the other records of the cohort "
-    "are honest. Records of one person in several periods add up. Every device's ledger is "
-    "charged the local epsilon, which holds against everybody."
+    "This holds against the collector alone, if the shuffler is honest and tells the collector "
+    "nothing, and if the other records of the line are honest. Records of one person in several "
+    "periods add up. Every device's ledger is charged the local epsilon, which holds against "
+    "everybody."
 )
 """Who must be honest for what `shuffled` says."""
 
@@ -42,8 +39,8 @@ _Answers = tuple[tuple[str, str, str], ...]
 
 @dataclass(frozen=True)
 class Cohort:
-    """Records of one period that share one randomizer, because they answer the same questions at
-    the same levels and maps.
+    """Records of one period that left the shuffler together and share one randomizer, because they
+    answer the same questions at the same levels and maps.
 
     `epsilon` is what a whole record spends, by its mechanisms' integers. `shuffled` bounds what
     the cohort's records in random order tell of one of them, at `delta`; None where the honest
@@ -71,23 +68,23 @@ class Cohort:
 
 
 def cohorts(
-    chunks: Iterator[analyst_pb2.ExportRowsResponse], delta: float = DELTA, forged: int = 0
+    answers: Iterator[analyst_pb2.MixesResponse], delta: float = DELTA, forged: int = 0
 ) -> list[Cohort]:
-    """Return the cohorts among a sealed survey's stored records, by period, the largest first.
+    """Return the cohorts of a sealed survey's mixes, by period, the largest first.
 
-    `chunks` are those of `Analyst.chunks`. `forged` records of each cohort are taken for forged,
+    `answers` are those of `Analyst.mixes`. `forged` records of each cohort are taken for forged,
     and hide nobody. A record hides only among records of its cohort, since all else is in the
     clear; the bound is that of the whole record, whose answers are linked to each other. It is
     `amplification.clone_bound` with k-RR's own clone mass for a record of one k-RR answer, and
     else with the one that holds for any mechanism. Raises `InvalidInput` unless the survey is
-    sealed and has neither panels nor properties, 0 < delta < 1 and forged >= 0. Cost: one pass
-    over the records, and 20 sqrt(n) steps a cohort.
+    sealed and has neither panels nor properties, 0 < delta < 1 and forged >= 0. Cost:
+    20 sqrt(n) steps a cohort.
     """
     if forged < 0 or not 0 < delta < 1:
         raise InvalidInput(
             f"expected forged >= 0 and delta between 0 and 1, got {forged} and {delta}"
         )
-    plan = plans.parse(next(chunks).plan)
+    plan = plans.parse(next(answers).plan)
     if plan.sealing is None:
         raise InvalidInput(
             f"{plan.survey}: the records of this survey go to the server directly, so nothing "
@@ -98,32 +95,19 @@ def cohorts(
             f"{plan.survey}: records tell their panel or properties in the clear, and hide only "
             "among records that tell the same; cohorts are counted for surveys without either"
         )
-    counts: Counter[tuple[str, _Answers]] = Counter()
-    for chunk in chunks:
-        counts.update({(chunk.period, kind): n for kind, n in _kinds(chunk)})
+    order = {name: place for place, name in enumerate(plan.questions)}
     found = []
-    for (period, answers), records in sorted(
-        counts.items(), key=lambda item: (item[0][0], -item[1])
-    ):
-        mechanisms = [plan.levels[level].by_map[name][chosen] for name, level, chosen in answers]
+    for mixed in (each for answer in answers for each in answer.mixed):
+        told = tuple(
+            (each.attribute, each.level, each.map)
+            for each in sorted(mixed.answers, key=lambda each: order[each.attribute])
+        )
+        mechanisms = [plan.levels[level].by_map[name][chosen] for name, level, chosen in told]
         epsilon = float_above(sum((Fraction(m.realised_epsilon) for m in mechanisms), Fraction()))
-        repeats = any(plan.questions[name].memo for name, _, _ in answers)
-        bound = None if repeats else _bound(mechanisms, epsilon, records - forged, delta)
-        found.append(Cohort(period, answers, records, epsilon, bound))
+        repeats = any(plan.questions[name].memo for name, _, _ in told)
+        bound = None if repeats else _bound(mechanisms, epsilon, mixed.records - forged, delta)
+        found.append(Cohort(mixed.period, told, mixed.records, epsilon, bound))
     return found
-
-
-def _kinds(chunk: analyst_pb2.ExportRowsResponse) -> Iterator[tuple[_Answers, int]]:
-    """Yield what the rows of a chunk tell in the clear, and how many rows tell it."""
-    columns = list(chunk.columns)
-    if not columns or not chunk.rows:
-        return
-    present = np.array([presence.unpack(column.present, chunk.rows) for column in columns])
-    sets, numbers = np.unique(present, axis=1, return_counts=True)
-    for which, number in zip(sets.T, numbers, strict=True):
-        of = [column for column, there in zip(columns, which, strict=True) if there]
-        if of:
-            yield tuple((c.attribute, c.level, c.map) for c in of), int(number)
 
 
 def _bound(
@@ -139,9 +123,9 @@ def _bound(
 
 
 class _Asks(Protocol):
-    def chunks(
+    def mixes(
         self, survey: str, **selection: Unpack[Selection]
-    ) -> Iterator[analyst_pb2.ExportRowsResponse]: ...
+    ) -> Iterator[analyst_pb2.MixesResponse]: ...
 
 
 class Shuffles:
@@ -159,19 +143,21 @@ class Shuffles:
 
         Index: period, level, attributes (the questions that a record answers). Columns: records;
         epsilon, of one whole record, which every device's ledger is charged; shuffled_epsilon, at
-        `delta`, which is missing where `Cohort` claims nothing. `frame.attrs["trust"]` says who
-        must be honest. Raises `InvalidInput` as `cohorts` does. The server reads all records,
-        which takes time.
+        `delta`, which is missing where `Cohort` claims nothing. Records that left the shuffler at
+        another time have a row of their own. `frame.attrs["trust"]` says who must be honest.
+        Raises `InvalidInput` as `cohorts` does.
         """
         with needs("a DataFrame", "analyst"):
             import pandas as pd
 
-        found = cohorts(self.chunks(survey, **selection), delta, forged)
+        found = cohorts(self.mixes(survey, **selection), delta, forged)
         names = ["period", "level", "attributes"]
         index = pd.MultiIndex.from_tuples(
             [(c.period, c.level, c.attributes) for c in found], names=names
         )
-        rows = [[c.records, c.epsilon, np.nan if c.shuffled is None else c.shuffled] for c in found]
+        rows = [
+            [c.records, c.epsilon, math.nan if c.shuffled is None else c.shuffled] for c in found
+        ]
         table = pd.DataFrame(rows, index, ["records", "epsilon", "shuffled_epsilon"])
         table.attrs = {"delta": delta, "forged": forged, "trust": TRUST}
         return table

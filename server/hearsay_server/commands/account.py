@@ -83,8 +83,7 @@ def account(
                 "--dataset and --plot"
             )
         with Analyst(target, tls=connect.tls(context), token=token, insecure=insecure) as analyst:
-            chunks = analyst.chunks(shuffled)
-            mixing.show(chunks, DELTA if delta is None else delta, forged, as_json)
+            mixing.show(analyst.mixes(shuffled), DELTA if delta is None else delta, forged, as_json)
         return
     if forged:
         raise InvalidInput("--forged is for --shuffled SURVEY")

@@ -20,13 +20,13 @@ _ROWS = 40
 
 
 def show(
-    chunks: Iterator[analyst_pb2.ExportRowsResponse], delta: float, forged: int, as_json: bool
+    answers: Iterator[analyst_pb2.MixesResponse], delta: float, forged: int, as_json: bool
 ) -> None:
     """Print each cohort's records, its local epsilon, and its epsilon in the shuffler's order.
 
     Raises `InvalidInput` as `cohorts` does.
     """
-    found = cohorts(chunks, delta, forged)
+    found = cohorts(answers, delta, forged)
     if as_json:
         rows = [_document(cohort) for cohort in found]
         said = {"delta": delta, "forged": forged, "trust": TRUST, "cohorts": rows}
@@ -48,6 +48,7 @@ def show(
         console.print(f"{len(found) - _ROWS:,} earlier cohorts are not shown: --json has all")
     less = f", {forged:,} of each cohort taken for forged" if forged else ""
     print_wrapped(
+        "Each line is of records that left the shuffler together. "
         f"epsilon of a whole record: local, and at delta {delta:g} in the shuffler's order{less}. "
         f"Nothing is claimed for fewer than {LEAST:,} honest records, for reports from memos, and "
         "where a report may reveal an answer.",

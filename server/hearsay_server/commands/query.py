@@ -574,7 +574,7 @@ def query(
                     answers.append(analyst.query(survey, name, sets_of(sums), **options))
             show.estimates(answers, by)
             if shuffled:
-                mixing.show(analyst.chunks(survey, **chosen), DELTA, forged or 0, as_json=False)
+                mixing.show(analyst.mixes(survey, **chosen), DELTA, forged or 0, as_json=False)
             if plot is not None:
                 plotting.estimates(answers, by, plot)
 

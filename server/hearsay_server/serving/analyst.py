@@ -30,7 +30,7 @@ from hearsay_server.serving.feeds import Feeds
 from hearsay_server.serving.pages import MOST_BYTES, Page, each_page
 from hearsay_server.serving.status import Ended, no_survey
 from hearsay_server.serving.together import Together
-from hearsay_server.storage import audit
+from hearsay_server.storage import audit, mixes
 from hearsay_server.storage import sums as stored_sums
 from hearsay_server.storage.packed import PackedTallies
 from hearsay_server.storage.selection import Apart, Selected, resolve
@@ -54,6 +54,9 @@ _READERS = 4
 
 _WATCHED = 64
 """Different questions that may be watched at once."""
+
+_MIXES = 1000
+"""Mixes of one message."""
 
 _TOGETHER = 1 << 16
 """Rows of the answers of groups that are made in one process."""
@@ -303,6 +306,21 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         with _telling():
             frozen, plan = await self._frozen(request.survey)
             return await self._together.fit(frozen, plan, request)
+
+    async def Mixes(  # noqa: N802
+        self, request: analyst_pb2.MixesRequest, context: object
+    ) -> AsyncIterator[analyst_pb2.MixesResponse]:
+        with _telling():
+            frozen, plan = await self._frozen(request.survey)
+            selected = resolve(plan, request.selection)
+            if selected.is_of_groups:
+                raise InvalidInput("mixes are of levels and periods: leave out where and panels")
+            found = await self._read(
+                lambda: list(mixes.read(self._store.database, plan.survey, selected))
+            )
+        yield analyst_pb2.MixesResponse(plan=frozen)
+        for first in range(0, len(found), _MIXES):
+            yield analyst_pb2.MixesResponse(mixed=found[first : first + _MIXES])
 
     async def ExportRows(  # noqa: N802
         self, request: analyst_pb2.ExportRowsRequest, context: object

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
@@ -18,7 +18,7 @@ from hearsay_server.limits import TooMany
 from hearsay_server.serving.collector import Results, result
 from hearsay_server.serving.metrics import Metrics
 from hearsay_server.serving.status import MENDED, Ended
-from hearsay_server.storage import forgetting
+from hearsay_server.storage import forgetting, mixes
 from hearsay_server.storage.retention import NoSurvey
 from hearsay_server.storage.sealing_keys import Keys
 from hearsay_server.storage.store import MIXED, Store
@@ -26,6 +26,8 @@ from hearsay_server.storage.writer import MAX_REQUEST, Overloaded, Writer
 from ldp import InvalidInput
 
 _log = logging.getLogger("hearsay.server")
+
+_MIX_BYTES = 16
 
 Opened = collector_pb2.Batch | shuffler_pb2.Forget | Refused
 
@@ -51,10 +53,14 @@ class SealedCollector(shuffler_pb2_grpc.SealedCollectorServicer):
         if not 1 <= count <= MAX_REQUEST:
             detail = f"a request holds 1 to {MAX_REQUEST} sealed records, got {count}"
             raise Ended(grpc.StatusCode.INVALID_ARGUMENT, detail)
+        if len(request.mix) not in (0, _MIX_BYTES):
+            detail = f"a mix has {_MIX_BYTES} bytes, or none, got {len(request.mix)}"
+            raise Ended(grpc.StatusCode.INVALID_ARGUMENT, detail)
         self._metrics.received.inc(count)
         try:
             opened = await asyncio.to_thread(self._open, request.records)
             outcomes = await self._count(request.records, opened)
+            await self._mixed(request.mix, opened, outcomes)
         except Overloaded as error:
             raise TooMany(str(error), "queue", retry_after=1.0) from None
         except Exception as error:
@@ -67,6 +73,18 @@ class SealedCollector(shuffler_pb2_grpc.SealedCollectorServicer):
         self._results.count(rows, results)
         now = int(self._clock().timestamp())
         return shuffler_pb2.SubmitSealedResponse(results=results, server_time=now)
+
+    async def _mixed(
+        self, mix: bytes, opened: Sequence[Opened], outcomes: Sequence[Outcome]
+    ) -> None:
+        """Count the records of a mix that are new; those of none are in no claim."""
+        kinds = Counter(
+            (each.survey, each.period, mixes.told(each))
+            for each, outcome in zip(opened, outcomes, strict=True)
+            if isinstance(each, collector_pb2.Batch) and outcome is True
+        )
+        if mix and kinds:
+            await self._writer.run(partial(mixes.count, self._database, mix, kinds))
 
     async def _count(
         self, sealed: Sequence[shuffler_pb2.SealedRecord], opened: Sequence[Opened]

@@ -5,7 +5,7 @@ import logging
 import random
 import time
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from prometheus_client import Counter
 
@@ -27,6 +27,10 @@ GROUP = 256
 
 _TIMEOUT = 60.0
 _DAY = 86_400
+
+_REMEMBERED = timedelta(days=1)
+"""How long after its last record the hashes of a period's records are kept: what was judged in time
+may still wait for the disk."""
 
 _FINAL = (
     collector_pb2.Result.STORED,
@@ -73,7 +77,7 @@ class Forwarding:
             least = sealing_of(plan).least
             if pool.gathering >= least and _is_over(plan, pool, now):
                 self._pools.begin(pool.survey, pool.period, least)
-            elif plan.period and now >= dropped_at(plan.period, pool.period):
+            elif plan.period and now >= (last := dropped_at(plan.period, pool.period)):
                 dropped = self._pools.drop(pool.survey, pool.period, least)
                 if dropped:
                     self._moved.labels("dropped").inc(dropped)
@@ -81,6 +85,8 @@ class Forwarding:
                         "dropped %d records of %s in %s: fewer than %d came",
                         *(dropped, pool.survey, pool.period, least),
                     )
+                if now >= last + _REMEMBERED:
+                    self._pools.forget(pool.survey, pool.period)
         failed: Exception | None = None
         for pool in self._pools.all():
             try:
@@ -92,22 +98,22 @@ class Forwarding:
             raise failed
 
     def _forward(self, pool: Pool) -> None:
-        hashes = self._pools.leaving(pool.survey, pool.period)
+        mix, hashes = self._pools.leaving(pool.survey, pool.period)
         self._mixed.shuffle(hashes)
         later = 0
         begin = time.monotonic()
         for first in range(0, len(hashes), GROUP):
-            later += self._hand_over(pool, hashes[first : first + GROUP])
+            later += self._hand_over(pool, mix, hashes[first : first + GROUP])
         _log.info(
             "forwarded %d records of %s in %s in %.1f s; %d are to come again",
             *(len(hashes) - later, pool.survey, pool.period, time.monotonic() - begin, later),
         )
 
-    def _hand_over(self, pool: Pool, hashes: Sequence[bytes]) -> int:
+    def _hand_over(self, pool: Pool, mix: bytes, hashes: Sequence[bytes]) -> int:
         """Hand a group over; return how many of it the collector wants to have later."""
         some = self._pools.read(pool.survey, pool.period, hashes)
         request = shuffler_pb2.SubmitSealedRequest(
-            records=map(shuffler_pb2.SealedRecord.FromString, some)
+            records=map(shuffler_pb2.SealedRecord.FromString, some), mix=mix
         )
         answer = self._collector.call(
             "SealedCollector/SubmitSealed", request, shuffler_pb2.SubmitSealedResponse, _TIMEOUT

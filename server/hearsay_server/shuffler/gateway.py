@@ -1,7 +1,7 @@
 """The gateway of a shuffler: requests that come by way of a relay are opened and answered here.
 
-Source: RFC 9458, "Oblivious HTTP", sections 4 and 5. Repeats are not looked for (section 6.5): a
-record that comes twice counts once, whoever sent it again.
+Source: RFC 9458, "Oblivious HTTP", sections 4 and 5. Repeats are not looked for (section 6.5): the
+pools know a record that came before, whoever sends it again.
 """
 
 import asyncio

@@ -2,10 +2,12 @@
 
 A record lies under the hash of its bytes, in a table without row numbers: neither the table nor its
 order tells when it came. Nothing of a token, an address or a time is stored but the day on which a
-pool without periods began.
+pool without periods began. The hash of a record that has left stays as long as its period takes
+records, so that no repeat of it counts toward the threshold.
 """
 
 import hashlib
+import secrets
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -25,6 +27,10 @@ CREATE TABLE IF NOT EXISTS pools (
 CREATE TABLE IF NOT EXISTS records (
     survey TEXT, period TEXT, leaving INTEGER, hash BLOB, record BLOB NOT NULL,
     PRIMARY KEY (survey, period, leaving, hash)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS gone (
+    survey TEXT, period TEXT, hash BLOB, PRIMARY KEY (survey, period, hash)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS mixes (
+    survey TEXT, period TEXT, mix BLOB NOT NULL, PRIMARY KEY (survey, period)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS gateway_keys (number INTEGER PRIMARY KEY, private BLOB, public BLOB);
 """
 
@@ -71,16 +77,19 @@ class Pools(OwnFile):
             return _keys(connection)
 
     def add(self, records: Sequence[shuffler_pb2.SealedRecord], day: int) -> list[bool]:
-        """Store records durably; return for each whether it is new, and not one that waits."""
+        """Store records durably; return for each whether it is new: not here, and never left."""
         rows = [(each.survey, each.period, *_hashed(each)) for each in records]
+        known = (
+            f"SELECT 1 FROM records WHERE {_LEAVING} UNION ALL "
+            "SELECT 1 FROM gone WHERE survey = ? AND period = ? AND hash = ?"
+        )
         added = []
         with self.writing() as connection:
             for survey, period, hash_, data in rows:
-                leaving = connection.execute(
-                    f"SELECT 1 FROM records WHERE {_LEAVING}",
-                    (survey, period, hash_),
-                ).fetchone()
-                done = leaving is None and connection.execute(
+                here = (survey, period, hash_)
+                done = connection.execute(
+                    known, here * 2
+                ).fetchone() is None and connection.execute(
                     "INSERT OR IGNORE INTO records VALUES (?, ?, 0, ?, ?)",
                     (survey, period, hash_, data),
                 )
@@ -101,17 +110,22 @@ class Pools(OwnFile):
     def begin(self, survey: str, period: str, least: int) -> int:
         """Let the records that gather leave, if they are `least` or more; return how many do.
 
-        Whatever comes later gathers anew: those who leave are at least so many, also where the
-        process ends on the way.
+        They are one mix. Whatever comes later gathers anew, for another one: those who leave are at
+        least so many, also where the process ends on the way. While an earlier mix is on its way,
+        none leave.
         """
+        where = (survey, period)
         with self.writing() as connection:
-            ((count,),) = connection.execute(
-                "SELECT count(*) FROM records WHERE survey = ? AND period = ? AND leaving = 0",
-                (survey, period),
+            ((count, before),) = connection.execute(
+                "SELECT count(*) - coalesce(sum(leaving), 0), coalesce(sum(leaving), 0) "
+                "FROM records WHERE survey = ? AND period = ?",
+                where,
             )
-            if count < least:
+            if before or count < least:
                 return 0
-            where = (survey, period)
+            connection.execute(
+                "INSERT OR REPLACE INTO mixes VALUES (?, ?, ?)", (*where, secrets.token_bytes(16))
+            )
             connection.execute(
                 "UPDATE records SET leaving = 1 WHERE survey = ? AND period = ? AND leaving = 0",
                 where,
@@ -119,11 +133,20 @@ class Pools(OwnFile):
             connection.execute("UPDATE pools SET day = -1 WHERE survey = ? AND period = ?", where)
             return int(count)
 
-    def leaving(self, survey: str, period: str) -> list[bytes]:
-        """Return the hashes of the records that are on their way."""
+    def leaving(self, survey: str, period: str) -> tuple[bytes, list[bytes]]:
+        """Return the id of the mix that is on its way, and the hashes of its records.
+
+        Raises `InvalidInput` where there is none.
+        """
         query = "SELECT hash FROM records WHERE survey = ? AND period = ? AND leaving = 1"
         with self.reading() as connection:
-            return [hash_ for (hash_,) in connection.execute(query, (survey, period))]
+            hashes = [hash_ for (hash_,) in connection.execute(query, (survey, period))]
+            mix = connection.execute(
+                "SELECT mix FROM mixes WHERE survey = ? AND period = ?", (survey, period)
+            ).fetchone()
+        if mix is None:
+            raise InvalidInput(f"no records of {survey!r} in {period!r} are on their way")
+        return mix[0], hashes
 
     def read(self, survey: str, period: str, hashes: Iterable[bytes]) -> list[bytes]:
         """Return records that are on their way, in the order of their hashes."""
@@ -133,9 +156,12 @@ class Pools(OwnFile):
             return [record for rows in found for (record,) in rows]
 
     def forwarded(self, survey: str, period: str, hashes: Sequence[bytes]) -> None:
-        """Delete records that the collector has."""
+        """Delete records that the collector has, but for their hashes."""
         of = (survey, period)
         with self.writing() as connection:
+            connection.executemany(
+                "INSERT OR IGNORE INTO gone VALUES (?, ?, ?)", [(*of, each) for each in hashes]
+            )
             connection.executemany(
                 "DELETE FROM records WHERE survey = ? AND period = ? AND leaving = 1 AND hash = ?",
                 [(*of, each) for each in hashes],
@@ -162,6 +188,11 @@ class Pools(OwnFile):
                 (count, *of),
             )
             return int(count)
+
+    def forget(self, survey: str, period: str) -> None:
+        """Delete the hashes of the records that have left: the period takes none any more."""
+        with self.writing() as connection:
+            connection.execute("DELETE FROM gone WHERE survey = ? AND period = ?", (survey, period))
 
 
 def look(folder: Path) -> tuple[list[Pool], dict[str, bytes]]:

@@ -85,7 +85,8 @@ def delete_some(database: Database) -> bool:
             return False
         some = sa.select(*schema.BATCH).where(_batches.c.survey == survey).limit(_CHUNK)
         if _delete(connection, some) < _CHUNK:
-            for table in (schema.tallies, schema.sums, schema.counts, schema.token_rows, _surveys):
+            of_it = (schema.tallies, schema.sums, schema.mixes, schema.counts, schema.token_rows)
+            for table in (*of_it, _surveys):
                 connection.execute(sa.delete(table).where(table.c.survey == survey))
             _log.info("the survey %r is deleted with all its data", survey)
     return True

@@ -285,6 +285,19 @@ sums = sa.Table(
     sqlite_with_rowid=False,
 )
 
+# How many records left the shuffler in one mix, were stored, and tell the same in the clear.
+mixes = sa.Table(
+    "mixes",
+    metadata,
+    sa.Column("survey", Name, primary_key=True),
+    sa.Column("period", Name, primary_key=True),
+    sa.Column("mix", sa.LargeBinary, primary_key=True),
+    sa.Column("answers_hash", sa.LargeBinary, primary_key=True),  # SHA-256 of the answers
+    sa.Column("answers", sa.LargeBinary, nullable=False),  # a serialised Mixed, of answers alone
+    sa.Column("records", sa.BigInteger, nullable=False),
+    sqlite_with_rowid=False,
+)
+
 # When contents were last dropped and periods closed by the clock: one row, in seconds since 1970.
 sweeps = sa.Table("sweeps", metadata, sa.Column("at", sa.BigInteger, nullable=False))
 

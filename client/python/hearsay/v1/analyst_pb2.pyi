@@ -784,6 +784,42 @@ class WordsRequest(_message.Message):
     candidates: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., selection: _Optional[_Union[Selection, _Mapping]] = ..., confidence: _Optional[float] = ..., discover: bool = ..., top: _Optional[int] = ..., candidates: _Optional[_Iterable[str]] = ...) -> None: ...
 
+class MixesRequest(_message.Message):
+    __slots__ = ("survey", "selection")
+    SURVEY_FIELD_NUMBER: _ClassVar[int]
+    SELECTION_FIELD_NUMBER: _ClassVar[int]
+    survey: str
+    selection: Selection
+    def __init__(self, survey: _Optional[str] = ..., selection: _Optional[_Union[Selection, _Mapping]] = ...) -> None: ...
+
+class MixesResponse(_message.Message):
+    __slots__ = ("plan", "mixed")
+    PLAN_FIELD_NUMBER: _ClassVar[int]
+    MIXED_FIELD_NUMBER: _ClassVar[int]
+    plan: bytes
+    mixed: _containers.RepeatedCompositeFieldContainer[Mixed]
+    def __init__(self, plan: _Optional[bytes] = ..., mixed: _Optional[_Iterable[_Union[Mixed, _Mapping]]] = ...) -> None: ...
+
+class Mixed(_message.Message):
+    __slots__ = ("period", "answers", "records")
+    PERIOD_FIELD_NUMBER: _ClassVar[int]
+    ANSWERS_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    period: str
+    answers: _containers.RepeatedCompositeFieldContainer[MixedAnswer]
+    records: int
+    def __init__(self, period: _Optional[str] = ..., answers: _Optional[_Iterable[_Union[MixedAnswer, _Mapping]]] = ..., records: _Optional[int] = ...) -> None: ...
+
+class MixedAnswer(_message.Message):
+    __slots__ = ("attribute", "level", "map")
+    ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
+    MAP_FIELD_NUMBER: _ClassVar[int]
+    attribute: str
+    level: str
+    map: str
+    def __init__(self, attribute: _Optional[str] = ..., level: _Optional[str] = ..., map: _Optional[str] = ...) -> None: ...
+
 class ExportRowsRequest(_message.Message):
     __slots__ = ("survey", "selection", "since")
     SURVEY_FIELD_NUMBER: _ClassVar[int]

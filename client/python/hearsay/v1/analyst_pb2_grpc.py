@@ -106,6 +106,11 @@ class AnalystStub(object):
                 request_serializer=hearsay_dot_v1_dot_analyst__pb2.ExportRowsRequest.SerializeToString,
                 response_deserializer=hearsay_dot_v1_dot_analyst__pb2.ExportRowsResponse.FromString,
                 _registered_method=True)
+        self.Mixes = channel.unary_stream(
+                '/hearsay.v1.Analyst/Mixes',
+                request_serializer=hearsay_dot_v1_dot_analyst__pb2.MixesRequest.SerializeToString,
+                response_deserializer=hearsay_dot_v1_dot_analyst__pb2.MixesResponse.FromString,
+                _registered_method=True)
 
 
 class AnalystServicer(object):
@@ -230,6 +235,15 @@ class AnalystServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Mixes(self, request, context):
+        """Streams how many records of a sealed survey left the shuffler together and tell the same in the
+        clear: the first message has the plan. INVALID_ARGUMENT for a selection of anything but levels
+        and periods.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AnalystServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -297,6 +311,11 @@ def add_AnalystServicer_to_server(servicer, server):
                     servicer.ExportRows,
                     request_deserializer=hearsay_dot_v1_dot_analyst__pb2.ExportRowsRequest.FromString,
                     response_serializer=hearsay_dot_v1_dot_analyst__pb2.ExportRowsResponse.SerializeToString,
+            ),
+            'Mixes': grpc.unary_stream_rpc_method_handler(
+                    servicer.Mixes,
+                    request_deserializer=hearsay_dot_v1_dot_analyst__pb2.MixesRequest.FromString,
+                    response_serializer=hearsay_dot_v1_dot_analyst__pb2.MixesResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -657,6 +676,33 @@ class Analyst(object):
             '/hearsay.v1.Analyst/ExportRows',
             hearsay_dot_v1_dot_analyst__pb2.ExportRowsRequest.SerializeToString,
             hearsay_dot_v1_dot_analyst__pb2.ExportRowsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Mixes(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/hearsay.v1.Analyst/Mixes',
+            hearsay_dot_v1_dot_analyst__pb2.MixesRequest.SerializeToString,
+            hearsay_dot_v1_dot_analyst__pb2.MixesResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from hearsay.v1 import collector_pb2 as hearsay_dot_v1_dot_collector__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19hearsay/v1/shuffler.proto\x12\nhearsay.v1\x1a\x1ahearsay/v1/collector.proto\"@\n\x13SubmitSealedRequest\x12)\n\x07records\x18\x01 \x03(\x0b\x32\x18.hearsay.v1.SealedRecord\"P\n\x14SubmitSealedResponse\x12#\n\x07results\x18\x01 \x03(\x0b\x32\x12.hearsay.v1.Result\x12\x13\n\x0bserver_time\x18\x02 \x01(\x03\"]\n\x0cSealedRecord\x12\x0e\n\x06survey\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\x0c\x12\x0e\n\x06period\x18\x03 \x01(\t\x12\x0b\n\x03key\x18\x04 \x01(\r\x12\x0e\n\x06sealed\x18\x05 \x01(\x0c\"c\n\x06Sealed\x12\"\n\x05\x62\x61tch\x18\x01 \x01(\x0b\x32\x11.hearsay.v1.BatchH\x00\x12$\n\x06\x66orget\x18\x02 \x01(\x0b\x32\x12.hearsay.v1.ForgetH\x00\x42\t\n\x07\x63ontentJ\x04\x08\x03\x10\x04\"$\n\x06\x46orget\x12\x0e\n\x06period\x18\x01 \x01(\t\x12\n\n\x02id\x18\x02 \x01(\x0c\x32]\n\x08Shuffler\x12Q\n\x0cSubmitSealed\x12\x1f.hearsay.v1.SubmitSealedRequest\x1a .hearsay.v1.SubmitSealedResponse2d\n\x0fSealedCollector\x12Q\n\x0cSubmitSealed\x12\x1f.hearsay.v1.SubmitSealedRequest\x1a .hearsay.v1.SubmitSealedResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19hearsay/v1/shuffler.proto\x12\nhearsay.v1\x1a\x1ahearsay/v1/collector.proto\"M\n\x13SubmitSealedRequest\x12)\n\x07records\x18\x01 \x03(\x0b\x32\x18.hearsay.v1.SealedRecord\x12\x0b\n\x03mix\x18\x02 \x01(\x0c\"P\n\x14SubmitSealedResponse\x12#\n\x07results\x18\x01 \x03(\x0b\x32\x12.hearsay.v1.Result\x12\x13\n\x0bserver_time\x18\x02 \x01(\x03\"]\n\x0cSealedRecord\x12\x0e\n\x06survey\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\x0c\x12\x0e\n\x06period\x18\x03 \x01(\t\x12\x0b\n\x03key\x18\x04 \x01(\r\x12\x0e\n\x06sealed\x18\x05 \x01(\x0c\"c\n\x06Sealed\x12\"\n\x05\x62\x61tch\x18\x01 \x01(\x0b\x32\x11.hearsay.v1.BatchH\x00\x12$\n\x06\x66orget\x18\x02 \x01(\x0b\x32\x12.hearsay.v1.ForgetH\x00\x42\t\n\x07\x63ontentJ\x04\x08\x03\x10\x04\"$\n\x06\x46orget\x12\x0e\n\x06period\x18\x01 \x01(\t\x12\n\n\x02id\x18\x02 \x01(\x0c\x32]\n\x08Shuffler\x12Q\n\x0cSubmitSealed\x12\x1f.hearsay.v1.SubmitSealedRequest\x1a .hearsay.v1.SubmitSealedResponse2d\n\x0fSealedCollector\x12Q\n\x0cSubmitSealed\x12\x1f.hearsay.v1.SubmitSealedRequest\x1a .hearsay.v1.SubmitSealedResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,17 +33,17 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'hearsay.v1.shuffler_pb2', _
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_SUBMITSEALEDREQUEST']._serialized_start=69
-  _globals['_SUBMITSEALEDREQUEST']._serialized_end=133
-  _globals['_SUBMITSEALEDRESPONSE']._serialized_start=135
-  _globals['_SUBMITSEALEDRESPONSE']._serialized_end=215
-  _globals['_SEALEDRECORD']._serialized_start=217
-  _globals['_SEALEDRECORD']._serialized_end=310
-  _globals['_SEALED']._serialized_start=312
-  _globals['_SEALED']._serialized_end=411
-  _globals['_FORGET']._serialized_start=413
-  _globals['_FORGET']._serialized_end=449
-  _globals['_SHUFFLER']._serialized_start=451
-  _globals['_SHUFFLER']._serialized_end=544
-  _globals['_SEALEDCOLLECTOR']._serialized_start=546
-  _globals['_SEALEDCOLLECTOR']._serialized_end=646
+  _globals['_SUBMITSEALEDREQUEST']._serialized_end=146
+  _globals['_SUBMITSEALEDRESPONSE']._serialized_start=148
+  _globals['_SUBMITSEALEDRESPONSE']._serialized_end=228
+  _globals['_SEALEDRECORD']._serialized_start=230
+  _globals['_SEALEDRECORD']._serialized_end=323
+  _globals['_SEALED']._serialized_start=325
+  _globals['_SEALED']._serialized_end=424
+  _globals['_FORGET']._serialized_start=426
+  _globals['_FORGET']._serialized_end=462
+  _globals['_SHUFFLER']._serialized_start=464
+  _globals['_SHUFFLER']._serialized_end=557
+  _globals['_SEALEDCOLLECTOR']._serialized_start=559
+  _globals['_SEALEDCOLLECTOR']._serialized_end=659
 # @@protoc_insertion_point(module_scope)

@@ -8,10 +8,12 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class SubmitSealedRequest(_message.Message):
-    __slots__ = ("records",)
+    __slots__ = ("records", "mix")
     RECORDS_FIELD_NUMBER: _ClassVar[int]
+    MIX_FIELD_NUMBER: _ClassVar[int]
     records: _containers.RepeatedCompositeFieldContainer[SealedRecord]
-    def __init__(self, records: _Optional[_Iterable[_Union[SealedRecord, _Mapping]]] = ...) -> None: ...
+    mix: bytes
+    def __init__(self, records: _Optional[_Iterable[_Union[SealedRecord, _Mapping]]] = ..., mix: _Optional[bytes] = ...) -> None: ...
 
 class SubmitSealedResponse(_message.Message):
     __slots__ = ("results", "server_time")

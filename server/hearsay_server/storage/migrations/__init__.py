@@ -8,7 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-NEWEST = 14
+NEWEST = 15
 """The schema that this version knows: the number of the last file in `versions`."""
 
 

@@ -1,0 +1,76 @@
+"""How many sealed records left the shuffler together: each record hides among those alone.
+
+A mix is counted after its records are stored. Where a process dies in between, they come again,
+are known already, and are missing here: what is claimed of a mix is never more than it gives.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+
+import sqlalchemy as sa
+
+from hearsay.v1 import analyst_pb2, collector_pb2
+from hearsay_server.storage import schema
+from hearsay_server.storage.database import Database
+from hearsay_server.storage.selection import Selected
+
+_mixes = schema.mixes
+
+Kinds = Mapping[tuple[str, str, bytes], int]
+"""How many records there are by survey, period, and what they tell in the clear."""
+
+
+def told(batch: collector_pb2.Batch) -> bytes:
+    """Return what a record tells in the clear as a serialised `Mixed`, in one order."""
+    columns = sorted((c.attribute, c.level, c.map) for c in batch.columns)
+    answers = [
+        analyst_pb2.MixedAnswer(attribute=name, level=level, map=chosen)
+        for name, level, chosen in columns
+    ]
+    return analyst_pb2.Mixed(answers=answers).SerializeToString(deterministic=True)
+
+
+def count(database: Database, mix: bytes, kinds: Kinds) -> None:
+    """Add records to a mix."""
+    if not kinds:
+        return
+    new = database.insert(_mixes)
+    upsert = new.on_conflict_do_update(
+        index_elements=list(_mixes.primary_key),
+        set_={"records": _mixes.c.records + new.excluded.records},
+    )
+    rows = [
+        {
+            "survey": survey,
+            "period": period,
+            "mix": mix,
+            "answers_hash": hashlib.sha256(answers).digest(),
+            "answers": answers,
+            "records": records,
+        }
+        for (survey, period, answers), records in sorted(kinds.items())
+    ]
+
+    def work() -> None:
+        with database.changing() as connection:
+            connection.execute(upsert, rows)
+
+    database.retrying(work)
+
+
+def read(database: Database, survey: str, selected: Selected) -> Iterable[analyst_pb2.Mixed]:
+    """Return the records of each mix that tell the same, by period, the largest first."""
+    query = (
+        sa.select(_mixes.c.period, _mixes.c.answers, _mixes.c.records)
+        .where(_mixes.c.survey == survey)
+        .order_by(_mixes.c.period, _mixes.c.records.desc(), _mixes.c.answers, _mixes.c.mix)
+    )
+    with database.reading() as connection:
+        rows = connection.execute(query).all()
+    found = []
+    for period, answers, records in rows:
+        mixed = analyst_pb2.Mixed.FromString(answers)
+        if selected.has(period) and all(a.level in selected.levels for a in mixed.answers):
+            mixed.period, mixed.records = period, records
+            found.append(mixed)
+    return found
