@@ -3,6 +3,7 @@
 import random
 import sqlite3
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,18 @@ from google.protobuf.message import Message
 from sealing import Sealed, collector, sealed_server
 from serving import connected, create
 
-from hearsay import MEMORY, Delivery, InvalidInput, Unreachable, create_ledger
+from hearsay import MEMORY, Agreement, Delivery, InvalidInput, Unreachable, create_ledger
+from hearsay.plans.plan import message
 from hearsay.sending.transport import Answer
+from hearsay.testing import RecordingTransport
 from hearsay.trouble import Reason
-from hearsay.v1 import admin_pb2, admin_pb2_grpc, collector_pb2, shuffler_pb2
+from hearsay.v1 import (
+    admin_pb2,
+    admin_pb2_grpc,
+    collector_pb2,
+    collector_pb2_grpc,
+    shuffler_pb2,
+)
 from support import DAILY, new_client, wait_until
 
 __all__ = ["collector", "sealed_server"]
@@ -156,6 +165,72 @@ def test_what_waits_stays_where_the_next_process_has_no_shuffler(
     shuffler.away = False
     with client(collector, shuffler, file) as device:
         assert device.flush()
+
+
+def served(collector: Sealed) -> bytes:
+    """The plan of the survey."""
+    with connected(collector.address, collector.token("shuffler")) as channel:
+        asked = collector_pb2.GetPlanRequest(survey=collector.survey)
+        return collector_pb2_grpc.CollectorStub(channel).GetPlan(asked, timeout=20).plan
+
+
+def unsealed(collector: Sealed) -> bytes:
+    """The plan of the survey, as a release of the app may ship it that seals nothing."""
+    plan = message(served(collector))
+    plan.survey.ClearField("sealing")
+    return plan.SerializeToString(deterministic=True)
+
+
+def test_nothing_that_waits_sealed_leaves_in_the_clear_after_a_release(
+    collector: Sealed, tmp_path: Path
+) -> None:
+    """The shuffler may have the same record, whose id would tell the collector whose it is."""
+    shuffler, file = Shuffler(), tmp_path / "ledger"
+    create_ledger(file)
+    shuffler.away = True
+    with client(collector, shuffler, file) as device:
+        assert device.wait_ready(), device.status()
+        device.record(smokes="yes")
+        assert not device.flush(0.3)
+        device.person("ben").grant()
+        assert device.person("ben").record(smokes="no")
+        device.revoke(forget=True)  # the first record may have left
+        device.close(0)
+    plain, agreement = RecordingTransport(unsealed(collector)), Agreement.on(unsealed(collector))
+    for _ in range(3):
+        with new_client(plain, agreement, ledger=file, clock=collector.clock) as device:
+            assert device.flush(5)
+            device.close(0)
+    assert (plain.batches, plain.forgotten) == ([], [])
+    with new_client(plain, agreement, ledger=file, clock=collector.clock) as device:
+        assert device.counters["refused"] == 1
+        collector.clock.now += timedelta(days=1)
+        assert device.record(smokes="yes")
+        assert device.flush(5)
+    assert [batch.period for batch in plain.batches] == [collector.today]
+
+
+def test_what_waits_in_the_clear_holds_up_no_sealed_record_after_a_release(
+    collector: Sealed, tmp_path: Path
+) -> None:
+    shuffler, file = Shuffler(), tmp_path / "ledger"
+    create_ledger(file)
+    plain, agreement = RecordingTransport(unsealed(collector)), Agreement.on(unsealed(collector))
+    plain.answers = [Unreachable("away")] * 1000
+    with new_client(plain, agreement, ledger=file, clock=collector.clock) as device:
+        assert device.wait_ready(), device.status()
+        assert device.record(smokes="yes")
+        assert not device.flush(0.3)
+        device.close(0)
+    collector.clock.now += timedelta(days=1)
+    agreement = Agreement.on(served(collector))
+    given = {"shuffler": shuffler, "ledger": file, "clock": collector.clock}
+    with new_client(collector.address, agreement, **given) as device:
+        assert device.wait_ready(), device.status()
+        assert device.record(smokes="no")
+        assert device.flush(10)
+        assert device.counters["refused"] == 1
+    assert [record.period for record in shuffler.records] == [collector.today]
 
 
 def test_a_revoked_record_that_may_have_left_is_forgotten_by_a_sealed_request(

@@ -82,9 +82,9 @@ class PlanKeeper:
         self.plan: Plan | None = None
         """The plan, once there is one."""
         self.held_back = False
-        """Whether what waits must stay: it is to be sealed, and there is no shuffler to send to, or
-        it is split with a helper that the app does not name, or wants evidence that it does not ask
-        for."""
+        """Whether what waits must stay, while there is no plan: it is to be sealed, and there is no
+        shuffler to send to, or it is split with a helper that the app does not name, or wants
+        evidence that it does not ask for."""
         self.refused = Status(Reason.NO_PLAN, "no plan has come yet")
         """Why there is no plan."""
         self.refused_other = ""
@@ -276,6 +276,9 @@ class PlanKeeper:
             ).fetchone()
             if found and found[0] and self._agreed.revision is None:
                 return bytes(found[0])  # another process was first
+            if found and message(found[0]).survey.HasField("sealing") and plan.sealing is None:
+                # Asked for in the clear, they would tell whose the mixed records are.
+                connection.execute("DELETE FROM forgets WHERE survey = ?", (self._agreed.survey,))
             connection.execute(
                 "INSERT INTO surveys VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
                 " plan = excluded.plan, fetched = excluded.fetched,"
@@ -383,6 +386,7 @@ class PlanKeeper:
 
     def _accept(self, data: bytes, plan: Plan) -> None:
         self.plan = plan
+        self.held_back = False  # the plan's way is here, and nothing of another plan leaves
         self._kept = data
         levels = ", ".join(
             f"{each.name}: epsilon {each.epsilon:g}" for each in plan.levels.values()

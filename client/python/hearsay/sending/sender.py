@@ -449,6 +449,13 @@ class Sender:
         if batch.id in self._answered:
             return self._settle(batch, self._answered[batch.id])
         name, size = batch.id.hex()[:12], batch.ByteSize()
+        plan = self._keeper.plan
+        if plan is not None and batch.revision != plan.revision:
+            # Its own plan may have had it sealed, split, or kept from servers without evidence.
+            detail = f"a batch of revision {batch.revision.hex()[:12]} waited for another plan"
+            _log.error("%s: it is dropped", detail)
+            self._counters.tell("refused", 1, detail)
+            return self._settle(batch, "refused")
         _log.debug("send batch %s of %s: %d rows, %d bytes", name, batch.period, batch.rows, size)
         try:
             answer = self._submit(batch)
