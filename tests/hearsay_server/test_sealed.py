@@ -355,12 +355,27 @@ def test_a_key_stays_until_its_last_period_is_over_and_closed(store: Store) -> N
 
 def test_closing_early_leaves_the_keys_that_requests_to_forget_need(store: Store) -> None:
     register(store)
-    retention.close_survey(store.database, "daily")
-    sealing_keys.delete(store.database, NOW)
-    assert places(store) == [0, 1, 2]
-    sealing_keys.delete(store.database, NOW + timedelta(days=40))
-    assert places(store) == [1, 2]
+    last = NOW + timedelta(days=30)  # of the first key
+    retention.close_survey(store.database, "daily", f"{last:%Y-%m-%d}")
+    for days, left in ((31, [0, 1, 2]), (90, [0, 1, 2]), (91, [1, 2])):
+        sealing_keys.delete(store.database, NOW + timedelta(days=days))
+        assert places(store) == left, days
     retention.mark_deleted(store.database, "daily")
+    assert places(store) == []
+    store.close()
+
+
+@pytest.mark.parametrize("text", [SEALED, f"{SURVEY}\n[sealing]\n"])
+def test_no_key_outlives_a_survey_that_was_closed_for_60_days(text: str, store: Store) -> None:
+    resolved = surveys.resolve(surveys.from_toml(text, "test.toml"))
+    made = sealing.with_keys(resolved, int(NOW.timestamp()))
+    plan = parse(made.plan)
+    store.create_survey(plan.survey, plan.revision, made.plan, privates=made.privates)
+    before = places(store)
+    retention.close_survey(store.database, plan.survey, clock=lambda: NOW)
+    sealing_keys.delete(store.database, NOW + timedelta(days=59))
+    assert places(store) == before
+    sealing_keys.delete(store.database, NOW + timedelta(days=61))
     assert places(store) == []
     store.close()
 

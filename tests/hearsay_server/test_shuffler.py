@@ -35,6 +35,7 @@ from hearsay.v1 import (
     shuffler_pb2,
     shuffler_pb2_grpc,
 )
+from hearsay_server.elsewhere.plans import SURVEYS, Plans
 from hearsay_server.shuffler import forwarding, pools
 from hearsay_server.shuffler.forwarding import Forwarding
 from hearsay_server.shuffler.pools import Pools
@@ -159,6 +160,14 @@ def test_the_first_plan_is_the_only_one_and_an_operator_may_name_it(
         assert statuses(shuffler.submit(record)) == {Result.STORED}
         with pytest.raises(InvalidInput, match="another shuffler has"):
             Pools(tmp_path / "s")
+    # A revision that is named later holds for what is here, too, and so do the names.
+    with pytest.raises(InvalidInput, match=r"with another revision the shuffler needs another"):
+        file, other = Pools(tmp_path / "s"), {collector.survey: bytes(32)}
+        with closing(file):
+            Plans(SURVEYS, file, Collector(), other, records.check, "shuffler")
+    with shuffling(tmp_path / "s", collector, revisions=f"another={bytes(32).hex()}") as shuffler:
+        (result,) = shuffler.submit(collector.seal(collector.batch(2))[0])
+        assert (result.status, result.reason) == (Result.RETRY, collector_pb2.UNKNOWN_SURVEY)
     # The collector is away: the plan that was taken is here, and records gather.
     with shuffling(tmp_path / "s", collector, collector="127.0.0.1:1") as shuffler:
         (result,) = shuffler.submit(collector.seal(collector.batch(2))[0])
@@ -342,6 +351,23 @@ def test_a_repeat_of_what_has_left_counts_toward_no_threshold(
         monkeypatch.setattr(forwarding_, "_clock", lambda later=later: NEXT_DAY + later)
         forwarding_.once()
         assert pools.add(envelopes[:1], DAY) == [not known]
+
+
+def test_what_the_collector_never_takes_is_dropped_in_the_end(
+    forwarded: tuple[Pools, Collector, Forwarding],
+    envelopes: list[shuffler_pb2.SealedRecord],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As where the survey was deleted there."""
+    pools, away, forwarding_ = forwarded
+    pools.add(envelopes[:LEAST], DAY)
+    away.status = Result.RETRY
+    for days, leaving in (0, LEAST), (60, LEAST), (62, 0):
+        later = NEXT_DAY + timedelta(days=days)
+        monkeypatch.setattr(forwarding_, "_clock", lambda later=later: later)
+        forwarding_.once()
+        assert [pool.leaving for pool in pools.all()] == [leaving]
+    assert [(pool.dropped, pool.forwarded) for pool in pools.all()] == [(LEAST, 0)]
 
 
 def test_what_the_collector_wants_later_is_kept(

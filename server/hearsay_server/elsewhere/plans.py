@@ -71,7 +71,11 @@ class Plans(Generic[_T]):
         owner: str,
     ) -> None:
         """Take plans from a file, or fetch them once; `pinned` has the only revisions to take, and
-        `check` raises `InvalidInput` for a plan that the `owner` cannot serve."""
+        `check` raises `InvalidInput` for a plan that the `owner` cannot serve.
+
+        Raises `InvalidInput` where the file has another revision than `pinned`, which was taken
+        before the operator named one.
+        """
         self._source = source
         self._file = file
         self._check_served = check
@@ -79,6 +83,14 @@ class Plans(Generic[_T]):
         self._collector = collector
         self._pinned = pinned
         self._known = {n: source.parse(data) for n, data in file.declared(source.what).items()}
+        for name, known in self._known.items():
+            revision = source.known_as(known)[1]
+            if pinned.get(name, revision) != revision:
+                raise InvalidInput(
+                    f"the first {source.what} {name!r} that was taken here has revision "
+                    f"{revision.hex()}, and --revisions names {pinned[name].hex()}: with another "
+                    f"revision the {owner} needs another folder"
+                )
         self._unknown: dict[str, tuple[float, Refused]] = {}
         self._lock = asyncio.Lock()
 
@@ -88,6 +100,9 @@ class Plans(Generic[_T]):
 
     async def find(self, name: str) -> _T:
         """Return a survey's plan, or a training; raise `Refused` where there is none to go by."""
+        if self._pinned and name not in self._pinned:
+            detail = f"this {self._owner} takes no records of {name!r}"
+            raise Refused(Reason.UNKNOWN_SURVEY, detail, final=False)
         if (plan := self._known.get(name)) is not None:
             return plan
         async with self._lock:
@@ -108,9 +123,6 @@ class Plans(Generic[_T]):
 
     def _fetch(self, name: str) -> _T:
         source = self._source
-        if self._pinned and name not in self._pinned:
-            detail = f"this {self._owner} takes no records of {name!r}"
-            raise Refused(Reason.UNKNOWN_SURVEY, detail, final=False)
         try:
             data = source.fetch(self._collector, name)
         except Unreachable as error:

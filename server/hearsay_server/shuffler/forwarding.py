@@ -16,6 +16,7 @@ from hearsay.sending.transport import Calls, Unreachable
 from hearsay.v1 import collector_pb2, shuffler_pb2
 from hearsay_server.clock import Clock
 from hearsay_server.elsewhere.plans import Plans
+from hearsay_server.ingest.intake import GRACE
 from hearsay_server.shuffler.pools import Pool, Pools
 from hearsay_server.shuffler.service import dropped_at
 from ldp.errors import HearsayError
@@ -78,15 +79,11 @@ class Forwarding:
             if pool.gathering >= least and _is_over(plan, pool, now):
                 self._pools.begin(pool.survey, pool.period, least)
             elif plan.period and now >= (last := dropped_at(plan.period, pool.period)):
-                dropped = self._pools.drop(pool.survey, pool.period, least)
-                if dropped:
-                    self._moved.labels("dropped").inc(dropped)
-                    _log.warning(
-                        "dropped %d records of %s in %s: fewer than %d came",
-                        *(dropped, pool.survey, pool.period, least),
-                    )
+                self._drop(pool, f"fewer than {least} came", least)
                 if now >= last + _REMEMBERED:
                     self._pools.forget(pool.survey, pool.period)
+                if now >= last + GRACE:
+                    self._drop(pool, "the collector has closed their period", None)
         failed: Exception | None = None
         for pool in self._pools.all():
             try:
@@ -96,6 +93,15 @@ class Forwarding:
                 failed = error
         if failed is not None:
             raise failed
+
+    def _drop(self, pool: Pool, why: str, least: int | None) -> None:
+        """Drop records that gather, if they are fewer than `least`; without it, those that leave."""
+        dropped = self._pools.drop(pool.survey, pool.period, least)
+        if dropped:
+            self._moved.labels("dropped").inc(dropped)
+            _log.warning(
+                "dropped %d records of %s in %s: %s", dropped, pool.survey, pool.period, why
+            )
 
     def _forward(self, pool: Pool) -> None:
         mix, hashes = self._pools.leaving(pool.survey, pool.period)

@@ -171,21 +171,19 @@ class Pools(OwnFile):
                 (len(hashes), *of),
             )
 
-    def drop(self, survey: str, period: str, least: int) -> int:
-        """Delete the records that gather, if they are fewer than `least`; return how many."""
-        of = (survey, period)
+    def drop(self, survey: str, period: str, least: int | None) -> int:
+        """Delete the records that gather, if they are fewer than `least`, or without it those that
+        are on their way; return how many."""
+        of = (survey, period, least is None)
+        where = "WHERE survey = ? AND period = ? AND leaving = ?"
         with self.writing() as connection:
-            ((count,),) = connection.execute(
-                "SELECT count(*) FROM records WHERE survey = ? AND period = ? AND leaving = 0", of
-            )
-            if not 0 < count < least:
+            ((count,),) = connection.execute(f"SELECT count(*) FROM records {where}", of)
+            if not count or (least is not None and count >= least):
                 return 0
-            connection.execute(
-                "DELETE FROM records WHERE survey = ? AND period = ? AND leaving = 0", of
-            )
+            connection.execute(f"DELETE FROM records {where}", of)
             connection.execute(
                 "UPDATE pools SET dropped = dropped + ?, day = -1 WHERE survey = ? AND period = ?",
-                (count, *of),
+                (count, survey, period),
             )
             return int(count)
 

@@ -43,10 +43,13 @@ class NoSurvey(InvalidInput):
     """There is no survey of that name."""
 
 
-def close_survey(database: Database, survey: str, period: str = "", caller: str = "") -> None:
+def close_survey(
+    database: Database, survey: str, period: str = "", caller: str = "", clock: Clock = system
+) -> None:
     """Take no more reports of a survey, or of its periods up to one, for good.
 
-    `caller` is the id of a token, or "" for none. Raises `NoSurvey`, and `InvalidInput` where the
+    `caller` is the id of a token, or "" for none; `clock` says when all sealing keys of a whole
+    survey had their last period. Raises `NoSurvey`, and `InvalidInput` where the
     survey has no such period.
     """
     with database.changing() as connection:
@@ -56,6 +59,8 @@ def close_survey(database: Database, survey: str, period: str = "", caller: str 
             _surveys.c.survey == survey, _surveys.c.closed_before < until
         )
         connection.execute(query.values(closed_before=until))
+        if not period:
+            sealing_keys.end(connection, survey, clock())
         last = {"last_period": period} if period else {}
         audit.record(connection, "close survey", token=caller, survey=survey, detail=last)
 

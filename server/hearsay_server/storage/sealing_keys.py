@@ -1,8 +1,9 @@
-"""The private halves of a survey's sealing keys, each until its periods are over and closed.
+"""The private halves of a survey's sealing keys, each until its periods were over for 60 days.
 
-A key that is deleted opens no record any more, whoever kept sealed records. It stays until the
-calendar has passed its periods, also where an admin closed them earlier: requests to forget are
-sealed to the key of the period in which they are made.
+A key that is deleted opens no record any more, whoever kept sealed records. It stays so long also
+where an admin closed its periods earlier: requests to forget are sealed to the key of the period in
+which they are made, and wait at a shuffler. The last key has no last period, and neither has the
+only one of a survey without periods: they stay until the survey was closed for 60 days.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import sqlalchemy as sa
 from hearsay.plans import period
 from hearsay.plans.plan import Plan
 from hearsay.sealed import hpke
-from hearsay_server.ingest.intake import NEVER, ends
+from hearsay_server.ingest.intake import GRACE, NEVER, ends
 from hearsay_server.storage import schema
 from hearsay_server.storage.database import Database
 
@@ -44,14 +45,23 @@ def insert(connection: sa.Connection, plan: Plan, privates: Sequence[bytes]) -> 
     connection.execute(sa.insert(_keys), rows)
 
 
+def end(connection: sa.Connection, survey: str, now: datetime) -> None:
+    """Let all keys of a survey that is closed for good have had their last period by now."""
+    until = int(now.timestamp())
+    mine = sa.update(_keys).where(_keys.c.survey == survey, _keys.c.until > until)
+    connection.execute(mine.values(until=until))
+
+
 def over(now: datetime) -> sa.ColumnElement[bool]:
-    """Return the condition that a key's periods are over and closed, or its survey is gone."""
+    """Return the condition that a key's periods were over for 60 days and are closed, or its survey
+    is gone."""
     closed = sa.select(_surveys.c.closed_before).where(
         _surveys.c.survey == _keys.c.survey, sa.not_(_surveys.c.deleted)
     )
     before = sa.func.coalesce(closed.scalar_subquery(), NEVER)
     gone = sa.not_(sa.exists(closed))
-    return sa.or_(gone, sa.and_(_keys.c.until <= before, _keys.c.until <= int(now.timestamp())))
+    passed = int((now - GRACE).timestamp())
+    return sa.or_(gone, sa.and_(_keys.c.until <= before, _keys.c.until <= passed))
 
 
 def delete(database: Database, now: datetime) -> bool:
