@@ -95,7 +95,7 @@ class Forwarding:
             raise failed
 
     def _drop(self, pool: Pool, why: str, least: int | None) -> None:
-        """Drop records that gather, if they are fewer than `least`; without it, those that leave."""
+        """Drop records that gather, if fewer than `least`; without it, those that are leaving."""
         dropped = self._pools.drop(pool.survey, pool.period, least)
         if dropped:
             self._moved.labels("dropped").inc(dropped)
