@@ -238,3 +238,21 @@ def test_names_and_values_may_be_anything(address: str) -> None:
         again = typed.record_odd(client, class__2="\\")
         assert not again
         assert again.dropped["class_"] == "spent"
+
+
+@pytest.mark.parametrize(
+    "table", ["[sealing]\n", f'[two_servers]\nhelper_key = "{"5f" * 32}"\ndelta = 1e-6\n']
+)
+def test_a_file_whose_survey_gets_keys_from_the_server_is_refused(
+    table: str, tmp_path: Path
+) -> None:
+    """A module of the file alone could never be used: its plan has no keys."""
+    file = tmp_path / "keyless.toml"
+    file.write_text(
+        'name = "keyless"\nperiod = "P1D"\n[levels]\nstandard = 1.0\n'
+        f'{table}[[attributes]]\nname = "way"\ncategorical = {{ values = ["bus", "car"] }}\n'
+    )
+    done = command("codegen", str(file), "--out", str(tmp_path / "keyless.py"))
+    assert done.returncode == 1
+    assert "register it, and give --survey keyless" in done.stderr
+    assert not (tmp_path / "keyless.py").exists()

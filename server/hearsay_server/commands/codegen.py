@@ -58,7 +58,7 @@ def codegen(
       hearsay codegen --survey daily --target https://a.example.org --out daily.py
     """
     if file is not None and survey is None:
-        plan = surveys.resolve(surveys.from_file(file))
+        plan = _resolved(file)
     elif survey is not None and file is None:
         plan = _fetched(survey, target, connect.tls(context), token, insecure)
     else:
@@ -72,6 +72,19 @@ def codegen(
         out.write_text(text, encoding="utf-8")
     except OSError as error:
         raise StorageFailed(f"cannot write {out}: {error}") from None
+
+
+def _resolved(file: Path) -> bytes:
+    """Return the plan of a survey's file; raise `InvalidInput` where registering it adds keys."""
+    plan = surveys.resolve(surveys.from_file(file))
+    parsed = hearsay.plans.plan.parse(plan)
+    if parsed.sealing is not None or parsed.two_servers:
+        raise InvalidInput(
+            f"{file}: the server makes the keys of this survey's records when it registers it, and "
+            f"they are part of the plan: register it, and give --survey {parsed.survey} with "
+            "--target in the place of the file"
+        )
+    return plan
 
 
 def _fetched(survey: str, target: str, tls: Tls | None, token: str | None, insecure: bool) -> bytes:
