@@ -109,6 +109,12 @@ def test_test_evidence_needs_the_flag_and_is_logged_each_time(
     evidence = attester.evidence(BOUND, NOW)
     with pytest.raises(InvalidInput, match="insecure_test_attestation"):
         Policy({"test": {"test"}}, test_root=attester.root)
+    with pytest.raises(InvalidInput, match=r"bytes\.fromhex"):  # as the server's log has it
+        Policy(
+            {"test": {"test"}},
+            insecure_test_attestation=True,
+            test_root=attester.root.hex(),  # type: ignore[arg-type]
+        )
     policy = Policy({"test": {"test"}}, insecure_test_attestation=True, test_root=attester.root)
     with caplog.at_level(logging.WARNING):
         assert _check(policy, evidence).kind == "test"

@@ -1,5 +1,6 @@
 """What a survey would mean, told before it is registered."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,10 +9,11 @@ from command import hearsay
 from serving import Survey
 
 from hearsay import InvalidInput
+from hearsay.plans.attested import Requirement
 from hearsay.plans.plan import parse
 from hearsay_server.surveys import over_time
 from hearsay_server.surveys import survey as surveys
-from hearsay_server.surveys.explain import Explanation, explain
+from hearsay_server.surveys.explain import Explanation, attested_in_words, explain
 from ldp.planning import sizes
 from ldp.planning.composition import of_channels
 from ldp.testing import SeededCoins
@@ -287,3 +289,10 @@ def test_the_smallest_change_between_two_periods_is_told(tmp_path: Path) -> None
     shown = hearsay("survey", "explain", tmp_path / "habits.toml", "--users", 5000).stdout
     assert "Smallest change between two periods, 5,000 users at the level" in shown
     assert f"{smokes.memos:.4f}" in shown
+
+
+def test_evidence_of_kind_test_is_said_to_protect_nobody() -> None:
+    real = Requirement({"nitro": frozenset({"5f" * 48})}, frozenset({"UpToDate"}), 300)
+    assert attested_in_words(real).endswith("if the platform's maker is honest")
+    pretended = replace(real, measurements={**real.measurements, "test": frozenset({"test"})})
+    assert attested_in_words(pretended).endswith("proves nothing, so this protects nobody")

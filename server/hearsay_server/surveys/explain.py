@@ -368,9 +368,14 @@ def attested_in_words(requirement: Requirement) -> str:
         f"{kind} with {len(listed)} measurement{'s' * (len(listed) > 1)}"
         for kind, listed in requirement.measurements.items()
     ]
+    worth = (
+        "test evidence proves nothing, so this protects nobody"
+        if "test" in requirement.measurements
+        else "it protects in addition, if the platform's maker is honest"
+    )
     return (
         f"records leave only for a server that gives evidence of {' or '.join(each)}, at most "
-        f"{requirement.max_age:,} s old; it protects in addition, if the platform's maker is honest"
+        f"{requirement.max_age:,} s old; {worth}"
     )
 
 

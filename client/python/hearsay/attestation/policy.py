@@ -53,6 +53,11 @@ class Policy:
             raise InvalidInput(f"statuses must be a collection of names, got {self.statuses!r}")
         if not 0 < self.max_age < float("inf"):
             raise InvalidInput(f"max_age must be finite and > 0, got {self.max_age}")
+        if not isinstance(self.test_root, bytes):
+            raise InvalidInput(
+                "test_root must be bytes, bytes.fromhex(...) of the root that the server logs, got "
+                f"{self.test_root!r}"
+            )
         if "test" in self.measurements and not self.insecure_test_attestation:
             raise InvalidInput('kind "test" needs insecure_test_attestation=True')
 
