@@ -33,6 +33,12 @@ def check(plan: Plan, question: analyst_pb2.EstimateRequest) -> None:
         )
 
 
+def _chosen(question: analyst_pb2.EstimateRequest) -> bool:
+    """Tell whether a question is of some periods."""
+    chosen = question.selection
+    return bool(chosen.periods or chosen.first_period or chosen.last_period)
+
+
 def answer(
     plan: Plan, question: analyst_pb2.EstimateRequest, found: Sequence[Sum]
 ) -> analyst_pb2.EstimateResponse:
@@ -46,8 +52,9 @@ def answer(
     two, confidence = shares.of(plan), confidence_of(question)
     if not found:
         raise NoReports(
-            f"no sum of {plan.survey!r} is there yet: one is made of {two.least:,} records of a "
-            "period or more, together with the helper"
+            f"no sum of {plan.survey!r} is there yet"
+            f"{' for these periods' if _chosen(question) else ''}: one is made of {two.least:,} "
+            "records of a period or more, together with the helper"
         )
     periods = list(dict.fromkeys(each.period for each in found))
     records = sum(each.records for each in found)

@@ -245,11 +245,11 @@ def show_survey(
         Console().print(f"attested records leave only for evidence of {kinds}", soft_wrap=True)
     if two := plan.two_servers:
         Console().print(
-            f"split    with the helper of the key {two.helper_key.hex()}"
-            f"{f' ({two.helper})' if two.helper else ''}; epsilon at delta {two.delta:g}, "
-            f"{two.least:,} summed at least",
+            f"split    with a helper{escape(f' ({two.helper})' if two.helper else '')}; "
+            f"{two.least:,} summed at least; delta {two.delta:g}",
             soft_wrap=True,
         )
+        Console().print(f"         its key {two.helper_key.hex()}", soft_wrap=True)
     if plan.panels:
         Console().print(
             f"panels   {plan.panels}, one of which is sent with each report of a person"

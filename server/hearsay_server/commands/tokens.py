@@ -30,7 +30,9 @@ app = typer.Typer(
 
 @app.command("create")
 def create_token(
-    role: Annotated[str, typer.Option(help="device, analyst or admin.")],
+    role: Annotated[
+        str, typer.Option(help=f"{', '.join(tokens.ROLES[:-1])} or {tokens.ROLES[-1]}.")
+    ],
     label: Annotated[str, typer.Option(help="Whose it is, for the list.")] = "",
     expires: Expires = None,
     data: Data = None,

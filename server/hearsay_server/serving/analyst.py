@@ -407,7 +407,7 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         if plan.two_servers and not of_sums:
             raise InvalidInput(
                 f"the records of {survey!r} are summed by two servers, which tell shares and means "
-                "of its attributes alone: ask for estimates of periods"
+                "of its attributes alone, over all periods or those that you choose"
             )
         return frozen, plan
 
