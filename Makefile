@@ -28,9 +28,9 @@ demo: $(VENV)/.demo
 	$(BIN)/hearsay demo
 
 # Some tests compare the TypeScript SDK with Python, so it is built first. Three workers keep two cores busy:
-# many tests wait.
+# many tests wait. The benchmarks have no quick test, and each worker would import them.
 test: $(VENV)/.dev web
-	$(PYTEST) --numprocesses 3 -m "not slow and not long"
+	$(PYTEST) --numprocesses 3 --ignore tests/benchmarks -m "not slow and not long"
 	$(call npm_run,test)
 
 test-all: test

@@ -174,6 +174,18 @@ def test_the_first_plan_is_the_only_one_and_an_operator_may_name_it(
         assert result.status == Result.STORED
 
 
+@pytest.mark.parametrize("role", ["shuffler", "device"])
+def test_a_token_that_the_collector_does_not_take_is_told_at_the_start(
+    collector: Sealed, tmp_path: Path, caplog: pytest.LogCaptureFixture, role: str
+) -> None:
+    with shuffling(tmp_path / "s", collector, collector_token=collector.token(role)):
+        if role == "device":
+            wait_until(lambda: "needs a token of role shuffler" in caplog.text)
+        else:
+            time.sleep(0.3)
+            assert "forwarded to the collector" not in caplog.text
+
+
 def test_devices_need_a_token_and_keep_to_its_rate(collector: Sealed, tmp_path: Path) -> None:
     (tmp_path / "s").mkdir()
     text = tokens_of(tmp_path / "s").create("device", "a device of somebody")[1]

@@ -19,7 +19,7 @@ from hearsay_server.elsewhere.plans import Plans
 from hearsay_server.ingest.intake import GRACE
 from hearsay_server.shuffler.pools import Pool, Pools
 from hearsay_server.shuffler.service import dropped_at
-from ldp.errors import HearsayError
+from ldp.errors import HearsayError, InvalidInput
 
 _log = logging.getLogger("hearsay.shuffler")
 
@@ -59,6 +59,7 @@ class Forwarding:
 
     async def run(self, every: float) -> None:
         """Look at the pools every so many seconds, until cancelled."""
+        await asyncio.to_thread(self.check)
         while True:
             try:
                 await asyncio.to_thread(self.once)
@@ -67,6 +68,21 @@ class Forwarding:
             except Exception:
                 _log.exception("what waits is not forwarded now")
             await asyncio.sleep(every)
+
+    def check(self) -> None:
+        """Log that the collector does not take our token, where it does not: the first records may
+        leave a period later."""
+        request = shuffler_pb2.SubmitSealedRequest()
+        try:
+            self._hand(request)
+        except InvalidInput:  # no records: the token was looked at before
+            pass
+        except HearsayError as error:
+            _log.error("nothing can be forwarded to the collector now: %s", error)
+
+    def _hand(self, request: shuffler_pb2.SubmitSealedRequest) -> shuffler_pb2.SubmitSealedResponse:
+        kind = shuffler_pb2.SubmitSealedResponse
+        return self._collector.call("SealedCollector/SubmitSealed", request, kind, _TIMEOUT)
 
     def once(self) -> None:
         """Forward and drop what is due. Raises the last error of the pools that could not be
@@ -121,9 +137,7 @@ class Forwarding:
         request = shuffler_pb2.SubmitSealedRequest(
             records=map(shuffler_pb2.SealedRecord.FromString, some), mix=mix
         )
-        answer = self._collector.call(
-            "SealedCollector/SubmitSealed", request, shuffler_pb2.SubmitSealedResponse, _TIMEOUT
-        )
+        answer = self._hand(request)
         if len(answer.results) != len(hashes):
             raise Unreachable(
                 f"the collector answered {len(hashes)} records with {len(answer.results)} results"
