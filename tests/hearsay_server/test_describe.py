@@ -1,33 +1,15 @@
 """`describe`: what a randomised code says, in words, for every mechanism."""
 
 import re
-from itertools import islice
-from typing import Any
 
 import pytest
-from every_mechanism import WIRED
+from described import DESCRIBED, asked
 
-from hearsay.plans.domains import Categorical, Domain, Numeric, SetOf, Strings
+from hearsay.plans.domains import Categorical, Strings
 from hearsay_server.surveys.describe import describe
-from ldp import RAPPOR, Mechanism, PrefixHashing, UnaryEncoding
-from ldp.mechanisms import IN_PLANS, SetMechanism
-from ldp.mechanisms.numbers.mean import MeanMechanism
+from ldp import RAPPOR, UnaryEncoding
+from ldp.mechanisms import IN_PLANS
 from ldp.testing import SeededCoins
-
-DESCRIBED = {name: each for name, each in WIRED.items() if each.guarantee != "approximate"}
-
-
-def asked(mechanism: Mechanism) -> tuple[Domain, Any]:
-    """A domain that fits a mechanism, and an answer as the mechanism takes it."""
-    if isinstance(mechanism, MeanMechanism):
-        return Numeric(0, 10, clamp=False), 0.3
-    if isinstance(mechanism, SetMechanism):
-        values = tuple(f"value {i}" for i in range(mechanism.items))
-        return SetOf(values, 2, clamp=False), next(islice(mechanism.sets(), 1, None))
-    if isinstance(mechanism, PrefixHashing | RAPPOR):
-        words = iter(mechanism.words()) if isinstance(mechanism, PrefixHashing) else iter(["ab"])
-        return Strings("ab", 3, ("a", "b")), next(words)
-    return Categorical(tuple(f"value {i}" for i in range(mechanism.parameters))), 1
 
 
 def test_every_mechanism_of_a_plan_is_described_here() -> None:
@@ -53,3 +35,10 @@ def test_many_values_are_counted() -> None:
     domain = Categorical(tuple(f"value {i}" for i in range(12)))
     words = describe(domain, UnaryEncoding.symmetric(12, 1.0), b"\xff\x0f")
     assert words.endswith("says: " + " or ".join(f"value {i}" for i in range(8)) + " or 4 more")
+
+
+def test_of_a_filter_the_bits_and_the_group_are_those_of_the_code() -> None:
+    filters = RAPPOR.calibrate(1.0, 2.0, bits=16, hashes=2, cohorts=64)
+    code = (49).to_bytes(2, "little") + bytes([0b10110, 0b1])
+    words = describe(Strings("ab", 3, ("a", "b")), filters, code).partition("  ")[2]
+    assert words == "says: 4 of 16 bits are set, by the hash functions of group 49"

@@ -103,7 +103,7 @@ class _Sketch(FrequencyOracle):
         """The number of codes of one function."""
 
     @cached_property
-    def _coefficients(self) -> NDArray[np.int64]:
+    def coefficients(self) -> NDArray[np.int64]:
         """The coefficients a, b and c of each function, shape (3, hashes)."""
         seed = self.seed.to_bytes(8, "little")
         digests = (
@@ -113,7 +113,7 @@ class _Sketch(FrequencyOracle):
         return (words[:, :3] % self.prime).astype(np.int64).T.copy()
 
     def _hashed(self, functions: Any, values: NDArray[np.int64]) -> NDArray[np.int64]:
-        a, b, c = (coefficient[functions] for coefficient in self._coefficients)
+        a, b, c = (coefficient[functions] for coefficient in self.coefficients)
         lines = (a * values + b) % self.prime
         result: NDArray[np.int64] = hashed(lines, c, values, self.prime, self.buckets)
         return result
@@ -122,7 +122,7 @@ class _Sketch(FrequencyOracle):
         """Draw a hash function; return its number and the inner oracle's code of the bucket."""
         value = self._check_value(value)
         function = coins.below(self.hashes)
-        a, b, c = self._coefficients[:, function].tolist()
+        a, b, c = self.coefficients[:, function].tolist()
         bucket = hashed((a * value + b) % self.prime, c, value, self.prime, self.buckets)
         return function, self._inner.randomize(bucket, coins)
 

@@ -1,19 +1,89 @@
-"""A randomised code, in words."""
+"""What a randomised code says by itself: as places of labels, and in words.
+
+The script of a survey's page says the same of the codes that it draws: see `readings`.
+"""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hearsay.plans.domains import Categorical, Domain, Grid, Numeric, Ratings, SetOf, Strings
+from hearsay.plans.domains import Domain, Grid, Numeric, Ratings, Strings
 from hearsay.plans.regions import in_words
 from hearsay_server.surveys import revealing
-from ldp import RAPPOR, DBitFlip, Mechanism, PrefixHashing, SetBits, SetSelection, Tally
-from ldp.core.mechanism import Codes, FrequencyOracle
+from ldp import RAPPOR, DBitFlip, Mechanism, PrefixHashing, SetBits, SetSelection
+from ldp.core.mechanism import FrequencyOracle
 from ldp.mechanisms import PolicyMeanTable, PolicySubsets, PolicyTable, PolicyUnary
 
 _NAMED = 8
 """Values that are named."""
+
+FILTER = "{set} of {bits} bits are set, by the hash functions of group {group}"
+"""What a code of `RAPPOR` says."""
+
+BEGINNING = (
+    "one in {buckets} of all beginnings of {letters} letters, by the hash function {function}"
+)
+"""What a code of `PrefixHashing` says."""
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a code says: of labels, by their places, or in `words`.
+
+    `how` it speaks for the labels: it "says" those that it supports, "reveals" what nobody with
+    another answer sends, is "most likely for" some, or "counts most for" them. It says no to the
+    labels at `denied`, None of a mechanism that asks no label yes or no.
+    """
+
+    places: tuple[int, ...] = ()
+    how: str = "says"
+    denied: tuple[int, ...] | None = None
+    words: str = ""
+
+
+def said(mechanism: Mechanism, codes: bytes) -> Said:
+    """Return what one encoded code of values, items or words says by itself."""
+    code = mechanism.decode(codes, 1)
+    tally = mechanism.tally(code)
+    match mechanism:
+        case RAPPOR():
+            reports, ones = mechanism.counts(tally)
+            group, bits = reports.argmax(), mechanism.bits
+            return Said(words=FILTER.format(set=ones.sum(), bits=bits, group=group))
+        case PrefixHashing():
+            letters, function = mechanism.lengths[code["group"][0]], code["seed"][0]
+            buckets = mechanism.buckets
+            words = BEGINNING.format(buckets=buckets, letters=letters, function=function)
+            return Said(words=words)
+        case DBitFlip() | SetBits():
+            no, yes = tally.counts.reshape(-1, 2).T > 0
+            return Said(_places(yes), denied=_places(no))
+        case PolicyUnary() | PolicySubsets():
+            which, sure = revealing.named(mechanism, tally)
+            return Said(_places(which), "reveals" if sure else "says")
+        case SetSelection():
+            return Said(_places(tally.counts > 0))
+        case FrequencyOracle():
+            return Said(_places(mechanism.supports(tally) > 0))
+    if (matrix := mechanism.matrix()) is not None:
+        most, reveals = likeliest(mechanism, matrix[:, tally.counts > 0])
+        return Said(_places(most[:, 0]), "reveals" if reveals[0] else "most likely for")
+    weights = mechanism.debias(tally)  # how much this report adds to each value's estimate
+    return Said(_places(_largest(weights)), "counts most for")
+
+
+def likeliest(
+    mechanism: Mechanism, chances: NDArray[np.float64]
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return for which values codes are the likeliest, and which codes reveal these values.
+
+    `chances` are columns of the mechanism's channel, shape (values, codes).
+    """
+    most = _largest(chances)
+    reveals = np.all(most | (chances == 0), axis=0) & isinstance(mechanism, PolicyTable)
+    return most, np.asarray(reveals)
 
 
 def describe(domain: Domain | Grid, mechanism: Mechanism, codes: bytes) -> str:
@@ -26,87 +96,58 @@ def describe(domain: Domain | Grid, mechanism: Mechanism, codes: bytes) -> str:
     estimates the code adds most.
     """
     raw = codes.hex(" ") if len(codes) <= 8 else f"{codes[:8].hex(' ')} ..."
-    code = mechanism.decode(codes, 1)
-    if isinstance(domain, Strings):
-        return f"{raw}  {_of_words(mechanism, code)}"
-    tally = mechanism.tally(code)
     if isinstance(domain, Numeric):
-        share = (float(mechanism.debias(tally)[0]) + 1) / 2
-        said = f"counts as {domain.low + share * (domain.high - domain.low):.4g}"
-        if isinstance(mechanism, PolicyMeanTable) and domain.sensitive:
-            (place,) = np.flatnonzero(tally.counts)
-            if revealing.telling(mechanism)[:, place].any():
-                said += f", tells: not in {' or '.join(map(in_words, domain.sensitive))}"
-        return f"{raw}  {said}"
-    if isinstance(domain, SetOf | Ratings):
-        return f"{raw}  {_of_items(domain, mechanism, tally)}"
-    labels = domain.values if isinstance(domain, Categorical) else domain.labels
-    return f"{raw}  {_of_values(labels, mechanism, tally)}"
+        return f"{raw}  {_of_number(domain, mechanism, codes)}"
+    told = said(mechanism, codes)
+    if isinstance(domain, Strings):
+        return f"{raw}  {told.how}: {told.words}"
+    names = _names(domain, mechanism)
+    yes = _listed(names, told.places)
+    if told.denied is None:
+        words = yes or "none"
+    elif isinstance(mechanism, SetBits):
+        words = f"{yes}, yes" if yes else f"{_listed(names, told.denied)}, no"
+    else:
+        both = (("yes", yes), ("no", _listed(names, told.denied)))
+        words = "; ".join(f"{answer} to {which}" for answer, which in both if which)
+    return f"{raw}  {told.how}: {words}"
 
 
-def _of_values(labels: Sequence[str], mechanism: Mechanism, tally: Tally) -> str:
-    """Return in words what a report of one of some values says."""
-    if isinstance(mechanism, DBitFlip):
-        no, yes = tally.counts.reshape(-1, 2).T > 0
-        said = ((answer, _listed(labels, which)) for answer, which in (("yes", yes), ("no", no)))
-        return f"says: {'; '.join(f'{answer} to {which}' for answer, which in said if which)}"
-    if isinstance(mechanism, PolicyUnary | PolicySubsets):
-        which, sure = revealing.named(mechanism, tally)
-        return f"{'reveals' if sure else 'says'}: {_listed(labels, which) or 'none'}"
-    if isinstance(mechanism, FrequencyOracle):
-        return f"says: {_listed(labels, mechanism.supports(tally) > 0) or 'none'}"
-    if (matrix := mechanism.matrix()) is not None:
-        column = matrix @ tally.counts
-        most = _largest(column)
-        certain = isinstance(mechanism, PolicyTable) and not column[~most].any()
-        return f"{'reveals' if certain else 'most likely for'}: {_listed(labels, most)}"
-    weights = mechanism.debias(tally)  # how much this report adds to each value's estimate
-    return f"counts most for: {_listed(labels, _largest(weights))}"
+def _of_number(domain: Numeric, mechanism: Mechanism, codes: bytes) -> str:
+    tally = mechanism.tally(mechanism.decode(codes, 1))
+    share = (float(mechanism.debias(tally)[0]) + 1) / 2
+    words = f"counts as {domain.low + share * (domain.high - domain.low):.4g}"
+    if isinstance(mechanism, PolicyMeanTable) and domain.sensitive:
+        (place,) = np.flatnonzero(tally.counts)
+        if revealing.telling(mechanism)[:, place].any():
+            words += f", tells: not in {' or '.join(map(in_words, domain.sensitive))}"
+    return words
+
+
+def _names(domain: Domain | Grid, mechanism: Mechanism) -> Sequence[str]:
+    """Return the names of the places that a code may speak for."""
+    if not isinstance(mechanism, SetSelection):
+        return domain.labels
+    blanks = [f"{size} or fewer" for size in reversed(range(mechanism.most))]
+    if isinstance(domain, Ratings):
+        return [*(f"{key} {side}" for key in domain.keys for side in ("high", "low")), *blanks]
+    return [*domain.labels, *blanks]
+
+
+def _places(chosen: NDArray[np.bool_]) -> tuple[int, ...]:
+    return tuple(np.flatnonzero(chosen).tolist())
 
 
 def _largest(numbers: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Tell which numbers are the largest, but for rounding."""
-    largest: NDArray[np.bool_] = numbers >= numbers.max() - 1e-9 * np.abs(numbers).max()
+    """Tell which numbers are the largest of their column, but for rounding."""
+    edge = numbers.max(axis=0) - 1e-9 * np.abs(numbers).max(axis=0)
+    largest: NDArray[np.bool_] = numbers >= edge
     return largest
 
 
-def _listed(labels: Sequence[str], chosen: NDArray[np.bool_]) -> str:
-    """Return the chosen labels in words; of many the first and how many more there are."""
-    places = np.flatnonzero(chosen)
-    named = [labels[place] for place in places[:_NAMED]]
-    if more := places.size - len(named):
+def _listed(names: Sequence[str], places: Sequence[int]) -> str:
+    """Return the labels at some places in words; of many the first and how many more there are."""
+    named = [names[place] for place in places[:_NAMED]]
+    if more := len(places) - len(named):
         named.append(f"{more:,} more")
     return " or ".join(named)
-
-
-def _of_words(mechanism: Mechanism, code: Codes) -> str:
-    """Return in words what a report of a word says."""
-    if isinstance(mechanism, RAPPOR):
-        bits = np.flatnonzero(mechanism.tally(code).counts)
-        group = f", by the hash functions of group {bits[0] // mechanism.bits}" if bits.size else ""
-        return f"says: {bits.size} of {mechanism.bits} bits are set{group}"
-    assert isinstance(mechanism, PrefixHashing)  # as the plan was checked
-    letters = mechanism.lengths[code["group"][0]]
-    return (
-        f"says: one in {mechanism.buckets} of all beginnings of {letters} letters, by the hash "
-        f"function {code['seed'][0]}"
-    )
-
-
-def _of_items(domain: SetOf | Ratings, mechanism: Mechanism, tally: Tally) -> str:
-    """Return in words what a report of a set or of ratings says."""
-    if isinstance(mechanism, SetBits):
-        (code,) = np.flatnonzero(tally.counts)
-        return f"says: {domain.labels[code // 2]}, {'yes' if code % 2 else 'no'}"
-    assert isinstance(mechanism, SetSelection)  # as the plan was checked
-    said = [_member(domain, mechanism, member) for member in np.flatnonzero(tally.counts).tolist()]
-    return f"says: {' or '.join(said)}"
-
-
-def _member(domain: SetOf | Ratings, mechanism: SetSelection, member: int) -> str:
-    if member >= mechanism.items:
-        most = mechanism.most - 1 - (member - mechanism.items)
-        return f"{most} or fewer"
-    if isinstance(domain, Ratings):
-        return f"{domain.keys[member // 2]} {'low' if member % 2 else 'high'}"
-    return domain.values[member]

@@ -13,9 +13,9 @@ from visiting import Browser, Site, showing
 from hearsay import Analyst
 from hearsay.plans.domains import Categorical, Domain, Numeric, SetOf
 from hearsay.v1 import admin_pb2, admin_pb2_grpc
-from hearsay_server.pages.person.readings import labels, reading
 from hearsay_server.surveys import catalogue
 from hearsay_server.surveys.describe import describe
+from hearsay_server.surveys.readings import labels, reading
 from ldp import Mechanism, PolicyUnary, SetBits, SetSelection
 from ldp.core.policy import Policy
 from ldp.planning.design import design

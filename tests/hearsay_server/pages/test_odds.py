@@ -14,9 +14,9 @@ from hearsay.plans.domains import Binned, Categorical, Numeric, Ratings, SetOf
 from hearsay.plans.plan import Plan, parse
 from hearsay_server.pages.person import facts
 from hearsay_server.pages.person.odds import Odds, factor, odds, of_many
-from hearsay_server.pages.person.readings import reading
 from hearsay_server.surveys import catalogue, revealing
 from hearsay_server.surveys.describe import describe
+from hearsay_server.surveys.readings import reading
 from hearsay_server.surveys.survey import from_toml, resolve
 from ldp import Mechanism, PolicyUnary, SetBits, SetSelection, Waves
 from ldp.core.channel import Channel

@@ -112,14 +112,13 @@ function count(counts, question, level, code) {
   if (!counts.has(question))
     counts.set(question, { reports: 0, sum: 0, rows: new Map(), named: false });
   const of = counts.get(question);
-  const { places, number, no } = read(readingOf(level, question), code);
+  const { places, number, denied } = read(readingOf(level, question), code);
   of.reports++;
   of.sum += number ?? 0;
   if (number !== undefined) add(of.rows, `counts as ${shortened(number)}`);
-  for (const place of places ?? []) {
-    const name = named(data.labels[question], place);
-    add(of.rows, no === undefined ? name : `${name}: ${no ? "no" : "yes"}`);
-  }
+  const nameOf = (place) => named(data.labels[question], place);
+  for (const place of places ?? []) add(of.rows, `${nameOf(place)}${denied ? ": yes" : ""}`);
+  for (const place of denied ?? []) add(of.rows, `${nameOf(place)}: no`);
   of.isNumber = number !== undefined;
 }
 

@@ -1,16 +1,25 @@
-"""How the page's script reads a code that the SDK drew, to say what would leave."""
+"""How the page's script reads a code that the SDK drew, to say what would leave.
+
+It says the same as `describe.said`, which has the mechanism.
+"""
 
 from collections.abc import Sequence
 
 import numpy as np
 
-from hearsay.plans.domains import Domain, Grid, Numeric, Ratings, SetOf, Strings
+from hearsay.plans.domains import Domain, Grid, Numeric, Ratings, Strings
 from hearsay_server.surveys import revealing
-from ldp import Mechanism, PolicyTable, SetBits, SetSelection
+from hearsay_server.surveys.describe import BEGINNING, FILTER, likeliest
+from ldp import Mechanism, PolicyTable, PrefixHashing, SetBits, SetSelection
 from ldp.mechanisms import (
     HRR,
     KRR,
+    LOLOHA,
+    RAPPOR,
     ChannelTable,
+    CountMeanSketch,
+    DBitFlip,
+    HadamardCountMeanSketch,
     HadamardResponse,
     KRRChain,
     LocalHashing,
@@ -19,6 +28,7 @@ from ldp.mechanisms import (
     PolicyUnary,
     ProjectiveGeometry,
     SubsetSelection,
+    SummingHistogram,
     UnaryChain,
     UnaryEncoding,
     Waves,
@@ -32,7 +42,7 @@ _LABELS = 4096
 """The most labels that a script hashes for a code."""
 
 Reading = dict[str, object]
-"""What `static/asked.js` is told of a mechanism's codes: `form`, and what this form needs."""
+"""What `static/reading.js` is told of a mechanism's codes: `form`, and what this form needs."""
 
 
 def labels(domain: Domain | Grid) -> Sequence[str]:
@@ -54,13 +64,22 @@ def reading(domain: Domain | Grid, mechanism: Mechanism) -> Reading:
       class c are named where `names[type][c]` holds, outside of the subset first; a type that
       `reveals` has gives the answer away;
     - "list": the places of labels, of `bytes` bytes each;
-    - "bit": twice the place of a label, and 1 more for yes;
+    - "answers": for each label that was asked, twice its place, and 1 more for yes, of `bytes`
+      bytes each;
+    - "levels": byte v is the level of label v, of which the highest count most;
     - "scores": code c counts as the number head[c]; beyond, as first + step (c - head's length);
       a code that `tells` has, if any, tells that the number is not in `outside`;
     - "table": code c speaks for the labels of[c], and gives the answer away where `reveals` has c;
     - "hash": code (a prime + b) buckets + y fits label v < k where h(v) = y, for the function h of
       `ldp.mechanisms.tools.hashing`;
+    - "sketch": the number of a function of `functions`, and what is said of the `buckets`, into
+      which it hashes the labels v < k: of `bytes` bytes, and a mask of buckets, or, without
+      `bytes`, number `codes` + code, for a code of Hadamard response, which fits bucket v where
+      the parity of (1 + code // 2) & v is code % 2;
     - "waves": code k j + s is pattern j, whose bins are moved on by s;
+    - "filter": the group of `bytes` bytes, and a mask of `bits`, in these `words`;
+    - "beginning": the place of one of `letters`, the function of 4 bytes and the bucket, in these
+      `words`;
     - "code": the code names nothing.
     """
     match mechanism:
@@ -88,20 +107,30 @@ def reading(domain: Domain | Grid, mechanism: Mechanism) -> Reading:
             if mechanism.size == 1:
                 return {"form": "one"}
             return _members(mechanism.tally_size, mechanism.size, mechanism.code_bytes)
-        case SetBits():
-            assert isinstance(domain, SetOf | Ratings)
-            return {"form": "bit"}
+        case SetBits() | DBitFlip():
+            return {"form": "answers", "bytes": mechanism.code_dtype.itemsize}
+        case SummingHistogram():
+            return {"form": "levels"}
         case ChannelTable() | PolicyTable():
             return _table(mechanism)
         case HRR() | HadamardResponse() | ProjectiveGeometry():
             if mechanism.k * mechanism.tally_size <= _CELLS:
-                return {**_table(mechanism), "reveals": [], "fits": True}
-        case LocalHashing():
+                return {**_table(mechanism), "fits": True}
+        case LocalHashing() | LOLOHA():
             if mechanism.k <= _LABELS and mechanism.prime**2 * mechanism.buckets <= 1 << 53:
-                names = ("prime", "buckets", "k")
-                return {"form": "hash", "fits": True} | {n: getattr(mechanism, n) for n in names}
+                return {"form": "hash", **_hashing(mechanism)}
+        case CountMeanSketch() | HadamardCountMeanSketch():
+            if max(mechanism.k, mechanism.hashes) <= _LABELS:
+                return _sketch(mechanism)
         case Waves():
             return _waves(mechanism)
+        case RAPPOR():
+            width = mechanism.device_bytes
+            return {"form": "filter", "bytes": width, "bits": mechanism.bits, "words": FILTER}
+        case PrefixHashing():
+            letters, buckets = mechanism.lengths, mechanism.buckets
+            words = {"letters": letters, "buckets": buckets, "words": BEGINNING}
+            return {"form": "beginning", **words}
     return {"form": "code"}
 
 
@@ -128,16 +157,29 @@ def _scores(domain: Numeric, mechanism: MeanMechanism) -> Reading:
     return {"form": "scores", "head": counts[:head], "first": first, "step": step, **outside}
 
 
+def _hashing(
+    mechanism: LocalHashing | LOLOHA | CountMeanSketch | HadamardCountMeanSketch,
+) -> Reading:
+    names = ("prime", "buckets", "k")
+    return {"fits": True} | {name: getattr(mechanism, name) for name in names}
+
+
+def _sketch(mechanism: CountMeanSketch | HadamardCountMeanSketch) -> Reading:
+    split = (
+        {"bytes": 4}
+        if isinstance(mechanism, CountMeanSketch)
+        else {"codes": mechanism.tally_size // mechanism.hashes}
+    )
+    functions = mechanism.coefficients.T.tolist()
+    return {"form": "sketch", "functions": functions, **split, **_hashing(mechanism)}
+
+
 def _table(mechanism: Mechanism) -> Reading:
     matrix = mechanism.matrix()
     assert matrix is not None  # of each that is a table
-    most = matrix >= matrix.max(axis=0) * (1 - 1e-9)
-    columns = range(matrix.shape[1])
-    return {
-        "form": "table",
-        "of": [np.flatnonzero(most[:, code]).tolist() for code in columns],
-        "reveals": [code for code in columns if (matrix[:, code] > 0).sum() == 1],
-    }
+    most, reveals = likeliest(mechanism, matrix)
+    of = [np.flatnonzero(column).tolist() for column in most.T]
+    return {"form": "table", "of": of, "reveals": np.flatnonzero(reveals).tolist()}
 
 
 def _waves(mechanism: Waves) -> Reading:
