@@ -55,7 +55,7 @@ COMMANDS = {
         "Fit a regression to the randomised records, with errors that allow for the noise.",
     ),
     "export": (
-        "query:export",
+        "export:export",
         "Write the randomised rows as Parquet, each period in files of its own.",
     ),
     "train": (

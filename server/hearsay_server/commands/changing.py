@@ -19,7 +19,6 @@ from hearsay.v1 import analyst_pb2
 from hearsay_server import tabular
 from hearsay_server.commands import plotting
 from hearsay_server.commands.shown import Shown, interval_heading, plain
-from ldp.errors import InvalidInput
 
 _ROWS = 40
 """Rows of a table: those of the smallest p-values."""
@@ -30,26 +29,15 @@ _DRAWN = 4
 
 @dataclass(frozen=True)
 class OverTime:
-    """What `--change`, `--trend` and `--breaks` ask; raises `InvalidInput` for several of them."""
+    """What one of `--change`, `--trend` and `--breaks` asks."""
 
     change: tuple[str, str] | None
     trend: bool
     breaks: bool
 
-    def __post_init__(self) -> None:
-        if sum([self.change is not None, self.trend, self.breaks]) > 1:
-            raise InvalidInput("choose one of --change, --trend and --breaks")
-
     @property
     def asked(self) -> bool:
         return self.change is not None or self.trend or self.breaks
-
-    def check(self, periods: Sequence[str] | None, first: str, last: str) -> None:
-        """Raise `InvalidInput` where `--change` names periods and another option does too."""
-        if self.change is not None and (periods or first or last):
-            raise InvalidInput(
-                "--change names its two periods: leave out --period, --from and --to"
-            )
 
     def ask(
         self,

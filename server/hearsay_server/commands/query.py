@@ -1,12 +1,10 @@
-"""`hearsay query` and `hearsay export`: estimates and rows at the command line."""
+"""`hearsay query`: estimates at the command line."""
 
 import csv
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 
 import hearsay.plans.plan
 from hearsay import Analyst
@@ -23,13 +21,13 @@ from hearsay.plans.domains import Strings
 from hearsay.shuffled import DELTA
 from hearsay.v1 import analyst_pb2
 from hearsay_server.answers.selecting import message, part_names, parts, selected, sets_of
-from hearsay_server.commands import connect, mixing, plotting, words
+from hearsay_server.commands import connect, excluding, mixing, plotting, words
 from hearsay_server.commands.changing import OverTime
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Target, Token
 from hearsay_server.commands.selecting import First, Last, Level, Map, Period, Where
 from hearsay_server.commands.shown import Shown, warn
 from hearsay_server.commands.together import TwoAttributes
-from ldp.errors import InvalidInput, needs
+from ldp.errors import InvalidInput
 
 _PAIRS = 20
 """Pairs of items that are shown unless --top says more."""
@@ -318,120 +316,21 @@ def query(
     ] = False,
 ) -> None:
     """Ask for attributes' debiased frequencies, or means, with their errors."""
-    if as_json and as_csv:
-        raise InvalidInput("choose one of --json and --csv")
-    over_time = OverTime(change, trend, breaks)
-    over_time.check(period, first, last)
+    used = excluding.given(context)
+    excluding.check(used)
     asked_alone = not distribution
-    ranged = between is not None and not over_time.asked
-    distribution = distribution or ranged or cdf or bool(quantile)
-    ways = [bool(by), suspicions, distribution, pairs, bool(compare), watch is not None]
-    if sum([*ways, over_time.asked]) > 1:
-        raise InvalidInput(
-            "choose one of --by, --compare, --change, --trend, --breaks, --suspicions, --pairs, "
-            "--watch and --distribution, of which --between, --quantile and --cdf are parts"
-        )
-    if shuffled and (as_json or as_csv or joint or independent or given or discover or candidates):
-        raise InvalidInput(
-            "--shuffled is said beside estimates of one attribute, in tables: "
-            "hearsay account --shuffled SURVEY --json has its figures"
-        )
-    if shuffled and (sum(ways) > bool(by) or over_time.asked):
-        raise InvalidInput("--shuffled is said beside estimates: leave out the other questions")
-    if sizes and (suspicions or distribution or pairs or compare):
-        raise InvalidInput(
-            "--sizes is about the numbers of items: leave out --compare, --suspicions, "
-            "--distribution and --pairs"
-        )
-    if discover and candidates:
-        raise InvalidInput("choose one of --discover and --candidates")
-    if discover or candidates:
-        words.check(
-            attribute,
-            other=other,
-            by=by,
-            simultaneous=simultaneous,
-            method=method,
-            consistent=consistent,
-            forged=forged is not None,
-            recover=recover is not None,
-            values=values,
-            suspicions=suspicions,
-            sum=sums,
-            compare=compare,
-            sizes=sizes,
-            pairs=pairs,
-            distribution=distribution,
-            change=change,
-            trend=trend,
-            breaks=breaks,
-            margins=margins,
-            watch=watch is not None,
-        )
+    distribution = "--distribution" in used
+    over_time = OverTime(change, trend, breaks)
     two = TwoAttributes(joint, independent, given, nonnegative, reference)
     if other_between is not None and (not other or between is None or two.asked):
         raise InvalidInput("--other-between is of two attributes, with --between for the first")
     if two.asked or (other and other_between is None):
         two.check(attribute, other)
-        _refuse_beside_two(
-            by=by,
-            suspicions=suspicions,
-            distribution=distribution,
-            compare=compare,
-            change=change is not None,
-            trend=trend,
-            breaks=breaks,
-            watch=watch is not None,
-            top=top is not None,
-            values=values,
-            sum=sums,
-            sizes=sizes,
-            pairs=pairs,
-            consistent=consistent,
-            forged=forged is not None,
-            recover=recover is not None,
-        )
-    apart = suspicions or pairs or compare or over_time.asked or other_between is not None
-    if margins and (two.asked or apart):
-        raise InvalidInput(
-            "--margins weights the estimates of one attribute: leave out --compare, --change, "
-            "--trend, --breaks, --suspicions, --pairs, and questions about two attributes"
-        )
-    limited = top is not None or bool(values)
-    if pairs and values:
-        raise InvalidInput("--pairs takes --top, not --values")
-    if limited and (suspicions or distribution or compare or over_time.asked):
-        raise InvalidInput("--top and --values choose among the rows of frequencies")
-    shaping = [bool(sums), bool(method), bool(consistent), forged is not None, recover is not None]
-    if compare and any(shaping):
-        raise InvalidInput(
-            "--compare compares stratified estimates of values: leave out --sum, --method, "
-            "--consistent, --forged and --recover"
-        )
-    if over_time.asked and (sizes or any(shaping[1:])):
-        raise InvalidInput(
-            "--change, --trend and --breaks compare stratified estimates: leave out --sizes, "
-            "--method, --consistent, --forged and --recover"
-        )
-    if sums and (distribution or suspicions):
-        raise InvalidInput("--sum is about values: leave out --distribution and --suspicions")
-    if not attribute:
-        _refuse_all(
-            sum=sums,
-            suspicions=suspicions,
-            distribution=distribution,
-            watch=watch,
-            sizes=sizes,
-            pairs=pairs,
-            between=between,
-        )
     if plot is not None:
-        if watch is not None:
-            raise InvalidInput("--plot does not draw --watch: the page of the survey does")
         if asked_alone and distribution and not cdf:
             raise InvalidInput("--plot draws --distribution and --cdf: add one of them")
         plotting.check(plot)
-    show = Shown(as_json, as_csv, limited)
+    show = Shown(as_json, as_csv, top is not None or bool(values))
     chosen = selected(level, period, first, last, maps, where)
     selection = message(chosen)
     options: Options = {
@@ -577,53 +476,6 @@ def query(
                 mixing.show(analyst.mixes(survey, **chosen), DELTA, forged or 0, as_json=False)
             if plot is not None:
                 plotting.estimates(answers, by, plot)
-
-
-def export(
-    context: typer.Context,
-    survey: Annotated[str, typer.Argument(help="The survey's name.")],
-    to: Annotated[str, typer.Option("--to", help="A new folder: a path, or a URI of a store.")],
-    since: Annotated[
-        str | None,
-        typer.Option(help="Write only periods that changed since this earlier export, a folder."),
-    ] = None,
-    level: Level = None,
-    period: Period = None,
-    first: First = "",
-    last: Annotated[str, typer.Option("--until", help="Only this period and earlier ones.")] = "",
-    target: Target = DEFAULT_ADDRESS,
-    insecure: Insecure = False,
-    token: Token = None,
-) -> None:
-    """Write the randomised rows as Parquet, each period in files of its own."""
-    with needs("exporting", "export"):
-        from hearsay_server.answers.export import export as write
-        from hearsay_server.answers.folders import without_credentials
-
-    chosen = selected(level, period, first, last)
-    with Analyst(target, tls=connect.tls(context), token=token, insecure=insecure) as analyst:
-        done = write(analyst, survey, to, since=since, **chosen)
-    if done.kept:
-        text = (
-            f"warning: the server has dropped rows of {len(done.kept)} periods since, "
-            f"{done.kept[0]} to {done.kept[-1]}: they stay as exported before"
-        )
-        Console(stderr=True).print(escape(text), soft_wrap=True)
-    Console().print(f"{done.rows:,} rows of {survey} are in {escape(without_credentials(to))}")
-
-
-def _refuse_all(**given: object) -> None:
-    """Raise `InvalidInput` for an option that is about one attribute, where none is named."""
-    for name, value in given.items():
-        if value:
-            raise InvalidInput(f"--{name} is about one attribute: name it after the survey")
-
-
-def _refuse_beside_two(**given: object) -> None:
-    """Raise `InvalidInput` for an option that is about one attribute, where two are asked about."""
-    for name, value in given.items():
-        if value:
-            raise InvalidInput(f"--{name} is about one attribute, got two")
 
 
 def _attributes(analyst: Analyst, survey: str) -> list[str]:

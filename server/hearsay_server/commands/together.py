@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -33,22 +34,19 @@ _DIFFERENCES = 40
 """Differences that are printed; CSV and JSON have all."""
 
 
+@dataclass(frozen=True)
 class TwoAttributes:
     """What is asked of two attributes: `--joint`, `--independent` or `--given ATTRIBUTE`."""
 
-    def __init__(
-        self, joint: bool, independent: bool, given: str, nonnegative: bool, reference: str
-    ) -> None:
-        """Take the options; raise `InvalidInput` for more than one of them."""
-        if sum([joint, independent, bool(given)]) > 1:
-            raise InvalidInput("choose one of --joint, --independent and --given")
-        if nonnegative and not joint:
-            raise InvalidInput("--nonnegative is of --joint: name two attributes")
-        if reference and not given:
-            raise InvalidInput("--reference is a value of the attribute that --given names")
-        self._independent, self._given, self._nonnegative = independent, given, nonnegative
-        self._reference = reference
-        self.asked = joint or independent or bool(given)
+    joint: bool
+    independent: bool
+    given: str
+    nonnegative: bool
+    reference: str
+
+    @property
+    def asked(self) -> bool:
+        return self.joint or self.independent or bool(self.given)
 
     def check(self, attribute: str, other: str) -> None:
         """Raise `InvalidInput` unless two attributes are named, and one of them is `given`."""
@@ -59,8 +57,8 @@ class TwoAttributes:
             )
         if not (attribute and other):
             raise InvalidInput("name two attributes after the survey")
-        if self._given and self._given not in (attribute, other):
-            raise InvalidInput(f"--given must be {attribute} or {other}, got {self._given!r}")
+        if self.given and self.given not in (attribute, other):
+            raise InvalidInput(f"--given must be {attribute} or {other}, got {self.given!r}")
 
     def ask(
         self,
@@ -77,14 +75,14 @@ class TwoAttributes:
         plot: Path | None,
     ) -> None:
         """Ask the server and print the answer."""
-        if self._given:
-            told = other if self._given == attribute else attribute
+        if self.given:
+            told = other if self.given == attribute else attribute
             groups = analyst.query_groups(
                 groups_request(
                     survey,
                     told,
-                    self._given,
-                    reference=self._reference,
+                    self.given,
+                    reference=self.reference,
                     confidence=confidence,
                     simultaneous=simultaneous,
                     method=method,
@@ -103,11 +101,11 @@ class TwoAttributes:
                 confidence=confidence,
                 simultaneous=simultaneous,
                 method=method,
-                nonnegative=self._nonnegative,
+                nonnegative=self.nonnegative,
                 selection=message(selection),
             )
         )
-        if self._independent:
+        if self.independent:
             _show_test(table, show)
         else:
             _show_table(table, show)

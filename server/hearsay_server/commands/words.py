@@ -25,18 +25,6 @@ _OTHERS = ("other", "any other", "none of these")
 """What the last value of a survey from words is called: the first that is none of the words."""
 
 
-def check(attribute: str, **given: object) -> None:
-    """Raise `InvalidInput` unless one attribute is named, and for options that words have not."""
-    if not attribute:
-        raise InvalidInput("--discover and --candidates are about one attribute: name it")
-    for name, value in given.items():
-        if value:
-            left = "the second attribute" if name == "other" else f"--{name}"
-            raise InvalidInput(
-                f"words are asked for with --top, --confidence and a selection: leave out {left}"
-            )
-
-
 def ask(
     analyst: Analyst,
     survey: str,
