@@ -20,7 +20,7 @@ from hearsay_server.pages.person import pages as person
 from hearsay_server.pages.rendering import HEADERS, Statics, Templates
 from hearsay_server.pages.visit import Shared, Visit
 from hearsay_server.serving.inside import Inside
-from hearsay_server.serving.status import Ended
+from hearsay_server.serving.status import HTTP_STATUS, Ended
 from hearsay_server.storage.sessions import Sessions
 
 _log = logging.getLogger("hearsay.server")
@@ -41,18 +41,13 @@ _CROWDS = 1 << 14
 
 _YEAR = 365 * 86_400
 
-_STATUS = {
-    grpc.StatusCode.INVALID_ARGUMENT: 400,
-    grpc.StatusCode.ALREADY_EXISTS: 409,
+_STATUS = HTTP_STATUS | {
+    grpc.StatusCode.CANCELLED: 500,  # 499 has no phrase
     grpc.StatusCode.FAILED_PRECONDITION: 409,
-    grpc.StatusCode.UNAUTHENTICATED: 401,
-    grpc.StatusCode.PERMISSION_DENIED: 403,
-    grpc.StatusCode.NOT_FOUND: 404,
-    grpc.StatusCode.DEADLINE_EXCEEDED: 408,
-    grpc.StatusCode.OUT_OF_RANGE: 413,
-    grpc.StatusCode.RESOURCE_EXHAUSTED: 429,
-    grpc.StatusCode.UNAVAILABLE: 503,
+    grpc.StatusCode.DEADLINE_EXCEEDED: 408,  # of a form that does not come
+    grpc.StatusCode.OUT_OF_RANGE: 413,  # of a form that is too large
 }
+"""As calls have them, but for what a browser should say of them."""
 
 
 def make_site(inside: Inside) -> "Site":

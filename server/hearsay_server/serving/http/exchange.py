@@ -14,22 +14,7 @@ from typing import Any
 import grpc
 
 from hearsay_server.serving.http.forms import error_of, retry
-from hearsay_server.serving.status import Ended
-
-_STATUS = {
-    grpc.StatusCode.CANCELLED: 499,
-    grpc.StatusCode.INVALID_ARGUMENT: 400,
-    grpc.StatusCode.DEADLINE_EXCEEDED: 504,
-    grpc.StatusCode.NOT_FOUND: 404,
-    grpc.StatusCode.ALREADY_EXISTS: 409,
-    grpc.StatusCode.PERMISSION_DENIED: 403,
-    grpc.StatusCode.RESOURCE_EXHAUSTED: 429,
-    grpc.StatusCode.FAILED_PRECONDITION: 400,
-    grpc.StatusCode.UNIMPLEMENTED: 501,
-    grpc.StatusCode.UNAVAILABLE: 503,
-    grpc.StatusCode.UNAUTHENTICATED: 401,
-}
-"""HTTP's status by ours, as Connect has them; 500 for the others."""
+from hearsay_server.serving.status import HTTP_STATUS, Ended
 
 _LINGER = 2.0
 """Seconds for which the rest of a refused request is thrown away.
@@ -179,7 +164,7 @@ class Exchange:
         if error.code == grpc.StatusCode.UNAUTHENTICATED:
             self.extra.append((b"www-authenticate", b"Bearer"))
         body = json.dumps(error_of(error)).encode()
-        await self.respond(status or _STATUS.get(error.code, 500), "application/json", body)
+        await self.respond(status or HTTP_STATUS.get(error.code, 500), "application/json", body)
 
     async def refuse_reader(self, error: Ended, status: int) -> None:
         """Answer with an error in words, for a person who looks at it.
