@@ -17,7 +17,8 @@ import numpy as np
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from rich.console import Console
 
-from hearsay_server.surveys.explain import explain, show
+from hearsay_server.commands.explained import show
+from hearsay_server.surveys.explain import explain
 from hearsay_server.surveys.survey import from_toml
 from ldp.core.mechanism import Categorical
 from ldp.core.policy import Policy

@@ -15,6 +15,7 @@ from hearsay import Analyst, PlanRefused
 from hearsay.plans.domains import Numeric
 from hearsay.plans.plan import parse
 from hearsay.v1 import survey_pb2
+from hearsay_server.commands import explained
 from hearsay_server.surveys import explain
 from hearsay_server.surveys import survey as surveys
 from ldp import InvalidInput, PolicyMeanTable
@@ -74,7 +75,7 @@ def test_regions_are_refused_with_the_place(given: str, instead: str, message: s
 
 def shown(text: str) -> str:
     console = Console(file=io.StringIO(), width=100)
-    explain.show(explain.explain(surveys.from_toml(text, "test"), "test", 10_000), console)
+    explained.show(explain.explain(surveys.from_toml(text, "test"), "test", 10_000), console)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 

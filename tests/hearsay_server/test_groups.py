@@ -16,6 +16,7 @@ from hearsay import Agreement, Client, create_ledger
 from hearsay.testing import RecordingTransport
 from hearsay.v1 import analyst_pb2, collector_pb2
 from hearsay_server.answers import rows
+from hearsay_server.commands import explained
 from hearsay_server.ingest.intake import Cohort, Limits, Reason, Refused, tallies_of
 from hearsay_server.storage.forgetting import forget
 from hearsay_server.storage.selection import Selected, resolve
@@ -262,7 +263,9 @@ def test_rows_are_exported_without_panels_and_properties() -> None:
 
 def test_explain_tells_what_is_in_the_clear() -> None:
     console = Console(width=200, record=True, file=StringIO())
-    explain.show(explain.explain(surveys.from_toml(APPS, "apps.toml"), "apps.toml", 1000), console)
+    explained.show(
+        explain.explain(surveys.from_toml(APPS, "apps.toml"), "apps.toml", 1000), console
+    )
     text = console.export_text()
     assert "panel: 1 of 4, which a person's device draws once and sends with every report" in text
     assert "platform (Platform): ios or android, or none, as the app says" in text

@@ -106,6 +106,7 @@ def explain_survey(
 
     With --for and --from: propose weights. Never use private data for that.
     """
+    from hearsay_server.commands import explained
     from hearsay_server.surveys import explain, explain_shares, two_servers, weights
 
     survey = surveys.from_file(file)
@@ -131,7 +132,7 @@ def explain_survey(
         return
     if public is None:
         told = explain.explain(survey, str(file), users, periods)
-        explain.show(told, Console())
+        explained.show(told, Console())
         if plot is not None:
             title = f"{told.plan.title or told.plan.survey}, with {users:,} users at each level"
             plotting_plans.halves(

@@ -1,15 +1,10 @@
 """The smallest changes between two periods that reports will show."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-
-from rich.console import Console
-from rich.table import Table
 
 from hearsay.plans.domains import Numeric, Ratings, SetOf
 from hearsay.plans.plan import Level, Plan
-from hearsay_server import tabular
 from ldp import FrequencyOracle
 from ldp.core.exact import ONE
 from ldp.core.mechanism import Mechanism
@@ -89,19 +84,3 @@ def _memos(mechanism: Mechanism, truth: float, reports: int) -> float | None:
     variance = moved * (p * (1 - q) + q * (1 - p)) + rest * 2 * q * (1 - q)
     reach = sizes.detection_reach(0.95, 0.8, PANELS - 1)
     return reach * math.sqrt(variance / reports) / (p - q)
-
-
-def show(found: Sequence[Smallest], users: int, console: Console) -> None:
-    """Print the table."""
-    table = Table(title=f"Smallest change between two periods, {users:,} users at the level")
-    for heading in ("level", "attribute"):
-        table.add_column(heading, overflow="fold")
-    memos = any(each.memos is not None for each in found)
-    headings = ("no panels", f"{PANELS} panels", *(["memos, panels"] if memos else []))
-    for heading in headings:
-        table.add_column(heading, justify="right")
-    for each in found:
-        told = "" if each.memos is None else f"{each.memos:.4f}"
-        cells = f"{each.alone:.4f}", f"{each.by_panels:.4f}", *([told] if memos else [])
-        table.add_row(each.level, each.attribute, *cells)
-    tabular.show(table)

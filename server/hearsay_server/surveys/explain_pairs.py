@@ -1,17 +1,13 @@
 """What records that report several attributes tell of two of them together."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations, islice
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
 from hearsay.plans import domains
 from hearsay.plans.plan import Level, Plan
-from hearsay_server import tabular
 from ldp.core.exact import ONE
 from ldp.core.mechanism import Categorical
 from ldp.estimating.joint import MAX_CELLS
@@ -77,16 +73,3 @@ def _kept(mechanism: Categorical) -> float:
     k = mechanism.k
     trace = float(np.sum(mechanism.variance(np.full(k, 1 / k), 1)))
     return (k - 1) / k / trace
-
-
-def show(pairs: Sequence[Pair], users: int, console: Console) -> None:
-    """Print the table."""
-    table = Table(title=f"Two attributes together, with {users:,} users at the level")
-    for heading in ("level", "attributes"):
-        table.add_column(heading, overflow="fold")
-    for heading in ("error of a cell", "test: as many as"):
-        table.add_column(heading, justify="right")
-    for pair in pairs:
-        together = f"{pair.first} and {pair.second}"
-        table.add_row(pair.level, together, f"{pair.error:.4f}", f"{pair.as_many:,.0f}")
-    tabular.show(table)

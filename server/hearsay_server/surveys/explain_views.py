@@ -5,13 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
 from hearsay.plans.domains import Binned, Categorical
 from hearsay.plans.plan import Level, Plan
 from hearsay.v1 import survey_pb2
-from hearsay_server import tabular
 from hearsay_server.surveys import survey as surveys
 from hearsay_server.surveys.survey import Question
 from ldp import Mechanism
@@ -107,19 +104,3 @@ def _from_views(plan: Plan, level: Level, attribute: str, users: int) -> float:
         variance = float(np.mean(mechanism.sum_variances(sets, uniform, 1)))
         precise += users * _chance(level.budget, position) / variance
     return math.sqrt(1 / precise)
-
-
-def show(rows: Sequence[Together], plan: Plan, users: int, console: Console) -> None:
-    """Print the table."""
-    table = Table(title=f"Asked together, with {users:,} users at the level")
-    table.add_column("level")
-    table.add_column("share of", overflow="fold")
-    for heading in ("error", "asked apart", "users it takes"):
-        table.add_column(heading, justify="right")
-    for level in plan.levels:
-        for row in rows:
-            if row.level == level:
-                factor = f"{row.factor:.2f} times"
-                table.add_row(level, row.name, f"{row.error:.4f}", f"{row.apart:.4f}", factor)
-        table.add_section()
-    tabular.show(table)

@@ -1,10 +1,8 @@
 """What answering in many periods costs a person: by attribute, record and mechanism."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from rich.table import Table
 
 from hearsay.plans import domains
 from hearsay.plans.plan import Level, Plan
@@ -13,7 +11,7 @@ from ldp.core.exact import ONE
 from ldp.core.loss_sums import mixed
 from ldp.core.losses import Losses, bounded, losses_of
 from ldp.core.mechanism import Categorical, Mechanism
-from ldp.planning.composition import DELTA, of_channels
+from ldp.planning.composition import of_channels
 from ldp.planning.over_time import at_equal_error
 
 A_YEAR = {"PT1H": 24 * 365, "P1D": 365, "P1W": 52, "P1M": 12, "P1Y": 10}
@@ -127,25 +125,3 @@ def best_mechanisms(plan: Plan, periods: int) -> list[str]:
         else:
             lines.append(f"{what} {own:.3g}, the least for this error")
     return lines
-
-
-def table(periods: int, found: Sequence[Cost]) -> Table:
-    """Return what the periods cost, as a table."""
-    made = Table(title=f"What {periods:,} periods of answers cost one person")
-    for heading in ("level", "attribute"):
-        made.add_column(heading)
-    for heading in ("reports", "sum of epsilons", f"epsilon at delta {DELTA:g}"):
-        made.add_column(heading, justify="right")
-    level = found[0].level
-    for cost in found:
-        if cost.level != level:
-            made.add_section()
-            level = cost.level
-        made.add_row(
-            cost.level,
-            cost.attribute or "[bold]whole record[/bold]",
-            f"{cost.reports:,.4g}",
-            f"{cost.total:,.4g}",
-            f"{cost.composed:,.4g}",
-        )
-    return made

@@ -14,6 +14,7 @@ from hearsay_server.surveys import (
     drafting,
     explain,
     explain_budgets,
+    explain_protections,
     explain_shares,
     explain_words,
     fitting,
@@ -191,7 +192,7 @@ def _planned(toml: str, source: str, users: int) -> Planned:
         level=shown,
         levels=levels,
         protections=_together(explanation.protections),
-        in_the_clear=tuple(explain.in_the_clear(plan, users)),
+        in_the_clear=tuple(explain_protections.in_the_clear(plan, users)),
         words=tuple(explain_words.lines(plan, users)),
         costs=tuple(
             (cost.level, explanation.periods, cost.total, cost.composed)

@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 
 import numpy as np
-from rich.markup import escape
-from rich.table import Table
 
 from hearsay.plans.plan import Plan
 from ldp.planning.value import Levels
@@ -60,30 +58,6 @@ def of(plan: Plan, levels: Levels, users: int) -> list[Worth]:
         for j, (name, level) in enumerate(plan.levels.items())
         for (question, _), found in zip(parts, columns, strict=True)
     ]
-
-
-def table(plan: Plan, levels: Levels, users: int) -> Table:
-    """Return what respondents are worth, as a table."""
-    worth = of(plan, levels, users)
-    made = Table(title=f"What a respondent is worth, {users:,} users evenly over the levels")
-    for heading in ("level", "attribute"):
-        made.add_column(heading, overflow="fold")
-    reference = escape(worth[0].reference)
-    for heading in (f"in respondents at {reference}", "information", "one more: variance"):
-        made.add_column(heading, justify="right")
-    level = worth[0].level
-    for each in worth:
-        if each.level != level:
-            made.add_section()
-            level = each.level
-        made.add_row(
-            each.level,
-            each.attribute or "[bold]whole record[/bold]",
-            f"{each.respondents:,.4g}",
-            f"{each.share:.1%}",
-            lowered(each.lowers),
-        )
-    return made
 
 
 def lowered(part: float) -> str:
