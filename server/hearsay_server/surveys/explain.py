@@ -20,6 +20,7 @@ from hearsay_server.surveys import (
     over_time,
 )
 from hearsay_server.surveys import survey as surveys
+from hearsay_server.surveys.explain_budgets import Way
 from hearsay_server.surveys.explain_changes import Smallest
 from hearsay_server.surveys.explain_pairs import Pair
 from hearsay_server.surveys.explain_views import Together
@@ -64,20 +65,20 @@ class Row:
 class Explanation:
     """A survey as it would be resolved.
 
-    `decision` names the attributes that a record reports, and the costs of the other ways. `rows`
-    predict errors for `users` users at that level and map. `pooled` and `strict` are the errors by
-    attribute where they spread evenly over the levels, and over the maps and no map, and where all
-    had the strictest level and no map. `together` compares views with attributes that are asked one
-    by one, and `pairs` are attributes that records report together.
-    `repeats` give the joint epsilon of the reports of several periods, and what they reveal, and
-    `ranges` the errors of ranges and of the median, for numbers of which only a bin is collected.
-    `costs` are of answers in `periods` periods, and `best` names mechanisms that cost less.
-    `precisions` has the variances of one respondent by level, None where there is one level.
+    `ways` are those to spend a record's epsilon, the survey's own first. `rows` predict errors for
+    `users` users at that level and map. `pooled` and `strict` are the errors by attribute where
+    they spread evenly over the levels, and over the maps and no map, and where all had the
+    strictest level and no map. `together` compares views with attributes that are asked one by one,
+    and `pairs` are attributes that records report together. `repeats` give the joint epsilon of the
+    reports of several periods, and what they reveal, and `ranges` the errors of ranges and of the
+    median, for numbers of which only a bin is collected. `costs` are of answers in `periods`
+    periods, and `best` names mechanisms that cost less. `precisions` has the variances of one
+    respondent by level, None where there is one level.
     """
 
     plan: Plan
     users: int
-    decision: Sequence[str]
+    ways: Sequence[Way]
     rows: Sequence[Row]
     protections: Sequence[str]
     repeats: Sequence[str]
@@ -91,6 +92,11 @@ class Explanation:
     costs: Sequence[Cost]
     best: Sequence[str]
     precisions: Levels | None
+
+    @property
+    def decision(self) -> list[str]:
+        """The attributes that a record reports, and the costs of the other ways, in words."""
+        return explain_budgets.lines(self.ways)
 
 
 def explain(
@@ -124,9 +130,7 @@ def explain(
     return Explanation(
         plan=plan,
         users=users,
-        decision=explain_budgets.lines(
-            explain_budgets.ways(survey.budget, epsilons, questions, every=True)
-        ),
+        ways=explain_budgets.ways(survey.budget, epsilons, questions, every=True),
         rows=rows,
         protections=[line for q in questions for line in explain_protections.of(q)],
         repeats=[_repeats(q) for q in questions] if plan.period else [],

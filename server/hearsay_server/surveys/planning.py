@@ -6,10 +6,10 @@ Pure functions of what was given: nothing is stored, and nothing registered.
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-import hearsay.plans.plan
 from hearsay.plans.domains import Binned, Domain, Grid, Numeric, Ratings, SetOf, Strings
+from hearsay.v1 import survey_pb2
 from hearsay_server.surveys import (
     drafting,
     explain,
@@ -110,9 +110,9 @@ class Planned:
     by_epsilon: tuple[tuple[float, ...], ...]
     budgets: tuple[Budget, ...]
     advice: tuple[str, ...]
-    guesses: tuple[tuple[str, str, str], ...] = ()
-    warnings: tuple[str, ...] = ()
-    fit: Fit | None = None
+    guesses: tuple[tuple[str, str, str], ...]
+    warnings: tuple[str, ...]
+    fit: Fit | None
 
 
 def planned(given: Sequence[tuple[str, bytes]], users: int) -> Planned:
@@ -136,16 +136,16 @@ def planned(given: Sequence[tuple[str, bytes]], users: int) -> Planned:
     if files:
         source, data = files[0]
         toml = _decoded(source, data)
-        found_ = _planned(toml, source, users)
-        if table is None:
-            return found_
-        plan = hearsay.plans.plan.parse(surveys.resolve(surveys.from_toml(toml, source)))
-        return replace(found_, fit=fitting.fit(plan, table, _MOST_CELLS))
+        survey, explanation = _explained(toml, source, users)
+        fit = fitting.fit(explanation.plan, table, _MOST_CELLS) if table else None
+        return _planned(toml, survey, explanation, fit=fit)
     assert table is not None
     stem = re.split(r"[/\\]", table.source)[-1].split(".")[0]
     draft = guessing.guess(table, people.name_of(stem, 1))
-    return replace(
-        _planned(drafting.toml(draft), "the guessed survey", users),
+    toml = drafting.toml(draft)
+    return _planned(
+        toml,
+        *_explained(toml, "the guessed survey", users),
         guesses=tuple(
             (called, why, "; ".join(notes)) for called, why, notes in drafting.told(draft)
         ),
@@ -173,16 +173,27 @@ def _decoded(source: str, data: bytes) -> str:
         raise InvalidInput(f"{source} is no UTF-8: byte 0x{data[error.start]:02x}") from None
 
 
-def _planned(toml: str, source: str, users: int) -> Planned:
+def _explained(toml: str, source: str, users: int) -> tuple[survey_pb2.Survey, Explanation]:
     survey = surveys.from_toml(toml, source)
-    explanation = explain.explain(survey, source, users)
-    plan, asked = explanation.plan, surveys.questions(survey)
+    return survey, explain.explain(survey, source, users)
+
+
+def _planned(
+    toml: str,
+    survey: survey_pb2.Survey,
+    explanation: Explanation,
+    *,
+    guesses: tuple[tuple[str, str, str], ...] = (),
+    warnings: tuple[str, ...] = (),
+    fit: Fit | None = None,
+) -> Planned:
+    plan, users = explanation.plan, explanation.users
+    asked = surveys.questions(survey)
     shown = plan.default_level or next(iter(plan.levels))
     levels = tuple(_level(explanation, name) for name in plan.levels)
     place = list(plan.levels).index(shown)
     here = levels[place].asked
-    epsilons = [level.epsilon for level in plan.levels.values()]
-    ways = explain_budgets.ways(survey.budget, epsilons, asked)
+    ways = [way for way in explanation.ways if way.budget]
     return Planned(
         toml=toml,
         name=plan.survey,
@@ -212,6 +223,9 @@ def _planned(toml: str, source: str, users: int) -> Planned:
             for way in ways
         ),
         advice=tuple(explain_budgets.advice(ways)),
+        guesses=guesses,
+        warnings=warnings,
+        fit=fit,
     )
 
 
