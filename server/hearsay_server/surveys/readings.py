@@ -152,9 +152,13 @@ def _scores(domain: Numeric, mechanism: MeanMechanism) -> Reading:
     outside: dict[str, object] = {}
     if isinstance(mechanism, PolicyMeanTable) and domain.sensitive:
         tells = revealing.telling(mechanism).any(axis=0)
-        names = [f"{low:,g} to {high:,g}" for low, high in domain.sensitive]
-        outside = {"tells": np.flatnonzero(tells).tolist(), "outside": " or ".join(names)}
+        outside = {"tells": np.flatnonzero(tells).tolist(), "outside": regions(domain)}
     return {"form": "scores", "head": counts[:head], "first": first, "step": step, **outside}
+
+
+def regions(domain: Numeric) -> str:
+    """Return the regions of a number that are protected, in words."""
+    return " or ".join(f"{low:,g} to {high:,g}" for low, high in domain.sensitive)
 
 
 def _hashing(

@@ -13,7 +13,9 @@ import pytest
 from hearsay.plans.domains import Binned, Categorical, Numeric, Ratings, SetOf
 from hearsay.plans.plan import Plan, parse
 from hearsay_server.pages.person import facts
-from hearsay_server.pages.person.odds import Odds, factor, odds, of_many
+from hearsay_server.pages.person.chances import factor, of_many
+from hearsay_server.pages.person.odds import odds
+from hearsay_server.pages.person.sentences import Odds
 from hearsay_server.surveys import catalogue, revealing
 from hearsay_server.surveys.describe import describe
 from hearsay_server.surveys.readings import reading

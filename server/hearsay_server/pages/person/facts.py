@@ -7,11 +7,13 @@ from fractions import Fraction
 from hearsay.agreement import Agreement
 from hearsay.plans.domains import Categorical, Domain, Grid, Numeric, Ratings, SetOf, Strings
 from hearsay.plans.plan import Level, Plan
-from hearsay_server.pages.person.odds import Odds, factor, odds, of_many, regions
+from hearsay_server.pages.person.chances import factor, of_many
+from hearsay_server.pages.person.odds import odds
+from hearsay_server.pages.person.sentences import Odds
 from hearsay_server.storage.public import PublicSurvey
 from hearsay_server.surveys.agreements import for_typescript
 from hearsay_server.surveys.over_time import A_YEAR
-from hearsay_server.surveys.readings import labels, reading
+from hearsay_server.surveys.readings import labels, reading, regions
 from ldp.core.exact import ONE
 from ldp.planning.composition import DELTA, optimal
 
