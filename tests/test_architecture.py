@@ -56,7 +56,7 @@ FLOORS = {
         {"aio"},
     ],
     "hearsay_server": [
-        {"build", "clock", "config", "limits", "tables", "tabular", "wrapping"},
+        {"build", "clock", "config", "declared", "limits", "tabular", "wrapping"},
         {"ingest", "surveys", "trainings"},
         {"storage"},
         {"answers"},

@@ -184,8 +184,8 @@ def _curves(
             alike.append([place])
     return {
         "kind": "curves",
-        "x": {"label": label, "log": True},
-        "y": {"label": "half a 95% interval", "log": True, "percent": True},
+        "x": label,
+        "y": "half a 95% interval",
         "lines": [
             {
                 "name": _cut(names[first]) + (f" +{len(more)}" if more else ""),

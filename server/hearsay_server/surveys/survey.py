@@ -27,8 +27,8 @@ from hearsay.plans.properties import properties_of
 from hearsay.plans.texts import check_name
 from hearsay.plans.views import View
 from hearsay.v1 import plan_pb2, survey_pb2
+from hearsay_server.declared import fill, load, read
 from hearsay_server.surveys import catalogue, graded, sealing, two_servers
-from hearsay_server.tables import fill, load, read
 from ldp import RAPPOR, InvalidInput, Mechanism, PolicyUnary, PrefixHashing, SetSelection
 from ldp.core.exact import MAX_EPSILON, ONE, check_epsilon, float_below
 from ldp.estimating.ratings import RatedShares

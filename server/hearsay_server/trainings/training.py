@@ -14,7 +14,7 @@ from hearsay.plans.plan import mechanism_message
 from hearsay.plans.two_servers import UNIT as UNIT_OF_VARIANCE
 from hearsay.plans.two_servers import helper_key_of
 from hearsay.v1 import training_pb2
-from hearsay_server.tables import fill, load, read
+from hearsay_server.declared import fill, load, read
 from hearsay_server.trainings import aggregation
 from ldp import InvalidInput, SphereCodebook
 from ldp.core.exact import check_epsilon

@@ -2,12 +2,10 @@
 // stand in a table beside it, so a chart is hidden from screen readers but for its label.
 import * as Plot from "./vendor/plot.js";
 import { curves } from "./curves.js";
+import { COLOURS, SYMBOLS } from "./palette.js";
 import { choosing } from "./ranging.js";
 
-const BLUE = "var(--blue)";
-const OTHER = "var(--vermillion)";
-const COLOURS = [BLUE, OTHER, "var(--green)", "var(--purple)", "var(--sky)", "var(--orange)"];
-const SYMBOLS = ["circle", "square", "triangle", "diamond", "star", "wye"];
+const [BLUE, OTHER] = COLOURS;
 const MOST_LINES = 30;
 
 const drawers = { intervals, groups, lines, histogram, cumulative, curves };

@@ -1,15 +1,14 @@
 // Curves on logarithmic scales, for charts.js.
 import * as Plot from "./vendor/plot.js";
+import { COLOURS, SYMBOLS } from "./palette.js";
 
-const COLOURS = ["blue", "vermillion", "green", "purple", "sky", "orange", "ink", "quiet"];
-const SYMBOLS = ["circle", "square", "triangle", "diamond", "star", "wye", "cross", "plus"];
 const APART = 13;
 
 /** Return the planner's curves: a line for each question, with its name at its end. */
 export function curves(chart, width) {
   const lines = chart.lines.map((line, place) => ({
     name: line.name,
-    colour: `var(--${COLOURS[place % COLOURS.length]})`,
+    colour: COLOURS[place % COLOURS.length],
     symbol: SYMBOLS[place % SYMBOLS.length],
     points: line.points.map(([x, y]) => ({ x, y })),
   }));
@@ -28,12 +27,12 @@ function options(chart, lines, width, labels) {
     marginRight: 20 + longest * 6.4,
     x: {
       // Not Plot's logarithmic scale, which leaves out the labels of most ticks.
-      label: `${chart.x.label} →`,
+      label: `${chart.x} →`,
       grid: true,
       ticks: lines[0]?.points.map(({ x }) => Math.log(x)).filter((_, n) => width > 700 || n % 2),
       tickFormat: (x) => whole(Math.exp(x)).toLocaleString("en", { notation: "compact" }),
     },
-    y: { type: "log", label: `↑ ${chart.y.label}`, grid: true, ticks: 5, tickFormat: percent },
+    y: { type: "log", label: `↑ ${chart.y}`, grid: true, ticks: 5, tickFormat: percent },
     symbol: { type: "identity" },
     color: { type: "identity" },
     marks: [
