@@ -2,16 +2,12 @@
 
 import asyncio
 import contextlib
-import hashlib
-from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import astuple
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import grpc
-from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 
 import hearsay.plans.plan
@@ -26,22 +22,18 @@ from hearsay_server.answers.queries import NoReports, Tallies
 from hearsay_server.clock import Clock, system
 from hearsay_server.serving import auth
 from hearsay_server.serving.analyses import Analyses
+from hearsay_server.serving.exporting import Exporting
 from hearsay_server.serving.feeds import Feeds
-from hearsay_server.serving.pages import MOST_BYTES, Page, each_page
+from hearsay_server.serving.kept_answers import KeptAnswers, Messages, key_of
 from hearsay_server.serving.status import Ended, no_survey
+from hearsay_server.serving.stored_rows import MOST_BYTES, Page, each_page
 from hearsay_server.serving.together import Together
-from hearsay_server.storage import audit, mixes
+from hearsay_server.storage import mixes
 from hearsay_server.storage import sums as stored_sums
 from hearsay_server.storage.packed import PackedTallies
 from hearsay_server.storage.selection import Apart, Selected, resolve
-from hearsay_server.storage.shards import Counted
 from hearsay_server.storage.store import Store
 from ldp import InvalidInput
-from ldp.assurance.suspicion import Supports
-from ldp.estimating.pairs import PairTally
-
-_KEPT = 32 << 20
-"""Bytes of answers that are kept, each by its question and its tallies."""
 
 _INTERVAL = 1.0
 _LEAST_INTERVAL = 0.1
@@ -64,9 +56,6 @@ _TOGETHER = 1 << 16
 _Value = TypeVar("_Value")
 _Asked = TypeVar("_Asked", bound=Message)
 
-Messages = Sequence[bytes]
-"""The serialised messages of one answer."""
-
 Question = (
     analyst_pb2.EstimateRequest
     | analyst_pb2.DistributionRequest
@@ -78,7 +67,6 @@ Question = (
 """Questions about one selection of the reports."""
 
 By = analyst_pb2.EstimateByRequest
-ExportedPeriod = analyst_pb2.ExportedPeriod
 
 
 class Analyst(analyst_pb2_grpc.AnalystServicer):
@@ -99,13 +87,13 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         """
         self._store = store
         self._analyses = analyses
-        self._exports = exports
         self._watched = watched
         self._clock = clock
         self._readers = ThreadPoolExecutor(_READERS, "hearsay-analyst")
-        self._answers = _Answers()
+        self._answers = KeptAnswers()
         self._feeds = Feeds(_WATCHED)
         self._together = Together(store, analyses, self._read)
+        self._exports = Exporting(store, exports, self._read)
 
     def stop_watching(self) -> None:
         """Let those who watch an estimate go: they would outlast any grace."""
@@ -202,7 +190,7 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
                 )
 
             read = partial(self._tallies, plan, question, none=True)
-            answers = self._feeds.watch(_key(question, _NONE), interval, read, answered)
+            answers = self._feeds.watch(key_of(question, _NONE), interval, read, answered)
             async with contextlib.aclosing(answers):  # type: ignore[type-var]
                 async for answer in answers:
                     for message in answer:
@@ -229,14 +217,10 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
             frozen, plan = await self._plan(request)
             tallies = await self._tallies(plan, request)
             levels = list(dict.fromkeys(cohort.level for cohort in tallies))
-            pages = self._store.batches(plan.survey, resolve(plan, request.selection))
             async with self._analyses.process() as run:
                 targets = await run(questions.targets, frozen, request, tallies)
                 count = partial(questions.supports, frozen, request.attribute, levels, targets)
-                found: dict[str, Supports] = await run(count, [])
-                while page := await self._read(lambda: next(pages, None)):
-                    for name, seen in (await run(count, [page])).items():
-                        found[name] = found[name] + seen if name in found else seen
+                found = await self._counted(plan, request.selection, partial(run, count))
                 return await run(questions.suspicions, frozen, request.attribute, targets, found)
 
     async def Pairs(  # noqa: N802
@@ -247,13 +231,9 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
             paired.domain_of(plan, request.attribute)
             tallies = await self._tallies(plan, request)
             levels = list(dict.fromkeys(cohort.level for cohort in tallies))
-            pages = self._store.batches(plan.survey, resolve(plan, request.selection))
             async with self._analyses.process() as run:
                 count = partial(questions.set_pair_counts, frozen, request.attribute, levels)
-                found: dict[str, PairTally] = await run(count, [])
-                while page := await self._read(lambda: next(pages, None)):
-                    for name, seen in (await run(count, [page])).items():
-                        found[name] = found[name] + seen if name in found else seen
+                found = await self._counted(plan, request.selection, partial(run, count))
                 return await run(questions.set_pairs, frozen, request, tallies, found)
 
     async def Words(  # noqa: N802
@@ -327,72 +307,24 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
     ) -> AsyncIterator[bytes]:
         with _telling():
             frozen, plan = await self._frozen(request.survey)
-            selected = resolve(plan, request.selection)
-            if selected.is_of_groups:
-                raise InvalidInput(
-                    "rows are exported of all devices together, without their panels and "
-                    "properties: leave these out of the selection"
-                )
-            before = _exported(plan, request.since)
-            caller = auth.caller()
-            async with self._exports.process() as run:
-                await self._read(lambda: self._record_export(request, caller))
-                yield analyst_pb2.ExportRowsResponse(plan=frozen).SerializeToString()
-                counted = await self._read(lambda: self._store.counted(plan.survey, selected))
-                # A survey that was deleted and created again may lack periods it had before.
-                gone = {name: Counted() for name in before if selected.has(name)}
-                for name, counts in sorted((gone | counted).items()):
-                    known = before.get(name)
-                    now = ExportedPeriod(period=name, dropped=counts.dropped)
-                    if known and counts.dropped > known.dropped:
-                        pass
-                    elif known and await self._digest(plan.survey, name) == known.digest:
-                        now = known
-                    else:
-                        digest = _digest()
-                        pages = self._store.batches_of(plan.survey, name)
-                        while counts.stored and (
-                            page := await self._read(partial(next, pages, None))
-                        ):
-                            for batch in page:
-                                digest.update(batch.id)
-                            for message in await run(
-                                questions.mixed, frozen, page, selected.levels
-                            ):
-                                yield message
-                        now.digest = digest.digest()
-                        if known:  # rows that are dropped meanwhile are in the earlier export
-                            now.dropped = await self._dropped(plan.survey, name)
-                    if request.HasField("since"):
-                        yield analyst_pb2.ExportRowsResponse(exported=now).SerializeToString()
+            messages = self._exports.rows(frozen, plan, request, auth.caller())
+            async with contextlib.aclosing(messages):  # type: ignore[type-var]
+                async for message in messages:
+                    yield message
 
-    def _record_export(self, request: analyst_pb2.ExportRowsRequest, caller: str) -> None:
-        """Write who exports which rows into the audit log, before the first of them leaves."""
-        database = self._store.database
-        selected = MessageToDict(request.selection, preserving_proto_field_name=True)
-
-        def record() -> None:
-            with database.beside() as connection:
-                audit.record(
-                    connection, "export rows", token=caller, survey=request.survey, detail=selected
-                )
-
-        database.retrying(record)
-
-    async def _dropped(self, survey: str, name: str) -> int:
-        """Return how many batches of a period the retention has dropped."""
-        selected = Selected(periods=(name,))
-        counted = await self._read(lambda: self._store.counted(survey, selected))
-        return counted.get(name, Counted()).dropped
-
-    async def _digest(self, survey: str, period: str) -> bytes:
-        """Return the digest of the ids of a period's stored batches."""
-        digest = _digest()
-        pages = self._store.ids(survey, period)
-        while ids := await self._read(partial(next, pages, None)):
-            for id_ in ids:
-                digest.update(id_)
-        return digest.digest()
+    async def _counted(
+        self,
+        plan: Plan,
+        selection: analyst_pb2.Selection,
+        count: Callable[[list[Page]], Awaitable[dict[str, Any]]],
+    ) -> dict[str, Any]:
+        """Return what is counted by level in all selected rows, page by page."""
+        pages = self._store.batches(plan.survey, resolve(plan, selection))
+        found = await count([])
+        while page := await self._read(lambda: next(pages, None)):
+            for name, seen in (await count([page])).items():
+                found[name] = found[name] + seen if name in found else seen
+        return found
 
     async def _read(self, read: Callable[[], _Value]) -> _Value:
         return await asyncio.get_running_loop().run_in_executor(self._readers, read)
@@ -517,7 +449,7 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
 
         `also` are words that the answer depends on besides its question and tallies.
         """
-        key = await self._read(lambda: _key(question, tallies, also))
+        key = await self._read(lambda: key_of(question, tallies, also))
         known = self._answers.get(key)
         if known is not None:
             return known
@@ -526,17 +458,6 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         answer = await analyses.run(computed, begun=watched)
         self._answers.keep(key, answer)
         return answer
-
-
-_digest = partial(hashlib.blake2b, digest_size=16)
-"""A new digest of the ids of a period's batches."""
-
-
-def _exported(plan: Plan, exported: analyst_pb2.Exported) -> dict[str, ExportedPeriod]:
-    """Return by name the periods exported before; raise `InvalidInput` where one is no period."""
-    for each in exported.periods:
-        period.start(plan.period, each.period)
-    return {each.period: each for each in exported.periods}
 
 
 @contextlib.contextmanager
@@ -571,45 +492,3 @@ def _grouped(
         names = (*plan.maps(attribute), "")
         return {name or NO_MAP: maps[name] for name in names if name in maps}
     return dict(sorted(tallies.grouped(lambda cohort: cohort.period).items()))
-
-
-def _key(question: Message, tallies: PackedTallies, also: Sequence[str] = ()) -> bytes:
-    """Return a digest of a question and of what its answer depends on."""
-    digest = hashlib.blake2b(type(question).__name__.encode(), digest_size=16)
-    digest.update(question.SerializeToString(deterministic=True))
-    digest.update(repr(list(also)).encode())
-    for cohort, parts in tallies.packed.items():
-        digest.update(repr((astuple(cohort), *map(len, parts))).encode())
-        digest.update(b"".join(parts))
-    return digest.digest()
-
-
-class _Answers:
-    """The last answers, by the question and the tallies that they are of.
-
-    No answer has to be dropped when reports come in: other tallies make another key.
-    """
-
-    def __init__(self) -> None:
-        self._answers: OrderedDict[bytes, Messages] = OrderedDict()
-        self._size = 0
-
-    def get(self, key: bytes) -> Messages | None:
-        """Return the answer of a key, which becomes the last to be forgotten."""
-        if key in self._answers:
-            self._answers.move_to_end(key)
-        return self._answers.get(key)
-
-    def keep(self, key: bytes, answer: Messages) -> None:
-        """Keep an answer, unless it is larger than all of them may be."""
-        if key in self._answers or _size(answer) > _KEPT:
-            return
-        self._answers[key] = answer
-        self._size += _size(answer)
-        while self._size > _KEPT:
-            _, forgotten = self._answers.popitem(last=False)
-            self._size -= _size(forgotten)
-
-
-def _size(answer: Messages) -> int:
-    return sum(map(len, answer))

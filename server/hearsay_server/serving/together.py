@@ -14,8 +14,8 @@ from hearsay.v1 import analyst_pb2
 from hearsay_server.answers import few, fits, questions
 from hearsay_server.answers.records import Complete, Key, Pairs
 from hearsay_server.serving.analyses import Analyses
-from hearsay_server.serving.pages import MOST_BYTES, Page, Read, each_page
 from hearsay_server.serving.status import Ended
+from hearsay_server.serving.stored_rows import MOST_BYTES, Page, Read, each_page
 from hearsay_server.storage.selection import resolve
 from hearsay_server.storage.store import Store
 from ldp import InvalidInput
