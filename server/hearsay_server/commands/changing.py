@@ -18,7 +18,7 @@ from hearsay.columns import DIFFERENCE_COLUMNS, change_columns, errors_text
 from hearsay.v1 import analyst_pb2
 from hearsay_server import tabular
 from hearsay_server.commands import plotting
-from hearsay_server.commands.shown import Shown, interval_heading, plain
+from hearsay_server.commands.shown import Shown, interval_heading, plain, warn
 
 _ROWS = 40
 """Rows of a table: those of the smallest p-values."""
@@ -91,10 +91,7 @@ def _clearest(answer: analyst_pb2.ChangeResponse) -> list[analyst_pb2.Difference
 def _show(answers: Sequence[analyst_pb2.ChangeResponse], show: Shown) -> None:
     several = len(answers) > 1
     for answer in answers:
-        if answer.warning:
-            where = f"{answer.attribute}: " if several else ""
-            text = f"warning: {where}{answer.warning}"
-            Console(stderr=True).print(escape(text))
+        warn(answer.warning, answer.attribute if several else "")
     if show.as_json:
         documents = [plain(answer) for answer in answers]
         for document, answer in zip(documents, answers, strict=True):

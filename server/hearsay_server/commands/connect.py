@@ -1,5 +1,7 @@
 """Options for reaching a server: of the commands, and of `hearsay` itself before the command."""
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,7 +10,7 @@ import typer
 from hearsay_server.build import revision, version
 
 if TYPE_CHECKING:
-    from hearsay.sending.transport import Tls
+    from hearsay.sending.transport import Calls, Tls
 
 DEFAULT_ADDRESS = "127.0.0.1:50051"
 
@@ -75,3 +77,15 @@ def tls(context: typer.Context) -> "Tls | None":
     if not any(given[name] for name in ("ca", "certificate", "key", "server_name")):
         return None
     return Tls(given["ca"], given["certificate"], given["key"], given["server_name"])
+
+
+@contextlib.contextmanager
+def connected(
+    context: typer.Context, target: str, insecure: bool, token: str | None
+) -> "Iterator[Calls]":
+    """Make calls to a server, over TLS as the options before the command say."""
+    from hearsay.sending.transport import open_calls
+
+    calls = open_calls(target, tls=tls(context), token=token, insecure=insecure)
+    with contextlib.closing(calls):
+        yield calls

@@ -11,6 +11,7 @@ from hearsay_server.answers.selecting import selected
 from hearsay_server.commands import connect
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, Insecure, Target, Token
 from hearsay_server.commands.selecting import First, Level, Period
+from hearsay_server.commands.shown import warn
 from ldp.errors import needs
 
 
@@ -39,9 +40,8 @@ def export(
     with Analyst(target, tls=connect.tls(context), token=token, insecure=insecure) as analyst:
         done = write(analyst, survey, to, since=since, **chosen)
     if done.kept:
-        text = (
-            f"warning: the server has dropped rows of {len(done.kept)} periods since, "
+        warn(
+            f"the server has dropped rows of {len(done.kept)} periods since, "
             f"{done.kept[0]} to {done.kept[-1]}: they stay as exported before"
         )
-        Console(stderr=True).print(escape(text), soft_wrap=True)
     Console().print(f"{done.rows:,} rows of {survey} are in {escape(without_credentials(to))}")

@@ -48,11 +48,7 @@ class Shown:
     def estimates(self, answers: Sequence[analyst_pb2.EstimateResponse], by: str = "") -> None:
         several = len({answer.attribute for answer in answers}) > 1
         for answer in answers:
-            if answer.warning:
-                names = (answer.attribute if several else "", answer.group)
-                where = "".join(f"{name}: " for name in names if name)
-                text = f"warning: {where}{answer.warning}"
-                Console(stderr=True).print(escape(text), soft_wrap=True)
+            warn(answer.warning, answer.attribute if several else "", answer.group)
         if self.as_json:
             documents = [document(answer) for answer in answers]
             typer.echo(json.dumps(documents if several or by else documents[0], indent=2))
@@ -153,10 +149,7 @@ class Shown:
         """Print the differences between two parts of the reports, whose names head a table."""
         several = len(answers) > 1
         for answer in answers:
-            if answer.warning:
-                where = f"{answer.attribute}: " if several else ""
-                text = f"warning: {where}{answer.warning}"
-                Console(stderr=True).print(escape(text), soft_wrap=True)
+            warn(answer.warning, answer.attribute if several else "")
         if self.as_json:
             documents = [
                 plain(a, first_reports=a.first_reports, second_reports=a.second_reports)
@@ -376,10 +369,11 @@ def _reports(count: int) -> str:
     return f"{count:,} report{'s' if count != 1 else ''}"
 
 
-def warn(warning: str) -> None:
-    """Print a warning, if there is one, beside the answer."""
+def warn(warning: str, *names: str) -> None:
+    """Print a warning, if there is one, beside the answer; `names` say what it is of."""
     if warning:
-        Console(stderr=True).print(escape(f"warning: {warning}"), soft_wrap=True)
+        where = "".join(f"{name}: " for name in names if name)
+        Console(stderr=True).print(escape(f"warning: {where}{warning}"), soft_wrap=True)
 
 
 def repeats_text(most: float) -> str:

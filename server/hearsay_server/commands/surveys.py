@@ -1,6 +1,5 @@
 """`hearsay survey`: register, inspect, close and delete surveys."""
 
-import contextlib
 import json
 import textwrap
 from collections import Counter
@@ -17,7 +16,6 @@ from rich.table import Table
 import hearsay.plans.plan
 from hearsay.plans.domains import Numeric, Ratings, Strings
 from hearsay.sealed.keys import fingerprint
-from hearsay.sending.transport import open_calls
 from hearsay.v1 import admin_pb2, survey_pb2
 from hearsay_server import tabular
 from hearsay_server.commands import (
@@ -60,8 +58,7 @@ def create_survey(
 ) -> None:
     """Register a survey: resolve it into its plan and freeze that."""
     survey = surveys.from_file(file)
-    calls = open_calls(target, tls=connect.tls(context), token=token, insecure=insecure)
-    with contextlib.closing(calls):
+    with connect.connected(context, target, insecure, token) as calls:
         request = admin_pb2.CreateSurveyRequest(survey=survey)
         try:
             status = calls.call("Admin/CreateSurvey", request, admin_pb2.SurveyStatus, _TIMEOUT)
@@ -170,8 +167,7 @@ def list_surveys(
     as_json: AsJson = False,
 ) -> None:
     """List the surveys, with their numbers of batches and records."""
-    calls = open_calls(target, tls=connect.tls(context), token=token, insecure=insecure)
-    with contextlib.closing(calls):
+    with connect.connected(context, target, insecure, token) as calls:
         request, kind = admin_pb2.ListSurveysRequest(), admin_pb2.ListSurveysResponse
         answer = calls.call("Admin/ListSurveys", request, kind, _TIMEOUT)
     if as_json:
@@ -207,8 +203,7 @@ def show_survey(
     as_json: AsJson = False,
 ) -> None:
     """Show what a survey asks, its mechanisms with their epsilon, and what has come in."""
-    calls = open_calls(target, tls=connect.tls(context), token=token, insecure=insecure)
-    with contextlib.closing(calls):
+    with connect.connected(context, target, insecure, token) as calls:
         request, kind = admin_pb2.ShowSurveyRequest(survey=survey), admin_pb2.ShowSurveyResponse
         answer = calls.call("Admin/ShowSurvey", request, kind, _TIMEOUT)
     plan = hearsay.plans.plan.parse(answer.plan)

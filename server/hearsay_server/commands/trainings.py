@@ -1,10 +1,8 @@
 """`hearsay training`: register, inspect, export, close and delete trainings."""
 
-import contextlib
 import csv
 import json
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +12,7 @@ from rich.live import Live
 
 from hearsay.federated.calls import PART
 from hearsay.federated.parsing import parse
-from hearsay.sending.transport import Calls, open_calls
+from hearsay.sending.transport import Calls
 from hearsay.v1 import admin_pb2, trainer_pb2
 from hearsay.v1.admin_pb2 import TrainingRound, TrainingStatus
 from hearsay_server import tabular
@@ -52,7 +50,7 @@ def create_training(
     """Register a training with its first model, freeze it, and open its first round."""
     declared = from_file(file)
     training = declared.training
-    with _connected(context, target, insecure, token) as calls:
+    with connect.connected(context, target, insecure, token) as calls:
         try:
             _upload(calls, training.initial, declared.model)
             request = admin_pb2.CreateTrainingRequest(training=declared.frozen)
@@ -75,7 +73,7 @@ def list_trainings(
     as_json: AsJson = False,
 ) -> None:
     """List the trainings, with their rounds and updates."""
-    with _connected(context, target, insecure, token) as calls:
+    with connect.connected(context, target, insecure, token) as calls:
         kind = admin_pb2.ListTrainingsResponse
         answer = calls.call("Admin/ListTrainings", admin_pb2.ListTrainingsRequest(), kind, _TIMEOUT)
     if as_json:
@@ -109,7 +107,7 @@ def show_training(
     figures.check_delta(delta)
     if watch and as_json:
         raise InvalidInput("choose one of --watch and --json")
-    with _connected(context, target, insecure, token) as calls:
+    with connect.connected(context, target, insecure, token) as calls:
         shown = _shown(calls, training)
         if as_json:
             typer.echo(json.dumps(training_shown.document(shown, delta), indent=2))
@@ -151,7 +149,7 @@ def export_training(
     if out is None and history is None:
         raise InvalidInput("give --out for the model, --history for the rounds, or both")
     check_new(out, history)
-    with _connected(context, target, insecure, token) as calls:
+    with connect.connected(context, target, insecure, token) as calls:
         shown = _shown(calls, training)
         if out is not None:
             model = _model_of(shown, number)
@@ -179,7 +177,7 @@ def close_training(
 ) -> None:
     """End a training for good: its open round is dropped; its models stay."""
     confirm(yes, f"Close {training} for good, and delete the updates of its open round?")
-    with _connected(context, target, insecure, token) as calls:
+    with connect.connected(context, target, insecure, token) as calls:
         request = admin_pb2.CloseTrainingRequest(training=training)
         status = calls.call("Admin/CloseTraining", request, TrainingStatus, _TIMEOUT)
     typer.echo(f"{training} is closed after {status.aggregated:,} rounds that made a model")
@@ -203,20 +201,11 @@ def delete_training(
         f"Delete {training} and all its models, for good? Devices that took part never join "
         "another training of this name.",
     )
-    with _connected(context, target, insecure, token) as calls:
+    with connect.connected(context, target, insecure, token) as calls:
         request = admin_pb2.DeleteTrainingRequest(training=training)
         kind = admin_pb2.DeleteTrainingResponse
         held = calls.call("Admin/DeleteTraining", request, kind, _TIMEOUT)
     typer.echo(f"{training} is deleted, with {held.rounds:,} rounds of {held.updates:,} updates")
-
-
-@contextlib.contextmanager
-def _connected(
-    context: typer.Context, target: str, insecure: bool, token: str | None
-) -> Iterator[Calls]:
-    calls = open_calls(target, tls=connect.tls(context), token=token, insecure=insecure)
-    with contextlib.closing(calls):
-        yield calls
 
 
 def _upload(calls: Calls, sha256: bytes, model: bytes) -> None:

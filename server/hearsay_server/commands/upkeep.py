@@ -11,7 +11,6 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from hearsay.sending.transport import open_calls
 from hearsay.v1 import admin_pb2
 from hearsay_server import config, tabular
 from hearsay_server.commands import connect
@@ -131,8 +130,7 @@ def close_survey(
     """Take no more reports of a survey, for good; its tallies stay."""
     closed = f"the periods of {survey} up to {period}" if period else survey
     confirm(yes, f"Close {closed} for good? Later reports are refused.")
-    calls = open_calls(target, tls=connect.tls(context), token=token, insecure=insecure)
-    with contextlib.closing(calls):
+    with connect.connected(context, target, insecure, token) as calls:
         request = admin_pb2.CloseSurveyRequest(survey=survey, period=period)
         calls.call("Admin/CloseSurvey", request, admin_pb2.SurveyStatus, _TIMEOUT)
     typer.echo(f"{survey} is closed" + (f" up to {period}" if period else ""))
@@ -148,8 +146,7 @@ def delete_survey(
 ) -> None:
     """Delete a survey with all its reports."""
     confirm(yes, f"Delete {survey} and all its reports, for good?")
-    calls = open_calls(target, tls=connect.tls(context), token=token, insecure=insecure)
-    with contextlib.closing(calls):
+    with connect.connected(context, target, insecure, token) as calls:
         request = admin_pb2.DeleteSurveyRequest(survey=survey)
         kind = admin_pb2.DeleteSurveyResponse
         held = calls.call("Admin/DeleteSurvey", request, kind, _TIMEOUT)
