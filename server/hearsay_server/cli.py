@@ -63,15 +63,15 @@ COMMANDS = {
         "Train a model on the randomised records, by their channels; save it with its account.",
     ),
     "plan": (
-        "tools:plan",
+        "plan:plan",
         "Work out the number of reports, the epsilon or the error of a survey before it is run.",
     ),
     "audit": (
-        "tools:audit",
+        "audit:audit",
         "Check that mechanisms keep the epsilon they claim; exit with 1 where one does not.",
     ),
     "shuffle": (
-        "tools:shuffle",
+        "shuffle:shuffle",
         "Bound the epsilon of a cohort's reports for observers who see them only in random order.",
     ),
     "account": (

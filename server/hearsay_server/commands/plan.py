@@ -1,35 +1,26 @@
-"""The commands that need no server: plan a survey, audit its mechanisms, bound a shuffle."""
+"""`hearsay plan`: the reports, the epsilon or the error of a survey before it is run."""
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
-from rich.console import Console
-from rich.table import Table
 
-import hearsay.plans.plan
 from hearsay.plans.domains import Numeric
-from hearsay_server import tabular
 from hearsay_server.commands import plotting, plotting_plans
 from hearsay_server.commands import prices as pricing
 from hearsay_server.commands.connect import AsJson
+from hearsay_server.commands.mechanism import Categories, Epsilon, MechanismName, maker
 from hearsay_server.commands.plotting import Plot
-from hearsay_server.commands.plotting_plans import Axis, Bound
+from hearsay_server.commands.plotting_plans import Axis
 from hearsay_server.surveys import catalogue
-from hearsay_server.surveys import survey as surveys
 from ldp import InvalidInput, Mechanism
 from ldp.planning import sizes
 
-_CATEGORICAL = f"With --k one of: {', '.join(catalogue.CATEGORICAL)}."
-_NUMERIC = f"Without, for numbers: {', '.join(catalogue.NUMERIC)}."
-MechanismName = Annotated[str, typer.Argument(help=f"{_CATEGORICAL} {_NUMERIC}")]
 _POWER, _CONFIDENCE = 0.8, 0.95
-Categories = Annotated[int | None, typer.Option("--k", help="The number of categories.")]
-Epsilon = Annotated[float | None, typer.Option(help="What one report may spend.")]
 Confidence = Annotated[float, typer.Option(help="Of the intervals, or of the test.")]
 
 
@@ -169,7 +160,7 @@ def plan(
     scale = _Scale(k, -1.0 if low is None else low, 1.0 if high is None else high)
     if k is None:
         Numeric(scale.low, scale.high, clamp=False)
-    make = _maker(mechanism, k)
+    make = maker(mechanism, k)
     planned = scale.planned(truth)
     inner = scale.inner(planned)
     if prices:
@@ -306,177 +297,3 @@ def _sentence(found: dict[str, Any], scale: _Scale, confidence: float, simultane
         f"{n} reports at {spent} give {scale.subject} a {kind}{confidence:.4g} interval of "
         f"+-{found['half_width']:.4g}"
     )
-
-
-def audit(
-    mechanism: MechanismName = "",
-    k: Categories = None,
-    epsilon: Epsilon = None,
-    survey: Annotated[
-        Path | None, typer.Option(help="Audit every mechanism of this survey (TOML) instead.")
-    ] = None,
-    draws: Annotated[
-        int, typer.Option(help="Simulated reports for each input; a tenth of it one by one.")
-    ] = 200_000,
-    confidence: Annotated[
-        float | None,
-        typer.Option(help="Of all verdicts by simulation; 0.99, and 0.95 of canaries."),
-    ] = None,
-    canaries: Annotated[
-        int | None,
-        typer.Option(help="So many devices at each level answer a server of their own instead."),
-    ] = None,
-    plot: Plot = None,
-    as_json: AsJson = False,
-) -> None:
-    """Check that mechanisms keep the epsilon they claim; exit with 1 where one does not.
-
-    The channel is enumerated exactly where it is small enough. Both samplers are measured: of
-    single reports, which clients run, and of reports in bulk. The epsilon is at least the
-    bound shown, at the stated confidence. A mechanism too large to enumerate still had its
-    integers checked, exactly, when it was built.
-
-    With canaries the whole collection is measured: each is a client that answers one of two
-    records, by a coin, to a server started for them with the survey. The coins are guessed from
-    the exported rows; many right guesses refute the epsilon.
-
-    \b
-      hearsay audit krr --k 8 --epsilon 1
-      hearsay audit piecewise --epsilon 2
-      hearsay audit --survey survey.toml
-      hearsay audit --survey survey.toml --canaries 1000
-    """
-    if plot is not None:
-        plotting.check(plot)
-        if canaries is not None:
-            raise InvalidInput("--plot draws mechanisms: leave it out with --canaries")
-    if canaries is not None:
-        if survey is None or mechanism or k is not None or epsilon is not None:
-            raise InvalidInput("--canaries answer a survey: give --survey, and no mechanism")
-        from hearsay_server.commands import canaries as command
-
-        if command.audit(survey, canaries, confidence or 0.95, as_json):
-            raise typer.Exit(1)
-        return
-    from ldp import Coins
-    from ldp.assurance.audit import audit as examine
-    from ldp.assurance.audit import in_bulk, one_by_one
-
-    rows = []
-    audited = _audited(mechanism, k, epsilon, survey)
-    samplers = {
-        "single": (one_by_one, max(draws // 10, min(draws, 100))),
-        "bulk": (in_bulk, draws),
-    }
-    # So that all hold together (Bonferroni).
-    each = 1 - (1 - (confidence or 0.99)) / (len(samplers) * len(audited))
-    for place, built in audited:
-        for sampler, (draw, n) in samplers.items():
-            result = examine(built, Coins(), draws=n, confidence=each, draw=draw)
-            rows.append((place, built.name, sampler, result))
-    if plot is not None:
-        plotting_plans.bounds(
-            [
-                Bound(f"{place}: {name}, {sampler}", told.claimed, told.lower_bound, told.violated)
-                for place, name, sampler, told in rows
-            ],
-            plot,
-        )
-    violated = len({place for place, _, _, result in rows if result.violated})
-    if as_json:
-        documents = [
-            {"place": place, "mechanism": name, "sampler": sampler, "violated": result.violated}
-            | {key: value for key, value in asdict(result).items() if key != "mechanism"}
-            for place, name, sampler, result in rows
-        ]
-        typer.echo(json.dumps(documents, indent=2))
-    else:
-        table = Table("", "mechanism", "sampler")
-        for heading in ("claims", "channel", "at least", "verdict"):
-            table.add_column(heading, justify="right")
-        for place, name, sampler, result in rows:
-            exact = "too large" if result.exact is None else f"{result.exact:.6g}"
-            verdict = "[bold red]VIOLATED[/]" if result.violated else "kept"
-            numbers = (f"{result.claimed:.6g}", exact, f"{result.lower_bound:.4g}", verdict)
-            table.add_row(place, name, sampler, *numbers)
-        tabular.show(table)
-        Console().print(f"{violated} of {len(audited)} mechanisms violate what they claim")
-    if violated:
-        raise typer.Exit(1)
-
-
-def _audited(
-    name: str, k: int | None, epsilon: float | None, survey: Path | None
-) -> list[tuple[str, Mechanism]]:
-    """Return the mechanisms to audit, each with a label of its place in the survey."""
-    if survey is None:
-        if not name or epsilon is None:
-            raise InvalidInput("give a mechanism and --epsilon (and --k), or --survey")
-        return [(f"k = {k}" if k else "numbers", _maker(name, k)(epsilon))]
-    if name or k is not None or epsilon is not None:
-        raise InvalidInput("--survey has its own mechanisms: give nothing else with it")
-    resolved = hearsay.plans.plan.parse(surveys.resolve(surveys.from_file(survey)))
-    return [
-        (", ".join(filter(None, (level.name, attribute, chosen))), mechanism)
-        for level in resolved.levels.values()
-        for attribute, by_map in level.by_map.items()
-        for chosen, mechanism in by_map.items()
-    ]
-
-
-def shuffle(
-    epsilon: Annotated[float, typer.Option(help="What one report spends.")],
-    n: Annotated[
-        int, typer.Option(help="The size of the COHORT: one attribute, one level, one period.")
-    ],
-    delta: Annotated[float, typer.Option(help="The delta of the bound.")] = 1e-6,
-    krr: Annotated[
-        int | None, typer.Option(help="k-RR with so many categories; otherwise any mechanism.")
-    ] = None,
-    bound: Annotated[str, typer.Option(help="clones (numerical), or closed (weaker).")] = "clones",
-    plot: Plot = None,
-    as_json: AsJson = False,
-) -> None:
-    """Bound the epsilon of a cohort's reports for observers who see them only in random order.
-
-    Holds against everyone but the shuffler, if the other members of the cohort are honest.
-    Cohort, attribute and level are in the clear, so reports of others do not count.
-    """
-    from ldp import KRR
-    from ldp.assurance import amplification
-
-    if plot is not None:
-        plotting.check(plot)
-
-    def together(n: int) -> float:
-        if krr is None:
-            return amplification.bounded(epsilon, n, delta, bound=bound)
-        return amplification.shuffled(KRR(krr, epsilon), n, delta, bound=bound)
-
-    central = together(n)
-    if plot is not None:
-        plotting_plans.curve(
-            f"Reports of epsilon {epsilon:g} in random order",
-            (float(n), central),
-            lambda size: together(max(1, round(size))),
-            (
-                Axis("reports of one cohort", lambda n: f"{n:,.0f} reports"),
-                Axis(f"epsilon at delta {delta:g}", lambda e: f"{e:.3g}"),
-            ),
-            plot,
-        )
-    if as_json:
-        document = {"epsilon": epsilon, "n": n, "delta": delta, "shuffled_epsilon": central}
-        typer.echo(json.dumps(document, indent=2))
-        return
-    typer.echo(
-        f"{n:,} reports of one cohort, each of epsilon {epsilon:g}, in random order: "
-        f"epsilon {central:.5g} at delta {delta:g}"
-    )
-
-
-def _maker(name: str, k: int | None) -> Callable[[float], Mechanism]:
-    """Return the named mechanism as a function of epsilon: for k categories, or for numbers."""
-    if k is None:
-        return lambda epsilon: catalogue.numeric(name, epsilon)
-    return lambda epsilon: catalogue.categorical(name, k, epsilon)

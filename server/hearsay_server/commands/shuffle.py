@@ -1,0 +1,62 @@
+"""`hearsay shuffle`: what random order gives a cohort's reports."""
+
+import json
+from typing import Annotated
+
+import typer
+
+from hearsay_server.commands import plotting, plotting_plans
+from hearsay_server.commands.connect import AsJson
+from hearsay_server.commands.plotting import Plot
+from hearsay_server.commands.plotting_plans import Axis
+
+
+def shuffle(
+    epsilon: Annotated[float, typer.Option(help="What one report spends.")],
+    n: Annotated[
+        int, typer.Option(help="The size of the COHORT: one attribute, one level, one period.")
+    ],
+    delta: Annotated[float, typer.Option(help="The delta of the bound.")] = 1e-6,
+    krr: Annotated[
+        int | None, typer.Option(help="k-RR with so many categories; otherwise any mechanism.")
+    ] = None,
+    bound: Annotated[str, typer.Option(help="clones (numerical), or closed (weaker).")] = "clones",
+    plot: Plot = None,
+    as_json: AsJson = False,
+) -> None:
+    """Bound the epsilon of a cohort's reports for observers who see them only in random order.
+
+    Holds against everyone but the shuffler, if the other members of the cohort are honest.
+    Cohort, attribute and level are in the clear, so reports of others do not count.
+    """
+    from ldp import KRR
+    from ldp.assurance import amplification
+
+    if plot is not None:
+        plotting.check(plot)
+
+    def together(n: int) -> float:
+        if krr is None:
+            return amplification.bounded(epsilon, n, delta, bound=bound)
+        return amplification.shuffled(KRR(krr, epsilon), n, delta, bound=bound)
+
+    central = together(n)
+    if plot is not None:
+        plotting_plans.curve(
+            f"Reports of epsilon {epsilon:g} in random order",
+            (float(n), central),
+            lambda size: together(max(1, round(size))),
+            (
+                Axis("reports of one cohort", lambda n: f"{n:,.0f} reports"),
+                Axis(f"epsilon at delta {delta:g}", lambda e: f"{e:.3g}"),
+            ),
+            plot,
+        )
+    if as_json:
+        document = {"epsilon": epsilon, "n": n, "delta": delta, "shuffled_epsilon": central}
+        typer.echo(json.dumps(document, indent=2))
+        return
+    typer.echo(
+        f"{n:,} reports of one cohort, each of epsilon {epsilon:g}, in random order: "
+        f"epsilon {central:.5g} at delta {delta:g}"
+    )
