@@ -21,7 +21,9 @@ FAULTS = """async (only) => {
 
 
 @pytest.mark.parametrize("role", [NOBODY, ADMIN, ANALYST])
-def test_a_page_can_be_seen_and_read_aloud(filled: Filled, browser: Browser, role: str) -> None:
+def test_axe_finds_no_fault_of_a_page_and_none_of_contrast_when_dark(
+    filled: Filled, browser: Browser, role: str
+) -> None:
     if not AXE.exists():
         assert not os.environ.get("CI"), "axe-core is not installed, and CI installs it"
         pytest.skip("axe-core is not installed: npm --prefix client/web ci")

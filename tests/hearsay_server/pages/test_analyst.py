@@ -174,7 +174,7 @@ def check(site: Site, view: str, survey: str = "lives") -> None:
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-def test_the_code_beside_each_view_gives_its_numbers(lives: Site) -> None:
+def test_the_code_beside_views_of_tallies_gives_their_numbers(lives: Site) -> None:
     for view in QUICK:
         check(lives, view)
 
@@ -230,7 +230,7 @@ def test_the_interval_stands_right_of_its_estimate(lives: Site) -> None:
         assert headings[2] == "95% interval", headings
 
 
-def test_an_estimate_outside_of_its_interval_is_explained() -> None:
+def test_an_estimate_outside_of_its_interval_is_noticed() -> None:
     table = pd.DataFrame({"estimate": [0.2, -0.1], "low": [0.1, 0.0], "high": [0.3, 0.1]})
     assert show.is_outside(table)
     assert not show.is_outside(table.iloc[:1])
@@ -424,7 +424,9 @@ def test_pictures_are_png(lives: Site) -> None:
 
 
 @pytest.mark.slow
-def test_every_chart_is_drawn_within_the_policy(lives: Site, browser: Browser) -> None:
+def test_charts_fit_a_telephone_and_are_drawn_within_the_policy(
+    lives: Site, browser: Browser
+) -> None:
     page = browser.open(lives, "/analyst/lives")
     for width, views in {
         390: [f"/{view}" for view in QUICK] + [""],

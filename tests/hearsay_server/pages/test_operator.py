@@ -87,14 +87,15 @@ def test_the_overview_says_why_the_server_is_not_ready_and_when_its_certificate_
 
 
 def test_a_live_part_is_sent_again_only_when_it_has_changed(admin: Site) -> None:
-    text = admin.text("/operator")
-    found = re.search(r'hx-get="([^"]*)"', text)
-    assert found
-    address = unescape(found[1])
-    answer = admin.get(address)
-    assert answer.status in (200, 204)  # the figures may have changed since
-    if answer.status == 200:
+    for _ in range(5):
+        found = re.search(r'hx-get="([^"]*)"', admin.text("/operator"))
+        assert found
+        answer = admin.get(unescape(found[1]))
+        if answer.status == 204:
+            break
+        assert answer.status == 200  # the figures may have changed since
         assert 'hx-trigger="every 5s"' in answer.body.decode()
+    assert answer.status == 204
     assert admin.get("/operator/live?have=other").status == 200
 
 
