@@ -121,6 +121,55 @@ def test_codes_are_read_in_the_browser_as_the_server_reads_them(
                 assert ("gives the answer away" in shown) == expected.startswith("reveals")
 
 
+HASHED = """
+name = "hashed"
+period = "P1D"
+[levels]
+one = 9.0
+[[attributes]]
+name = "sketch"
+mechanism = "cms"
+categorical = { values = ["a", "b", "c"] }
+[[attributes]]
+name = "signs"
+mechanism = "hcms"
+categorical = { values = ["a", "b", "c"] }
+[[attributes]]
+name = "bits"
+mechanism = "dbitflip"
+memo = 1
+categorical = { values = ["a", "b", "c"] }
+[[attributes]]
+name = "word"
+memo = 2
+strings = { alphabet = "ab", longest = 3, candidates = ["ab", "ba"] }
+[page]
+public = true
+"""
+
+
+def test_codes_that_hash_an_answer_are_told_in_words_where_they_are_tried(
+    site: Site, browser: Browser
+) -> None:
+    create(site.grpc, HASHED)
+    wait_until(lambda: site.get("/asked/hashed").status == 200)
+    page = browser.open(site, "/asked/hashed")
+    page.wait_for_selector("html[data-tryable]")
+    for name in ("sketch", "signs", "bits"):
+        page.check(f"#try-form input[name={name}][value='1']")
+    page.fill("#try-form [name=word]", "ab")
+    page.click("text=See what would leave")
+    page.wait_for_selector("#tried li")
+    told = dict(each.split(": ", 1) for each in page.locator("#tried li").all_inner_texts())
+    assert set(told) == {"sketch", "signs", "bits", "word"}
+    assert all(told[name].startswith("a code that fits ") for name in ("sketch", "signs"))
+    assert re.match("(yes|no) to “", told["bits"])
+    assert re.match(r"\d+ of 128 bits are set, by the hash functions of group \d+", told["word"])
+    page.click("#try-many")
+    page.locator("#tried h3", has_text="100 people").wait_for()
+    assert "sketch: 100 reports" in page.inner_text("#tried")
+
+
 def wait_for_a_record(site: Site, page: Any, survey: str) -> None:
     """Let a page's time go on until the server has its one record."""
     with connected(site.grpc) as channel:
