@@ -1,5 +1,6 @@
 """What `hearsay survey explain` prints."""
 
+import math
 from collections.abc import Sequence
 
 from rich.console import Console
@@ -7,14 +8,24 @@ from rich.markup import escape
 from rich.table import Table
 
 from hearsay.plans.domains import Numeric
+from hearsay.plans.plan import Plan
 from hearsay_server import tabular
-from hearsay_server.surveys import explain_protections, explain_sets, explain_words, graded, worth
+from hearsay_server.surveys import (
+    explain_protections,
+    explain_sets,
+    explain_words,
+    graded,
+    two_servers,
+    worth,
+)
 from hearsay_server.surveys import survey as surveys
 from hearsay_server.surveys.explain import Explanation
 from hearsay_server.surveys.explain_changes import PANELS
+from hearsay_server.surveys.weights import Weights
 from hearsay_server.surveys.worth import Worth
 from hearsay_server.wrapping import print_wrapped
 from ldp.planning.composition import DELTA
+from ldp.two_servers import account
 
 _OVER_TIME_BY_MAP = (
     "This is for those who chose no map. Ledgers take the sum for those who chose one, and it is "
@@ -260,3 +271,55 @@ def _told_apart(name: str, domain: Numeric) -> Table:
     for shown, row in zip(numbers, rows, strict=True):
         table.add_row(f"[bold]{shown}[/bold]", *row)
     return table
+
+
+def show_split(plan: Plan, users: int, console: Console) -> None:
+    """Print what two servers promise, against whom, and the errors beside those of local noise."""
+    two = plan.two_servers
+    assert two is not None
+    (level,) = plan.levels.values()
+    console.print(f"[bold]{plan.survey}[/bold]  {escape(plan.title)}")
+    spent = account.epsilon_of(two.rho, two.delta)
+    helper = two.helper or f"key {two.helper_key.hex()[:16]}"
+    console.print("\n[bold]Who is protected from whom[/bold]")
+    for line in (
+        f"Each record is split between the server and its helper ({helper}). Either of them alone, "
+        f"and whoever sees the sums, learns of a record no more than epsilon {spent:.4g} at delta "
+        f"{two.delta:g}, if the other one is honest: it sums at least {two.least:,} records, of "
+        f"which {two.least - two.colluding:,} are of honest devices.",
+        "That is of any two records that a person may have, an empty one among them. That somebody "
+        "answered is not hidden.",
+        "Both servers together see each record with the noise of one device alone, of a standard "
+        f"deviation of {math.sqrt(float(two.variance)) / two.layout.scale:.3g} answers in each "
+        "cell. That protects nobody.",
+        "A hostile device can add any number to a sum: no proof of range is made.",
+    ):
+        print_wrapped(f"  {line}", console)
+    console.print()
+    table = Table(title=f"Standard errors with {users:,} users who all answer")
+    table.add_column("attribute")
+    for heading in ("two servers", "local noise", "users it would take"):
+        table.add_column(heading, justify="right")
+    for name, (error, local) in two_servers.errors(plan, level.epsilon, users).items():
+        times = (local / error) ** 2
+        table.add_row(name, f"{error:.3g}", f"{local:.3g}", f"{times:,.0f} times as many")
+    tabular.show(table)
+    print_wrapped(
+        f"Local noise is an equal part of epsilon {level.epsilon:g} for each attribute, with no "
+        "delta and nobody to trust. Errors of a share are of one value, if all are equally "
+        "frequent; of a mean, if numbers are spread evenly. They include that of asking so many "
+        "people.",
+        console,
+    )
+
+
+def show_weights(found: Weights) -> None:
+    """Print the weights that explain an attribute by the others."""
+    table = Table(title=f"Weights to explain {escape(found.target)}, by {found.rows:,} public rows")
+    table.add_column("attribute", overflow="fold")
+    for heading in ("tells (nats)", "weight now", "proposed"):
+        table.add_column(heading, justify="right")
+    for each in found.attributes:
+        tells = "target" if math.isnan(each.importance) else f"{each.importance:.4f}"
+        table.add_row(each.attribute, tells, f"{each.weight:g}", f"[bold]{each.proposed:g}[/bold]")
+    tabular.show(table)

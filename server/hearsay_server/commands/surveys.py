@@ -104,7 +104,7 @@ def explain_survey(
     With --for and --from: propose weights. Never use private data for that.
     """
     from hearsay_server.commands import explained
-    from hearsay_server.surveys import explain, explain_shares, two_servers, weights
+    from hearsay_server.surveys import explain, explain_shares, weights
 
     survey = surveys.from_file(file)
     if plot is not None:
@@ -125,7 +125,7 @@ def explain_survey(
             plan = hearsay.plans.plan.parse(surveys.resolve(survey))
         except InvalidInput as error:
             raise InvalidInput(f"{file}: {error}") from None
-        two_servers.explain(plan, users, Console())
+        explained.show_split(plan, users, Console())
         return
     if public is None:
         told = explain.explain(survey, str(file), users, periods)
@@ -147,7 +147,7 @@ def explain_survey(
         return
     Console(stderr=True).print(f"[bold red]{weights.WARNING}[/]")
     found = weights.propose(survey, target, public)
-    tabular.show(weights.table(found))
+    explained.show_weights(found)
     typer.echo(
         textwrap.fill(
             f"At {found.level} the present weights take {found.gain:.2f} times as many people as "

@@ -1,19 +1,13 @@
-"""Resolve a survey whose records are split between two servers, and explain it."""
+"""Resolve a survey whose records are split between two servers, and predict its errors."""
 
 import math
-
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 import hearsay.plans.plan
 from hearsay.plans import two_servers
 from hearsay.plans.plan import Plan
 from hearsay.plans.two_servers import MOST, UNIT
 from hearsay.v1 import plan_pb2, survey_pb2
-from hearsay_server import tabular
 from hearsay_server.surveys import catalogue
-from hearsay_server.wrapping import print_wrapped
 from ldp import KRR, InvalidInput
 from ldp.two_servers import account
 from ldp.two_servers.records import Number, calibrate
@@ -60,46 +54,6 @@ def resolved(survey: survey_pb2.Survey) -> bytes:
     data: bytes = plan.SerializeToString(deterministic=True)
     hearsay.plans.plan.parse(data)
     return data
-
-
-def explain(plan: Plan, users: int, console: Console) -> None:
-    """Print what two servers promise, against whom, and the errors beside those of local noise."""
-    two = plan.two_servers
-    assert two is not None
-    (level,) = plan.levels.values()
-    console.print(f"[bold]{plan.survey}[/bold]  {escape(plan.title)}")
-    spent = account.epsilon_of(two.rho, two.delta)
-    helper = two.helper or f"key {two.helper_key.hex()[:16]}"
-    console.print("\n[bold]Who is protected from whom[/bold]")
-    for line in (
-        f"Each record is split between the server and its helper ({helper}). Either of them alone, "
-        f"and whoever sees the sums, learns of a record no more than epsilon {spent:.4g} at delta "
-        f"{two.delta:g}, if the other one is honest: it sums at least {two.least:,} records, of "
-        f"which {two.least - two.colluding:,} are of honest devices.",
-        "That is of any two records that a person may have, an empty one among them. That somebody "
-        "answered is not hidden.",
-        "Both servers together see each record with the noise of one device alone, of a standard "
-        f"deviation of {math.sqrt(float(two.variance)) / two.layout.scale:.3g} answers in each "
-        "cell. That protects nobody.",
-        "A hostile device can add any number to a sum: no proof of range is made.",
-    ):
-        print_wrapped(f"  {line}", console)
-    console.print()
-    table = Table(title=f"Standard errors with {users:,} users who all answer")
-    table.add_column("attribute")
-    for heading in ("two servers", "local noise", "users it would take"):
-        table.add_column(heading, justify="right")
-    for name, (error, local) in errors(plan, level.epsilon, users).items():
-        times = (local / error) ** 2
-        table.add_row(name, f"{error:.3g}", f"{local:.3g}", f"{times:,.0f} times as many")
-    tabular.show(table)
-    print_wrapped(
-        f"Local noise is an equal part of epsilon {level.epsilon:g} for each attribute, with no "
-        "delta and nobody to trust. Errors of a share are of one value, if all are equally "
-        "frequent; of a mean, if numbers are spread evenly. They include that of asking so many "
-        "people.",
-        console,
-    )
 
 
 def errors(plan: Plan, epsilon: float, users: int) -> dict[str, tuple[float, float]]:

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.markup import escape
-from rich.table import Table
 
 import hearsay.plans.plan
 from hearsay.plans.domains import Categorical, Numeric
@@ -105,18 +103,6 @@ def propose(survey: survey_pb2.Survey, target: str, file: Path) -> Weights:
         for name, weight in zip(order, weights, strict=True)
     ]
     return Weights(target, level, rows, proposed, gain)
-
-
-def table(found: Weights) -> Table:
-    """Return the weights as a table."""
-    made = Table(title=f"Weights to explain {escape(found.target)}, by {found.rows:,} public rows")
-    made.add_column("attribute", overflow="fold")
-    for heading in ("tells (nats)", "weight now", "proposed"):
-        made.add_column(heading, justify="right")
-    for each in found.attributes:
-        tells = "target" if math.isnan(each.importance) else f"{each.importance:.4f}"
-        made.add_row(each.attribute, tells, f"{each.weight:g}", f"[bold]{each.proposed:g}[/bold]")
-    return made
 
 
 def _attribute(question: Question, importance: float) -> Attribute:
