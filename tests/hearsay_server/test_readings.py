@@ -110,6 +110,7 @@ def test_a_code_of_hashes_and_of_asked_answers_is_told_in_words(
     "mechanism",
     [
         CountMeanSketch(20, 2.0, hashes=5000, buckets=4),
+        HadamardCountMeanSketch(5, 2.0, hashes=5000, buckets=2),
         LocalHashing(5000, 1.0),
         HRR(1000, 1.0),
     ],

@@ -6,13 +6,14 @@ It says the same as `describe.said`, which has the mechanism.
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hearsay.plans.domains import Domain, Grid, Numeric, Ratings, Strings
 from hearsay_server.surveys import revealing
 from hearsay_server.surveys.describe import BEGINNING, FILTER, likeliest
 from ldp import Mechanism, PolicyTable, PrefixHashing, SetBits, SetSelection
+from ldp.core.mechanism import Counted
 from ldp.mechanisms import (
-    HRR,
     KRR,
     LOLOHA,
     RAPPOR,
@@ -20,13 +21,11 @@ from ldp.mechanisms import (
     CountMeanSketch,
     DBitFlip,
     HadamardCountMeanSketch,
-    HadamardResponse,
     KRRChain,
     LocalHashing,
     PolicyMeanTable,
     PolicySubsets,
     PolicyUnary,
-    ProjectiveGeometry,
     SubsetSelection,
     SummingHistogram,
     UnaryChain,
@@ -112,10 +111,7 @@ def reading(domain: Domain | Grid, mechanism: Mechanism) -> Reading:
         case SummingHistogram():
             return {"form": "levels"}
         case ChannelTable() | PolicyTable():
-            return _table(mechanism)
-        case HRR() | HadamardResponse() | ProjectiveGeometry():
-            if mechanism.k * mechanism.tally_size <= _CELLS:
-                return {**_table(mechanism), "fits": True}
+            return _table(mechanism, mechanism.matrix())
         case LocalHashing() | LOLOHA():
             if mechanism.k <= _LABELS and mechanism.prime**2 * mechanism.buckets <= 1 << 53:
                 return {"form": "hash", **_hashing(mechanism)}
@@ -131,6 +127,10 @@ def reading(domain: Domain | Grid, mechanism: Mechanism) -> Reading:
             letters, buckets = mechanism.lengths, mechanism.buckets
             words = {"letters": letters, "buckets": buckets, "words": BEGINNING}
             return {"form": "beginning", **words}
+    is_small = mechanism.parameters * mechanism.tally_size <= _CELLS
+    matrix = mechanism.matrix() if isinstance(mechanism, Counted) and is_small else None
+    if matrix is not None:
+        return {**_table(mechanism, matrix), "fits": True}
     return {"form": "code"}
 
 
@@ -178,9 +178,7 @@ def _sketch(mechanism: CountMeanSketch | HadamardCountMeanSketch) -> Reading:
     return {"form": "sketch", "functions": functions, **split, **_hashing(mechanism)}
 
 
-def _table(mechanism: Mechanism) -> Reading:
-    matrix = mechanism.matrix()
-    assert matrix is not None  # of each that is a table
+def _table(mechanism: Mechanism, matrix: NDArray[np.float64]) -> Reading:
     most, reveals = likeliest(mechanism, matrix)
     of = [np.flatnonzero(column).tolist() for column in most.T]
     return {"form": "table", "of": of, "reveals": np.flatnonzero(reveals).tolist()}
