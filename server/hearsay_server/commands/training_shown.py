@@ -15,9 +15,9 @@ from hearsay.v1.admin_pb2 import (
     ShowTrainingResponse,
     TrainingRound,
     TrainingStatus,
-    TrainingVisits,
 )
 from hearsay_server.trainings import explain, figures
+from hearsay_server.trainings.progress import refused, state, why
 from hearsay_server.wrapping import wrapped
 
 SHOWN = 20
@@ -48,7 +48,7 @@ def table(trainings: Sequence[TrainingStatus]) -> Table:
             each.training,
             escape(each.title),
             each.revision.hex()[:12],
-            _state(each),
+            state(each),
             f"{each.round:,}/{each.rounds:,}",
             f"{each.updates:,}",
         )
@@ -61,7 +61,7 @@ def page(shown: ShowTrainingResponse, delta: float, all_rounds: bool, width: int
     lines = [f"[bold]{training.name}[/bold]  {escape(training.title)}"]
     for line in (
         f"revision {training.revision.hex()}",
-        f"state    {_state(status)}, round {status.round:,} of {status.rounds:,}: "
+        f"state    {state(status)}, round {status.round:,} of {status.rounds:,}: "
         f"{status.aggregated:,} made a model, {status.dropped:,} dropped",
         f"model    {training.architecture}, {training.dimension:,} parameters; newest "
         f"{status.model.hex()[:12]}",
@@ -99,27 +99,22 @@ def page(shown: ShowTrainingResponse, delta: float, all_rounds: bool, width: int
         lines.append(f"The last {SHOWN} of {len(shown.rounds):,} rounds (all with --all):")
     below = [_meaning(training, delta)] if spent else []
     if status.state == TrainingStatus.RUNNING:
-        below += _seen(shown.visits, status.round)
+        below += _seen(shown, training.min_updates)
     return Group(*lines, table, *(wrapped(line, width) for line in below))
 
 
-def _seen(visits: TrainingVisits, number: int) -> list[str]:
+def _seen(shown: ShowTrainingResponse, needed: int) -> list[str]:
     """Return what the server saw of devices in the newest round: why nobody comes."""
-    if not visits.asked:
-        return [
-            f"No device has asked this server for round {number:,} since the server started: see "
-            "that the app names this training and that its user consents."
-        ]
-    times = "once" if visits.asked == 1 else f"{visits.asked:,} times"
-    lines = [
-        f"Devices have asked this server {times} for round {number:,}, last at "
-        f"{_time(visits.last_asked)}."
-    ]
-    if visits.refused:
-        reasons = ", ".join(
-            f"{count:,} {name.lower().replace('_', ' ')}"
-            for name, count in sorted(visits.refused.items())
+    visits, number = shown.visits, shown.status.round
+    lines = [] if shown.status.trouble else [why(shown, needed)]  # trouble is told above
+    if visits.asked:
+        times = "once" if visits.asked == 1 else f"{visits.asked:,} times"
+        lines.append(
+            f"Devices have asked this server {times} for round {number:,}, last at "
+            f"{_time(visits.last_asked)}."
         )
+    if visits.refused:
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in refused(visits))
         lines.append(f"Updates that it refused meanwhile: {reasons}.")
     return lines
 
@@ -202,7 +197,7 @@ def status(status: TrainingStatus) -> dict[str, Any]:
         "training": status.training,
         "title": status.title,
         "revision": status.revision.hex(),
-        "state": _state(status),
+        "state": state(status),
         "round": status.round,
         "rounds": status.rounds,
         "aggregated": status.aggregated,
@@ -213,10 +208,6 @@ def status(status: TrainingStatus) -> dict[str, Any]:
         "trouble": status.trouble or None,
         "created": _time(status.created),
     }
-
-
-def _state(status: TrainingStatus) -> str:
-    return TrainingStatus.State.Name(status.state).lower()
 
 
 def _time(seconds: int) -> str | None:

@@ -13,11 +13,11 @@ from hearsay.plans import period
 from hearsay.v1 import admin_pb2
 from hearsay_server.pages import words
 from hearsay_server.pages.operator import figures
-from hearsay_server.pages.operator.trainings import state
 from hearsay_server.pages.page import OPERATORS, Page
 from hearsay_server.pages.visit import Visit
 from hearsay_server.storage import overview
 from hearsay_server.storage.overview import Glance, Space
+from hearsay_server.trainings.progress import state
 
 LIVE = "/operator/live"
 _EVERY = 5.0
