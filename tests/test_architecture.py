@@ -155,3 +155,8 @@ def test_the_mathematics_does_no_input_or_output() -> None:
     assert world <= set(sys.stdlib_module_names) | {"grpc", "sqlalchemy"}
     for file in PACKAGES["ldp"][0].rglob("*.py"):
         assert _packages(file) & world == set(), file
+
+
+def test_what_becomes_of_a_survey_is_computed_without_a_terminal() -> None:
+    for file in (PACKAGES["hearsay_server"][0] / "surveys").rglob("*.py"):
+        assert _packages(file) & {"rich", "typer"} == set(), file
