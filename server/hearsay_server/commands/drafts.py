@@ -119,7 +119,8 @@ def _show(fit: Fit, file: Path, data: Path, first: int, console: Console) -> Non
     if fit.fits:
         print_wrapped(f"All {fit.rows:,} rows of {data} fit {file}.", console)
         return
-    missing = f"{len(fit.missing)} missing columns and " if fit.missing else ""
+    many = "1 column is" if len(fit.missing) == 1 else f"{len(fit.missing)} columns are"
+    missing = f"{many} missing, and " if fit.missing else ""
     wrong = "1 cell is no answer" if fit.wrong == 1 else f"{fit.wrong:,} cells are no answers"
     print_wrapped(
         f"{data} does not fit {file}: {missing}{wrong}. A "

@@ -84,7 +84,8 @@ def query(
     consistent: Annotated[
         str,
         typer.Option(
-            help="Make frequencies a distribution: norm-sub, power-ns, ...",
+            help="Make frequencies a distribution: norm, norm-mul, norm-cut, norm-sub, base-cut, "
+            "power or power-ns.",
             rich_help_panel=_ESTIMATES,
         ),
     ] = "",

@@ -30,6 +30,11 @@ def count(number: float) -> str:
     return f"{number:,.0f}"
 
 
+def many(number: int, of: str) -> str:
+    """Return a number of things, whose name is in the singular."""
+    return f"{count(number)} {of}{'' if number == 1 else 's'}"
+
+
 def number(value: float, digits: int = 3) -> str:
     """Return a number with so many decimals; a dash for none."""
     return NONE if value is None or math.isnan(value) else f"{value:,.{digits}f}"

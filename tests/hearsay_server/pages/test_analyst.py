@@ -23,6 +23,7 @@ from hearsay import Analyst
 from hearsay.plans.plan import Plan, parse
 from hearsay.v1 import admin_pb2, admin_pb2_grpc
 from hearsay_server.pages.analyst import charts, show
+from hearsay_server.pages.words import many
 
 TOML = """
 name = "lives"
@@ -235,6 +236,21 @@ def test_an_estimate_outside_of_its_interval_is_noticed() -> None:
     assert show.is_outside(table)
     assert not show.is_outside(table.iloc[:1])
     assert not show.is_outside(table[["low"]])
+
+
+def test_a_test_of_independence_says_its_verdict_in_words(lives: Site) -> None:
+    text = lives.text("/analyst/lives/independent?attribute=how&other=smokes")
+    assert re.search(r"the two are independent: chi-squared [-+.e\d]+ with \d+ degrees", text)
+    assert re.search(r"would be found at significance 0.05 in 80% of cases", text)
+    assert "pvalue" not in re.sub("<pre.*?</pre>", "", text, flags=re.S)
+
+
+def test_one_report_is_no_plural() -> None:
+    assert [many(n, "report") for n in (0, 1, 1200)] == [
+        "0 reports",
+        "1 report",
+        "1,200 reports",
+    ]
 
 
 def test_hostile_titles_and_values_are_text(lives: Site) -> None:

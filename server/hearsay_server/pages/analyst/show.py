@@ -21,6 +21,7 @@ from hearsay.frames import drawn
 from hearsay.plans.domains import Binned, Numeric
 from hearsay.v1 import admin_pb2
 from hearsay_server.limits import TooMany
+from hearsay_server.pages import words
 from hearsay_server.pages.analyst import catalogue, drawing, tables
 from hearsay_server.pages.analyst.catalogue import VIEWS, Survey
 from hearsay_server.pages.analyst.charts import nothing
@@ -290,10 +291,10 @@ def is_outside(table: pd.DataFrame) -> bool:
 def _counted(reports: object) -> str:
     """Say how many reports an answer is of; of groups, of all of them."""
     if isinstance(reports, dict):
-        return f"{sum(reports.values()):,} reports"
+        return words.many(sum(reports.values()), "report")
     if isinstance(reports, tuple):
         return " and ".join(f"{n:,}" for n in reports) + " reports"
-    return f"{reports:,} reports" if isinstance(reports, int) else ""
+    return words.many(reports, "report") if isinstance(reports, int) else ""
 
 
 PAGES = (

@@ -13,6 +13,8 @@ _HEADINGS = {
     "standard_error": "std. error",
     "p_value": "p",
     "adjusted_p_value": "p (Holm)",
+    "pvalue": "p",
+    "dof": "degrees of freedom",
     "effective_sample_size": "effective n",
     "shift_down": "forged down",
     "shift_up": "forged up",

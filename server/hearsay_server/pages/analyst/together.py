@@ -60,12 +60,24 @@ def _apart(survey: str, given: Given) -> Question:
 
 
 def _test(table: pd.DataFrame) -> list[str]:
-    found = table.attrs["chi2"]
-    verdict = "they are not" if found["pvalue"] < 0.05 else "nothing speaks against it"
+    return [_verdict(table.attrs["chi2"])]
+
+
+def _alone(table: pd.DataFrame) -> list[str]:
+    found = table.iloc[0]
     return [
+        _verdict(found),
+        f"The noncentrality, about {found['noncentrality']:.1f}, measures the dependence; one of "
+        f"{found['detectable']:.1f} would be found at significance 0.05 in 80% of cases.",
+    ]
+
+
+def _verdict(found: Any) -> str:
+    verdict = "they are not" if found["pvalue"] < 0.05 else "nothing speaks against it"
+    return (
         f"Test that the two are independent: chi-squared {found['statistic']:.4g} with "
         f"{found['dof']:.0f} degrees of freedom, p = {found['pvalue']:.2g}: {verdict}."
-    ]
+    )
 
 
 VIEWS = (
@@ -88,6 +100,7 @@ VIEWS = (
         (OTHER, *_SELECTION),
         _independent,
         charts.nothing,
+        _alone,
         poll=False,
         over=_shares,
     ),

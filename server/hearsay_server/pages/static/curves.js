@@ -24,6 +24,7 @@ function options(chart, lines, width, labels) {
     width,
     height: width < 500 ? 300 : 340,
     marginLeft: 52,
+    marginBottom: 40,
     marginRight: 20 + longest * 6.4,
     x: {
       // Not Plot's logarithmic scale, which leaves out the labels of most ticks.
