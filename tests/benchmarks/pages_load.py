@@ -2,7 +2,7 @@
 
     python tests/benchmarks/pages_load.py [--quick]
 
-The pages are asked as htmx asks: each as often as it says, with the tag of what it shows. The ingest
+The pages are asked as htmx asks: each as often as it says, with the tag of what it shows. Ingest
 is of one-row batches, with the pages and without in turns, so that a busy machine slows both. The
 server is a process of its own; this one plays devices and pages, and all share the machine.
 """
