@@ -1,14 +1,14 @@
 /** Records that are sealed go to a shuffler, and nothing of them to the collector. */
 
-import { DhkemX25519HkdfSha256 } from "@hpke/core";
+import { KEM_DHKEM_X25519_HKDF_SHA256 } from "hpke";
 import { expect, test } from "vitest";
 import { MemoryStore } from "../../src/index.js";
 import { clientOf, Collector, planOf } from "../kit.js";
 
 async function sealedPlan(): Promise<Uint8Array> {
-  const kem = new DhkemX25519HkdfSha256();
-  const { publicKey } = await kem.generateKeyPair();
-  const key = new Uint8Array(await kem.serializePublicKey(publicKey));
+  const kem = KEM_DHKEM_X25519_HKDF_SHA256();
+  const { publicKey } = await kem.GenerateKeyPair(true);
+  const key = await kem.SerializePublicKey(publicKey);
   return planOf({
     sealing: {
       least: 1000,
