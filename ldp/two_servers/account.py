@@ -17,13 +17,16 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from ldp.core.exact import float_below
+from ldp.core.exact import exp_bounds, float_below
 from ldp.errors import InvalidInput
 
 _BISECTIONS = 60
 
 ORDERS = (*range(2, 65), 96, 128, 256, 512, 1024)
 """Integer orders for `epsilon_of`: the published bound is stated for integers."""
+
+_MOST_EXPONENT = 128
+"""The largest exponent of e in `keeps`: no delta that a plan may have needs more."""
 
 
 def honest_variance(variance: Fraction, least: int, colluding: int) -> Fraction:
@@ -135,8 +138,29 @@ def epsilon_of(rho: Fraction, delta: float) -> float:
     return epsilon_from({a: a * rate for a in ORDERS}, delta)
 
 
+def keeps(rho: Fraction, epsilon: float, delta: float) -> bool:
+    """Tell whether `epsilon_of(rho, delta)` is certainly at most epsilon, for delta >= 1e-50.
+
+    Exact, so that every client decides alike. At an order a it is at most epsilon where
+    (a - 1)**(a - 1) / (a**a delta) <= e**((a - 1) (epsilon - a rho)), and e to a power is bounded
+    from below as everywhere (`ldp.core.exact.exp_bounds`); a power above 128 counts as 128.
+    """
+    rate = float(rho)
+
+    def gain(a: int) -> float:
+        """Return about the logarithm of the right side over the left one."""
+        return (a - 1) * (epsilon - a * rate - math.log(a - 1)) + a * math.log(a) + math.log(delta)
+
+    for a in sorted(filter(lambda a: gain(a) > -1, ORDERS), key=gain, reverse=True):
+        power = min((a - 1) * (Fraction(epsilon) - a * rho), Fraction(_MOST_EXPONENT))
+        ratio = Fraction((a - 1) ** (a - 1), a**a) / Fraction(delta)
+        if power > 0 and ratio <= exp_bounds(power)[0]:
+            return True
+    return False
+
+
 def largest_rho(epsilon: float, delta: float) -> Fraction:
-    """Return a rho that keeps to (epsilon, delta), and hardly any larger one does."""
+    """Return a rho that `keeps` to (epsilon, delta), and hardly any larger one does."""
     low, high = Fraction(0), Fraction(1)
     while epsilon_of(high, delta) <= epsilon:
         low, high = high, 2 * high
@@ -148,6 +172,8 @@ def largest_rho(epsilon: float, delta: float) -> Fraction:
             high = middle
     if not low:
         raise InvalidInput(f"no noise keeps epsilon {epsilon:g} at delta {delta:g}")
+    while not keeps(low, epsilon, delta):  # the doubles may be off by their last digit
+        low *= 1 - Fraction(1, 1 << 50)
     return Fraction(float_below(low))
 
 

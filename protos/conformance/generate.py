@@ -11,7 +11,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-from vectors import answers, histories, mechanisms, plans, sealed, sets, updates, words  # noqa: E402
+from vectors import answers, histories, mechanisms, plans, sealed, sets, split, updates, words  # noqa: E402
 from vectors.notation import written  # noqa: E402
 
 FILES: Mapping[str, Callable[[], Mapping[str, Any]]] = {
@@ -29,6 +29,7 @@ FILES: Mapping[str, Callable[[], Mapping[str, Any]]] = {
     "batches.json": answers.batches,
     "plans.json": plans.plans,
     "sealed.json": sealed.sealed,
+    "split.json": split.split,
     "updates.json": updates.updates,
     "histories.json": histories.histories,
 }

@@ -198,3 +198,18 @@ def test_an_update_keeps_to_its_norm_and_comes_back() -> None:
 def test_a_modulus_holds_the_sum() -> None:
     assert SMALL.least_bits(1000, Fraction(3)) == 16
     assert SMALL.least_bits(100_000, Fraction(3)) == 32
+
+
+@pytest.mark.parametrize("delta", [1e-4, 1e-6, 1e-12, 1e-50])
+@pytest.mark.parametrize("epsilon", [0.2, 0.5, 1.0, 8.0, 32.0])
+def test_the_exact_comparison_agrees_with_the_one_in_doubles(epsilon: float, delta: float) -> None:
+    most = account.largest_rho(epsilon, delta)
+    assert account.keeps(most, epsilon, delta)
+    assert account.epsilon_of(most, delta) <= epsilon * (1 + 1e-14)
+    for more in (Fraction(1, 10**9), Fraction(1, 100), Fraction(1)):
+        assert not account.keeps(most * (1 + more), epsilon, delta)
+
+
+def test_no_noise_keeps_an_epsilon_that_is_not_above_zero() -> None:
+    assert not account.keeps(Fraction(1, 10**6), 0.0, 1e-6)
+    assert not account.keeps(Fraction(1, 10**6), -1.0, 1e-6)

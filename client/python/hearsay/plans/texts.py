@@ -60,6 +60,7 @@ def _texts(survey: survey_pb2.Survey) -> Iterator[tuple[str, str]]:
     yield "budget", survey.budget
     for level in survey.levels:
         yield "levels", level
+    yield "two_servers: helper", survey.two_servers.helper
     for position, attribute in enumerate(survey.attributes):
         place = f"attributes[{position}]"
         yield f"{place}: name", attribute.name

@@ -24,7 +24,7 @@ MOST = 1 << 16
 MOST_CELLS = 1 << 16
 """The most cells of a record."""
 
-MOST_DELTA = 1e-4
+LEAST_DELTA, MOST_DELTA = 1e-50, 1e-4
 
 UNIT = 1 << 10
 """Variances are multiples of 1 / UNIT."""
@@ -128,8 +128,10 @@ def two_servers_of(
         raise InvalidInput(
             f"two_servers: colluding must be below least, {wire.least:,}, got {wire.colluding:,}"
         )
-    if not 0 < wire.delta <= MOST_DELTA:
-        raise InvalidInput(f"two_servers: delta must lie in (0, {MOST_DELTA:g}], got {wire.delta}")
+    if not LEAST_DELTA <= wire.delta <= MOST_DELTA:
+        raise InvalidInput(
+            f"two_servers: delta must lie in [{LEAST_DELTA:g}, {MOST_DELTA:g}], got {wire.delta}"
+        )
     shares.dtype(wire.bits)
     if not 0 < wire.variance <= skellam.MAX_VARIANCE * UNIT:
         raise InvalidInput(
@@ -168,8 +170,8 @@ def check_level(two: TwoServers, levels: list[plan_pb2.Level]) -> None:
         raise InvalidInput(
             "two_servers: no answer is randomised by itself, so leave mechanisms out"
         )
-    spent = account.epsilon_of(two.rho, two.delta)
-    if not (math.isfinite(level.epsilon) and spent <= level.epsilon):
+    if not (math.isfinite(level.epsilon) and account.keeps(two.rho, level.epsilon, two.delta)):
+        spent = account.epsilon_of(two.rho, two.delta)
         raise InvalidInput(
             f"level {level.name!r} promises epsilon {level.epsilon:g} at delta {two.delta:g}, but "
             f"the noise gives {spent:.6g}"
