@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import sqlite3
+import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -17,6 +19,7 @@ from helping import helping
 from postgres import Postgres
 from prometheus_client import Counter
 from serving import connected, create, own_name, serving, tokens_of
+from test_web_sdk import WEB, why_missing
 
 from hearsay import Analyst, Client, InvalidInput, create_ledger
 from hearsay.plans.plan import Plan, parse
@@ -80,6 +83,7 @@ class Pair:
     tokens: Tokens
     helper_tokens: Tokens
     survey: str = ""
+    http: str = ""
     secrets: dict[str, str] = field(default_factory=dict)
 
     def token(self, role: str) -> str:
@@ -206,8 +210,10 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     helper_tokens = tokens_of(helper)
     secret = helper_tokens.create("leader")[1]
     keys = {"helper": f"127.0.0.1:{port}", "helper_token": secret, "helper_seconds": 0.05}
+    keys["http"] = http = f"127.0.0.1:{free_port()}"
     with serving(leader, clock=clock, **keys) as address, helping(helper, address, port, clock):
-        yield Pair(leader, helper, address, keys["helper"], clock, tokens_of(leader), helper_tokens)
+        names = leader, helper, address, keys["helper"]
+        yield Pair(*names, clock, tokens_of(leader), helper_tokens, http=http)
 
 
 @pytest.fixture(scope="module")
@@ -306,6 +312,34 @@ def test_real_devices_are_summed_and_told(pair: Pair, tmp_path: Path) -> None:
     summed_up = sum(each.records for each in pair.sums())
     assert told.reports == minutes.reports == summed_up >= LEAST
     bus, mean = told.rows[0], minutes.rows[0]
+    assert bus.estimate == pytest.approx(2 / 3, abs=6 * bus.standard_error)
+    assert mean.estimate == pytest.approx(30, abs=6 * mean.standard_error)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(why_missing()), reason=why_missing())
+def test_records_that_a_browser_splits_are_summed_and_told(pair: Pair) -> None:
+    people, moment = 120, int(1000 * pair.clock.now.timestamp())
+    script = Path(__file__).with_name("web_split.mjs")
+    done = subprocess.run(
+        [
+            *("node", script, WEB / "dist" / "index.js", f"http://{pair.http}"),
+            *(pair.key, pair.survey, str(moment), str(people)),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=180,
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["ready"] and told["sent"], told
+    assert told["counters"]["stored"] == people
+    assert "helperKey is none" in told["refused"]
+    wait_until(pair.totals)
+    way, minutes = answered(pair), answered(pair, "minutes")
+    assert LEAST <= way.reports <= people
+    assert len(set(told["ids"])) == len(told["ids"]) == 100  # the outbox remembers the last 100
+    bus, mean = way.rows[0], minutes.rows[0]
     assert bus.estimate == pytest.approx(2 / 3, abs=6 * bus.standard_error)
     assert mean.estimate == pytest.approx(30, abs=6 * mean.standard_error)
 

@@ -9,6 +9,7 @@ import {
   type ClientOptions,
   deliveryOf,
   expect,
+  helperKeyOf,
   names,
   OPTIONS,
   usualStore,
@@ -102,6 +103,7 @@ export class Client extends Person {
       page.tell();
     });
     const isShuffled = shuffler !== undefined;
+    const helperKey = helperKeyOf(options.helperKey);
     const keeper = new PlanKeeper(
       ledger,
       transport,
@@ -111,6 +113,7 @@ export class Client extends Person {
       caps,
       clock,
       isShuffled,
+      helperKey,
       log,
     );
     const sender = new Sender(

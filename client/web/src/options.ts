@@ -66,6 +66,11 @@ export interface ClientOptions {
   readonly shuffler?: string;
   /** What proves to the shuffler who calls. */
   readonly shufflerToken?: Token;
+  /** The key of the helper of a survey that declares `two_servers`, in hexadecimal, as its operator tells it: records are
+   * split between the server and this helper, and a plan that names another one, or none, is refused. A record is then all
+   * answers of one call of `record`. Choose a helper whose operator does not collude with the server's: together they see
+   * single records. */
+  readonly helperKey?: string;
   /** Forgo TLS off loopback: everybody on the way can then read and forge batches. */
   readonly insecure?: boolean;
   readonly delivery?: Partial<Delivery>;
@@ -95,7 +100,7 @@ export interface ClientOptions {
 /** The names of all options. */
 export const OPTIONS = [
   "url survey agreement level levels maps properties epsilon consent caps withhold mayReveal mayTellChanges panels",
-  "revision token shuffler shufflerToken insecure delivery onDrop strict debug disabled store vouched clock coins",
+  "revision token shuffler shufflerToken helperKey insecure delivery onDrop strict debug disabled store vouched clock coins",
 ]
   .join(" ")
   .split(" ");
@@ -224,6 +229,15 @@ function revealed(given: unknown): Pick<Agreed, "mayReveal" | "mayRevealByMap"> 
 function lists(given: unknown, what: string): Map<string, readonly string[]> {
   return new Map(
     entries(given).map(([name, values]) => [name, names(values, `${what}[${shown(name)}]`)]),
+  );
+}
+
+/** Return a helper's key as lower-case hexadecimal digits, "" for none; throw `InvalidInput` for one that is none. */
+export function helperKeyOf(key: unknown): string {
+  if (key === undefined) return "";
+  if (typeof key === "string" && /^[0-9a-fA-F]{64}$/.test(key)) return key.toLowerCase();
+  throw new InvalidInput(
+    `helperKey must be the 64 hexadecimal digits that \`hearsay helper key\` prints, got ${shown(key)}`,
   );
 }
 

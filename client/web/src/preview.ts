@@ -67,6 +67,10 @@ export class Preview {
     coins: Coins,
   ) {
     const { level, levels, maps } = checked(chosen, ["level", "levels", "maps"], "a preview");
+    if (plan.twoServers)
+      throw new InvalidInput(
+        `the records of ${plan.survey} are split between two servers: no preview shows them`,
+      );
     this.#terms = termsOf(plan, choicesOf(level, levels, maps, undefined), allOf(plan), new Set());
     this.#places = new Places(plan.survey);
     this.#coins = coins;
@@ -77,7 +81,7 @@ export class Preview {
   /**
    * Read a plan's bytes, check them as a client does, and make a device that never answered.
    *
-   * Throws `InvalidInput` for bytes that are no plan, and for a level or a map that it lacks.
+   * Throws `InvalidInput` for bytes that are no plan, for a level or a map that it lacks, and for a plan with two servers.
    */
   static async of(plan: Uint8Array, chosen: Chosen = {}, coins?: Coins): Promise<Preview> {
     return new Preview(await parsePlan(plan), chosen, coins ?? new SystemCoins());

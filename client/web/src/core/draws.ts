@@ -82,9 +82,13 @@ export function cumulated(weights: readonly bigint[]): Weights {
 }
 
 /** Draw one word; return the first outcome whose running sum of weights exceeds it. */
-export function pick({ highs, lows }: Weights, coins: Coins): number {
+export function pick(weights: Weights, coins: Coins): number {
   const low = coins.uint32();
-  const high = coins.uint32();
+  return placeOf(weights, coins.uint32(), low);
+}
+
+/** Return the first outcome whose running sum of weights exceeds a word; all end before it: their number. */
+export function placeOf({ highs, lows }: Weights, high: number, low: number): number {
   let first = 0;
   let last = highs.length;
   while (first < last) {

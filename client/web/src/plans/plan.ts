@@ -26,6 +26,7 @@ import {
 import type { Sealing } from "./sealing.js";
 import type { Strings } from "./strings.js";
 import { checkText } from "./text.js";
+import type { TwoServers } from "./twoServers.js";
 
 /**
  * One question of a survey.
@@ -85,6 +86,9 @@ export interface Plan {
   readonly attributes: ReadonlyMap<string, Attribute>;
   /** The attributes that are in no view, then the views: a view has the names of its attributes, with "+" between them. */
   readonly questions: ReadonlyMap<string, Question>;
+  /** The names under which a record is charged, each with the attributes that it asks: the questions, or with two servers
+   * one name that asks all attributes together. */
+  readonly recorded: ReadonlyMap<string, readonly string[]>;
   readonly levels: ReadonlyMap<string, Level>;
   /** The level that a device uses until the person chooses one; "" where the person must choose. */
   readonly defaultLevel: string;
@@ -95,6 +99,9 @@ export interface Plan {
   readonly properties: ReadonlyMap<string, readonly string[]>;
   /** How records are sealed on their way to a shuffler; undefined where devices send batches. */
   readonly sealing: Sealing | undefined;
+  /** How records are split between two servers; undefined where answers are randomised. With two servers there are no
+   * questions and no mechanisms, and the one level's epsilon is that of sums, with all devices' noise, at `delta`. */
+  readonly twoServers: TwoServers | undefined;
   readonly data: Uint8Array;
 }
 
@@ -117,6 +124,7 @@ const MOST_SET_WORK = 1n << 28n;
  * - where a view is not valid, or there are too many;
  * - where panels or properties are not valid;
  * - where what it says of sealing is not valid, or records may be larger;
+ * - where what it says of two servers is not valid, or their sums exceed the level's epsilon;
  * - where a mechanism is unknown, does not fit its question, or exceeds its epsilon or the cap of an attribute,
  *   which holds for all views together that a record reports;
  * - where a level's mechanisms together exceed the level's epsilon, the levels are not those of the survey,
@@ -147,12 +155,17 @@ export async function parsePlan(data: Uint8Array): Promise<Plan> {
     throw new InvalidInput("a plan needs attributes, each with a name of its own");
   }
   const properties = await propertiesOf(survey);
-  const questions = await readQuestions(survey, attributes);
+  const twoServers =
+    survey.two_servers &&
+    (await import("./twoServers.js")).readTwoServers(survey, attributes, resolved);
+  const questions = twoServers
+    ? new Map<string, Question>()
+    : await readQuestions(survey, attributes);
   const levels = new Map<string, Level>();
   const mapped = mappedOf(questions);
   const containing = placesOf(questions);
   for (const wire of resolved) {
-    const level = await readLevel(wire, questions, mapped);
+    const level = twoServers ? ofSums(wire) : await readLevel(wire, questions, mapped);
     checkCaps(level, attributes, containing);
     levels.set(wire.name, level);
   }
@@ -174,12 +187,16 @@ export async function parsePlan(data: Uint8Array): Promise<Plan> {
     revision: await sha256(data),
     attributes,
     questions,
+    recorded: twoServers
+      ? new Map([[[...attributes.keys()].join("+"), [...attributes.keys()]]])
+      : new Map([...questions].map(([name, { parts }]) => [name, parts])),
     levels,
     defaultLevel: survey.default_level,
     levelsDifferAtMost: most,
     panels: survey.panels,
     properties,
     sealing,
+    twoServers,
     data: data.slice(),
   };
 }
@@ -212,6 +229,7 @@ function* texts(survey: WireSurvey): Generator<[place: string, text: string]> {
   yield ["name", survey.name];
   yield ["title", survey.title];
   yield ["budget", survey.budget];
+  yield ["two_servers: helper", survey.two_servers?.helper ?? ""];
   for (const [level] of survey.levels) yield ["levels", level];
   for (const [i, attribute] of survey.attributes.entries()) {
     const place = `attributes[${i}]`;
@@ -410,6 +428,11 @@ async function readLevel(
   }
   const byMap = await readMapped(place, wire.mapped, mapped, mechanisms);
   return new Level(wire.name, wire.epsilon, mechanisms, budget, memoizers, byMap);
+}
+
+/** Return the level of records that are split between two servers. */
+function ofSums({ name, epsilon }: WireLevel): Level {
+  return new Level(name, epsilon, new Map(), new Budget([epsilon], [ONE]), new Map(), new Map());
 }
 
 /** By question that has maps and by map: the question as those have it who chose the map. */

@@ -61,6 +61,20 @@ export interface WireSurvey {
   panels: number;
   properties: { name: string; title: string; values: string[] }[];
   sealing?: WireSealing;
+  two_servers?: WireTwoServers;
+}
+
+/** How records are split between two servers; `variance` in units of 1/1024. */
+export interface WireTwoServers {
+  least: number;
+  colluding: number;
+  delta: number;
+  scale: number;
+  bits: number;
+  variance: number;
+  leader_key: Uint8Array;
+  helper_key: Uint8Array;
+  helper: string;
 }
 
 /** How records are sealed; the keys' `since` are in seconds since 1970. */
@@ -170,9 +184,11 @@ const MESSAGES: Readonly<Record<string, string>> = {
   Ratings: "keys:s* low:d high:d at_most:u clamp:t",
   Strings: "alphabet:s longest:u candidates:s*",
   Survey:
-    "name:s title:s period:s levels:d% attributes:Attribute* budget:s default_level:s levels_differ_at_most:o views:View* panels:u properties:Property* sealing:Sealing@13",
+    "name:s title:s period:s levels:d% attributes:Attribute* budget:s default_level:s levels_differ_at_most:o views:View* panels:u properties:Property* sealing:Sealing@13 two_servers:TwoServers@14",
   Sealing: "least:u size:u keys:SealingKey* rotate_days:u key_count:u",
   SealingKey: "public:b since:u",
+  TwoServers:
+    "least:u colluding:u delta:d scale:u bits:u variance:u leader_key:b helper_key:b helper:s",
   Property: "name:s title:s values:s*",
   View: "attributes:s*",
   Parameter: "name:s values:p",

@@ -218,7 +218,7 @@ export class Account {
    * another: what was spent by that name then counts for all of them. */
   #keepParts({ plan }: Terms): void {
     const { calls, parts: kept } = this.#mine;
-    for (const [name, { parts }] of plan.questions) {
+    for (const [name, parts] of plan.recorded) {
       if (!kept.has(name) && parts.length === 1) continue;
       const before = kept.get(name) ?? (calls.has(name) ? [name] : []);
       kept.set(name, [...new Set([...before, ...parts])]);
@@ -269,7 +269,7 @@ export class Account {
         if (compare(before, this.#share(life, ends, this.#mine.entered)) > 0) return false;
       }
     }
-    return terms.plan.questions.get(name)!.parts.every((part) => {
+    return terms.plan.recorded.get(name)!.every((part) => {
       const cap = attributeLife.get(part);
       if (cap === undefined) return true;
       const spent = total(only(this.#mine[kind], this.questions(part)));

@@ -19,7 +19,7 @@ import {
   unhex,
   VERSION,
 } from "./places.js";
-import { randomize, type Values } from "./randomize.js";
+import { type Drawn, randomize, type Values } from "./randomize.js";
 import { checkLimits, cost, isForLife, type Terms } from "./terms.js";
 
 /** The outcome of each answer of one `record`, by attribute name. */
@@ -105,7 +105,7 @@ export class Ledger {
    *
    * Guarantee: whether and in which form a report is queued depends on the plan and on the calls, never
    * on the values: where there is no value, or no epsilon left for its memo, a value drawn uniformly
-   * from the domain is reported in its place.
+   * from the domain is reported in its place, and an absent one where a record is split between two servers.
    *
    * Throws `Trouble`, with nothing changed, where no answer may be taken now.
    */
@@ -113,10 +113,41 @@ export class Ledger {
     person: string,
     terms: Terms,
     values: Values,
+    moment: Moment,
+    caps: Limits,
+    limits: readonly [number, number],
+    coins: Coins,
+  ): Promise<Outcome> {
+    if (!terms.plan.twoServers)
+      return this.#record(person, terms, values, moment, caps, limits, coins);
+    const splitting = await import("./splitting.js");
+    const { name: period } = terms.periodAt(moment.now);
+    for (let given = values; ; given = new Map()) {
+      const made = await splitting.splitRecord(terms, given, period, coins);
+      const charge = (account: Account, all: readonly Limits[]): Drawn =>
+        splitting.charge(made, values, terms, account, all);
+      try {
+        const split = { id: made.id, charge };
+        return await this.#record(person, terms, values, moment, caps, limits, coins, split);
+      } catch (error) {
+        if (!(error instanceof splitting.Unaffordable)) throw error;
+      }
+    }
+  }
+
+  /** Record as `record`: a record that is `split` was made before, and `charge` spends its epsilon. */
+  async #record(
+    person: string,
+    terms: Terms,
+    values: Values,
     { now, serverTime }: Moment,
     caps: Limits,
     limits: readonly [number, number],
     coins: Coins,
+    split?: {
+      readonly id: string;
+      readonly charge: (account: Account, all: readonly Limits[]) => Drawn;
+    },
   ): Promise<Outcome> {
     const vouches = await this.#vouches(person);
     const { places } = this;
@@ -127,19 +158,16 @@ export class Ledger {
       const period = account.enter(terms, now, serverTime, coins);
       const vouched = row.vouched || (vouches() && !row.accounts);
       checkVouched(ledger, vouched, terms, now, all);
-      const { taken, codes, memos, dropped } = yield* randomize(
-        values,
-        terms,
-        account,
-        all,
-        { places, person: key, salt: ledger.salt },
-        coins,
-      );
+      const where = { places, person: key, salt: ledger.salt };
+      const { taken, codes, memos, dropped } = split
+        ? split.charge(account, all)
+        : yield* randomize(values, terms, account, all, where, coins);
       yield* put(place, { ...row, accounts: account.dump(), vouched } satisfies PersonRow);
       if (!codes.length) return { taken, dropped, rows: 0, size: 0, overflow: 0 };
       const { revision } = terms.plan;
       const panel = account.panelOf(terms);
       const report = {
+        ...(split && { id: split.id }),
         at: now,
         person: key,
         period,

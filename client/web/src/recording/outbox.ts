@@ -37,7 +37,8 @@ export interface Sent {
 /**
  * The waiting reports and sent batches, exactly as the server sees them.
  *
- * `reports` are not in a batch yet, and each is shown as a batch of one row without an id; `batches`
+ * `reports` are not in a batch yet, and each is shown as a batch of one row, without an id unless it is split between
+ * two servers; `batches`
  * are, and wait for an answer; `sent` are the last 100 that left, or 1 MiB of them.
  */
 export interface Outbox {
@@ -266,7 +267,7 @@ export function* view(places: Places): Work<Outbox> {
   const batches = yield* list<BatchRow>(places.batches);
   const sent = yield* list<Sent>(places.sent);
   return {
-    reports: reports.map(([, row]) => together(places.name, { ...row, id: "" }, [row])),
+    reports: reports.map(([, row]) => together(places.name, { ...row, id: row.id ?? "" }, [row])),
     batches: batches.map(([, row]) => together(places.name, row, row.rows)),
     sent: sent.map(([, each]) => each),
   };

@@ -71,6 +71,8 @@ export interface Code {
 
 /** One waiting report. */
 export interface ReportRow {
+  /** The id that a record was sealed with which is split between two servers; absent where a batch gives reports one. */
+  readonly id?: string;
   readonly at: number;
   readonly person: string;
   readonly period: string;

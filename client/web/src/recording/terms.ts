@@ -22,14 +22,14 @@ import { nameOf } from "../storage/store.js";
 export interface Terms {
   readonly plan: Plan;
   readonly level: Level;
-  /** The level of each question. */
+  /** The level of each name of `Plan.recorded`. */
   readonly levels: ReadonlyMap<string, Level>;
   /** The maps that were chosen, by attribute. */
   readonly maps: ReadonlyMap<string, string>;
   /** The mechanism of each question, at its level and map. */
   readonly mechanisms: ReadonlyMap<string, Mechanism>;
   readonly withheld: ReadonlySet<string>;
-  /** The questions that may be reported, which ask no attribute that is withheld. */
+  /** The names of `Plan.recorded` that may be reported: questions that ask no attribute that is withheld. */
   readonly answered: ReadonlySet<string>;
   /** By attribute the questions that ask it. */
   readonly containing: ReadonlyMap<string, readonly string[]>;
@@ -109,9 +109,10 @@ export function termsOf(
     byAttribute.set(name, named(other));
   }
   const strictest = [...plan.levels.values()]; // in order of epsilon
-  const names = [...plan.questions.keys()];
+  const { recorded } = plan;
+  const names = [...recorded.keys()];
   const levels = new Map<string, Level>();
-  for (const [name, { parts }] of plan.questions) {
+  for (const [name, parts] of recorded) {
     const ranks = parts.map((part) => strictest.indexOf(byAttribute.get(part)!));
     levels.set(name, strictest[Math.min(...ranks)]!);
   }
@@ -119,7 +120,8 @@ export function termsOf(
   for (const [name, map] of maps) checkMap(agreed, plan, name, map, withheld);
   let { budget } = level;
   const mechanisms = new Map<string, Mechanism>();
-  for (const [position, [name, chosen]] of [...levels].entries()) {
+  for (const [position, name] of [...plan.questions.keys()].entries()) {
+    const chosen = levels.get(name)!;
     const own = chosen.mechanisms.get(name)!;
     if (chosen !== level) budget = budget.withEpsilon(position, own.epsilon);
     const map = maps.get(name);
@@ -133,12 +135,15 @@ export function termsOf(
   const containing = new Map(
     [...plan.attributes.keys()].map((part) => [
       part,
-      names.filter((name) => plan.questions.get(name)!.parts.includes(part)),
+      names.filter((name) => recorded.get(name)!.includes(part)),
     ]),
   );
-  const answered = new Set(
-    names.filter((name) => !plan.questions.get(name)!.parts.some((part) => withheld.has(part))),
-  );
+  // With two servers an attribute that is withheld is an absent answer of the record.
+  const isAnswered = (parts: readonly string[]): boolean =>
+    plan.twoServers
+      ? parts.some((part) => !withheld.has(part))
+      : !parts.some((part) => withheld.has(part));
+  const answered = new Set(names.filter((name) => isAnswered(recorded.get(name)!)));
   const together = (asked: readonly string[]): number => {
     const reported = asked.filter((name) => answered.has(name));
     return budget.recordEpsilon(new Set(reported.map((name) => names.indexOf(name))));
@@ -190,6 +195,7 @@ export function termsOf(
 
 /** Return the epsilon of a report of a question, or for a memoised one of a new memo. */
 export function cost(terms: Terms, name: string): number {
+  if (terms.plan.twoServers) return terms.level.epsilon;
   return (terms.memoizers.get(name) ?? terms.mechanisms.get(name)!).epsilon;
 }
 
@@ -210,7 +216,7 @@ export function checkLimits(terms: Terms, limits: Limits): void {
   }
   for (const [name, cap] of limits.attribute) {
     const asked = terms.containing.get(name)!.filter((each) => terms.answered.has(each));
-    const each = asked.map((question) => terms.mechanisms.get(question)!.epsilon);
+    const each = asked.flatMap((question) => terms.mechanisms.get(question)?.epsilon ?? []);
     const epsilon = Math.max(terms.epsilonOf(name), ...each);
     if (epsilon > cap) {
       const chosen = new Set(asked.map((question) => terms.levels.get(question)!.name));

@@ -14,7 +14,7 @@ import type { Plan } from "../plans/plan.js";
 import { decodePlan, type PlanResponse } from "../plans/protobuf.js";
 import { AHEAD } from "../recording/account.js";
 import type { Ledger } from "../recording/ledger.js";
-import type { TimeRow } from "../recording/places.js";
+import { hex, type TimeRow } from "../recording/places.js";
 import { checkLimits, type Terms, termsOf } from "../recording/terms.js";
 import { get, nameOf, put, transact } from "../storage/store.js";
 import { type Status, statusOf, toThrow, Trouble, Unreachable } from "../trouble.js";
@@ -42,7 +42,8 @@ export class PlanKeeper {
   refusedOther = "";
   /** How the last call to the server failed, in words; "" where it succeeded. */
   transportError = "";
-  /** Whether what waits must stay: it is to be sealed, and there is no shuffler to send it to. */
+  /** Whether what waits must stay: it is to be sealed, and there is no shuffler to send it to, or it is split with a helper
+   * that the app does not name. */
   heldBack = false;
   #kept = "";
   #asked = -Infinity;
@@ -52,7 +53,8 @@ export class PlanKeeper {
   readonly #terms = new WeakMap<Choices, Terms>();
 
   /** `choices` and `caps` are the device's own user's, whose record the plan must allow. `shuffled` says that the client
-   * has a shuffler to send to: then records are to be sealed, and without they must not be. */
+   * has a shuffler to send to: then records are to be sealed, and without they must not be. `helperKey` is the key of the
+   * second of two servers, in hexadecimal: then records are to be split with it, and where it is "" they must not be. */
   constructor(
     private readonly ledger: Ledger,
     private readonly transport: Transport,
@@ -62,6 +64,7 @@ export class PlanKeeper {
     private readonly caps: Limits,
     private readonly clock: () => number,
     private readonly shuffled: boolean,
+    private readonly helperKey: string,
     private readonly log: (words: string) => void,
   ) {}
 
@@ -149,7 +152,7 @@ export class PlanKeeper {
     );
     if (!this.#heard && row.serverTime > 0)
       this.#heard = { said: row.serverTime, at: performance.now() };
-    this.heldBack = kept !== undefined && !this.shuffled && isSealed(kept);
+    this.heldBack = kept !== undefined && !this.#mayLeave(kept);
     // Where the app asks for another plan than the kept one, its plan is yet to come.
     if (kept && (agreed.revision === undefined || agreed.revision === (await sha256(kept)))) {
       try {
@@ -291,6 +294,7 @@ export class PlanKeeper {
     await checkRevision(this.agreed, data);
     const plan = await parsed(data);
     await this.#checkShuffler(plan);
+    await this.#checkHelper(plan);
     checkAgreed(this.agreed, plan, this.withheld);
     if (this.choices.level !== undefined || plan.defaultLevel) {
       this.#terms.set(this.choices, this.#checked(plan, this.choices));
@@ -320,7 +324,39 @@ export class PlanKeeper {
         `${records} are sealed and go to a shuffler: give shuffler, the address of one that you trust not to collude ` +
           "with the collector",
       );
-    if (plan.sealing) await (await sealedRecords()).checkKeys(plan);
+    if (plan.sealing) await (await loaded(() => import("../sealed/records.js"))).checkKeys(plan);
+  }
+
+  /** Throw `InvalidInput` unless records are split with the helper that the app trusts, and with none where it named none:
+   * a server could be both of its two servers. */
+  async #checkHelper(plan: Plan): Promise<void> {
+    const records = `the records of ${shown(plan.survey)}`;
+    const { twoServers } = plan;
+    if (!twoServers) {
+      if (this.helperKey)
+        throw new InvalidInput(`${records} are not split between two servers: leave helperKey out`);
+      return;
+    }
+    const key = hex(twoServers.helperKey);
+    if (key !== this.helperKey) {
+      throw new InvalidInput(
+        `${records} are split between the server and a helper (${twoServers.helper || "without a name"}) with the key ` +
+          `${key}, and helperKey is ${this.helperKey || "none"}: give the key as the helper's operator tells it, whom ` +
+          "you trust not to collude with the server's",
+      );
+    }
+    await (await loaded(() => import("../recording/splitting.js"))).checkServers(plan);
+  }
+
+  /** Tell whether what waits by a plan that was kept has a way to leave. */
+  #mayLeave(kept: Uint8Array): boolean {
+    try {
+      const { survey } = decodePlan(kept);
+      if (survey?.sealing && !this.shuffled) return false;
+      return hex(survey?.two_servers?.helper_key ?? new Uint8Array()) === this.helperKey;
+    } catch {
+      return false; // nothing leaves by a plan that cannot be read
+    }
   }
 
   #accept(plan: Plan): void {
@@ -352,21 +388,12 @@ async function parsed(data: Uint8Array): Promise<Plan> {
   }
 }
 
-/** Load what seals records; throw `Trouble` where that is not to be had. */
-async function sealedRecords(): Promise<typeof import("../sealed/records.js")> {
+/** Load a part of the SDK; throw `Trouble` where that is not to be had. */
+async function loaded<T>(load: () => Promise<T>): Promise<T> {
   try {
-    return await import("../sealed/records.js");
+    return await load();
   } catch (error) {
     throw new Trouble("no_plan", `a part of the SDK could not be loaded: ${nameOf(error)}`);
-  }
-}
-
-/** Tell whether the records of a plan that was kept are sealed. */
-function isSealed(kept: Uint8Array): boolean {
-  try {
-    return decodePlan(kept).survey?.sealing !== undefined;
-  } catch {
-    return true; // nothing leaves by a plan that cannot be read
   }
 }
 

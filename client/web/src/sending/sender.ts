@@ -401,7 +401,8 @@ export class Sender {
   async #seal(): Promise<void> {
     const { batchRows, batchBytes } = this.delivery;
     const { plan } = this.keeper;
-    if (plan?.sealing) return sealSingly(this.store, this.places, plan, this.isPage, this.coins);
+    if (plan?.sealing || plan?.twoServers)
+      return sealSingly(this.store, this.places, plan, this.isPage, this.coins);
     let more = true;
     while (more) {
       more = await transact(this.store, "strict", () =>
@@ -484,7 +485,7 @@ export class Sender {
     for (const { period, ids } of await transact(store, "read", () => outbox.toForget(places))) {
       try {
         if (this.keeper.heldBack)
-          throw new Unreachable("there is no shuffler to send requests to forget to");
+          throw new Unreachable("the client names no shuffler or helper of what waits");
         if (this.keeper.plan?.sealing) {
           for (const id of ids) await this.#forgetSealed(this.keeper.plan, period, id);
           continue;

@@ -12,6 +12,7 @@ export interface Survey {
   readonly period: string;
   readonly levels: Readonly<Record<string, number>>;
   readonly attributes: readonly object[];
+  readonly two_servers?: object;
 }
 
 /** A daily survey of a category and a number, the category by this mechanism. */

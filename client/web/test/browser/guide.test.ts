@@ -20,14 +20,10 @@ function blocks(path: string, language: string): string[] {
   );
 }
 
-const [PAGE, MAPS, PREVIEW, VOUCHED, LATER, NODE] = blocks("docs/web.md", "ts") as string[] as [
-  string,
-  string,
-  string,
-  string,
-  string,
-  string,
-];
+const [PAGE, MAPS, PREVIEW, VOUCHED, SPLIT, LATER, NODE] = blocks(
+  "docs/web.md",
+  "ts",
+) as string[] as [string, string, string, string, string, string, string];
 const [README] = blocks("client/web/README.md", "ts") as [string];
 const [SURVEY] = blocks("docs/sdk.md", "toml") as [string];
 
@@ -121,10 +117,11 @@ describe.skipIf(MISSING)("the guide's code", () => {
     for (const [name, code] of [
       ["VOUCHED", `${account}${VOUCHED}`],
       ["MAPS", MAPS],
+      ["SPLIT", SPLIT],
     ]) {
       writeFileSync(join(folder, `src/${name}.ts`), `${imports}\n${code}export { client };\n`);
     }
-    const files = ["PAGE", "MAPS", "PREVIEW", "LATER", "NODE", "README", "VOUCHED"].map(
+    const files = ["PAGE", "MAPS", "PREVIEW", "LATER", "NODE", "README", "VOUCHED", "SPLIT"].map(
       (name) => `src/${name}.ts`,
     );
     const options = "--noEmit --strict --target es2022 --module nodenext --types node".split(" ");

@@ -47,6 +47,27 @@ const ANSWERS = { smokes: "no", age: 33 };
 describe.skipIf(MISSING)("a ledger in IndexedDB", () => {
   const w = world();
 
+  test("a record is split between two servers, and charged once", async () => {
+    const key = Buffer.alloc(32, 9); // a point of the curve: nobody opens the helper's share here
+    const { period } = asked();
+    const survey = await w.survey({
+      period,
+      levels: { strict: 1 },
+      attributes: [
+        { name: "smokes", categorical: { values: ["no", "sometimes", "yes"] } },
+        { name: "age", numeric: { low: 20, high: 60 } },
+      ],
+      two_servers: { helper_key: key.toString("base64"), delta: 1e-6 },
+    });
+    const page = await w.page(await w.profile());
+    const more = { helperKey: key.toString("hex") };
+    const first = await recorded(page, w.server.url, survey, ANSWERS, more);
+    expect(first.taken).toEqual(["smokes", "age"]);
+    const again = await recorded(page, w.server.url, survey, ANSWERS, more);
+    expect(again.dropped).toEqual({ smokes: "spent", age: "spent" });
+    expect(await w.server.records(survey)).toBe(1);
+  });
+
   test("a second visit, in another tab, finds the period spent", async () => {
     const survey = await w.survey();
     const profile = await w.profile();
