@@ -207,6 +207,27 @@ def test_what_waits_survives_the_process_with_its_id(tmp_path: Path) -> None:
     assert len(servers.records) == 1
 
 
+def test_what_waits_keeps_its_id_while_the_app_asks_for_another_plan(tmp_path: Path) -> None:
+    servers = Servers(registered())
+    with client(servers, tmp_path / "ledger") as device:
+        for name in ("ann", "bob"):
+            person = device.person(name)
+            person.grant()
+            person.record(way="bus")
+        device._device.sender.stop()
+        kept = {each.id for each in device.outbox().reports}
+    before = len(servers.batches)
+    other = client(servers, tmp_path / "ledger", revision="ab" * 32)
+    assert not other.flush(timeout=0.3) or before == 2
+    other.close(timeout=0)
+    assert len(servers.batches) == before
+    with client(servers, tmp_path / "ledger") as device:
+        assert device.flush()
+    assert servers.records.keys() >= kept
+    assert len(servers.records) == 2
+    assert all(each.rows == 1 for each in servers.records.values())
+
+
 def test_forgetting_asks_for_the_id_of_the_record(tmp_path: Path) -> None:
     servers = Servers(registered())
     servers.answers += [collector_pb2.Result(status=collector_pb2.Result.RETRY)] * 50

@@ -85,6 +85,7 @@ class PlanKeeper:
         """Whether what waits must stay, while there is no plan: it is to be sealed, and there is no
         shuffler to send to, or it is split with a helper that the app does not name, or wants
         evidence that it does not ask for."""
+        self._takes_plan = False
         self.refused = Status(Reason.NO_PLAN, "no plan has come yet")
         """Why there is no plan."""
         self.refused_other = ""
@@ -150,6 +151,12 @@ class PlanKeeper:
                 latest = max(now, datetime.fromtimestamp(server_time, UTC))
                 self._store.confirm_created(latest)
 
+    @property
+    def lacks_its_plan(self) -> bool:
+        """Whether reports must wait until there is a plan: they are of one whose records are sealed
+        or split, and the app asks for another one that has not come."""
+        return self.plan is None and self._takes_plan
+
     def look(self) -> None:
         """Load the plan from the ledger, or from the app's agreement; raise `Trouble` where the
         ledger cannot be read or written."""
@@ -175,6 +182,7 @@ class PlanKeeper:
         self.held_back = bool(data) and (
             without_way or survey.two_servers.helper_key != self._helper_key
         )
+        self._takes_plan = survey.HasField("sealing") or survey.HasField("two_servers")
         # Where the app asks for another plan than the kept one, its plan is yet to come.
         if data and self._agreed.revision in (None, hashlib.sha256(data).hexdigest()):
             try:

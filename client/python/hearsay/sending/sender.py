@@ -386,7 +386,7 @@ class Sender:
                 or waits.size >= delivery.batch_bytes
                 or not 0 <= now - waits.oldest < delivery.batch_age  # or the clock was set back
             )
-            if waits.reports and due:
+            if waits.reports and due and not self._keeper.lacks_its_plan:
                 rows, size = delivery.batch_rows, delivery.batch_bytes
                 plan = self._keeper.plan
                 if plan is not None and (plan.sealing or plan.two_servers):

@@ -45,6 +45,7 @@ export class PlanKeeper {
   /** Whether what waits must stay: it is to be sealed, and there is no shuffler to send it to, or it is split with a helper
    * that the app does not name. */
   heldBack = false;
+  #takesPlan = false;
   #kept = "";
   #asked = -Infinity;
   #heard: { said: number; at: number } | undefined;
@@ -76,7 +77,7 @@ export class PlanKeeper {
   /** Forget what the ledger said, since another one took its place. */
   reset(): void {
     this.plan = undefined;
-    this.heldBack = false;
+    [this.heldBack, this.#takesPlan] = [false, false];
     this.#looking = undefined;
     this.#kept = "";
     this.#asked = -Infinity;
@@ -94,6 +95,12 @@ export class PlanKeeper {
     if (!(seconds > 0)) return;
     this.#heard = { said: seconds * 1000, at: performance.now() };
     this.#isTold = true;
+  }
+
+  /** Whether reports, and requests to forget, must stay until there is a plan: they are of one whose records are sealed or
+   * split, and the app asks for another one that has not come. */
+  get lacksItsPlan(): boolean {
+    return !this.plan && this.#takesPlan;
   }
 
   /** Keep the server's time in the ledger, for the next page; throw `Trouble` where that cannot be. */
@@ -152,7 +159,7 @@ export class PlanKeeper {
     );
     if (!this.#heard && row.serverTime > 0)
       this.#heard = { said: row.serverTime, at: performance.now() };
-    this.heldBack = kept !== undefined && !this.#mayLeave(kept);
+    [this.heldBack, this.#takesPlan] = kept ? this.#ways(kept) : [false, false];
     // Where the app asks for another plan than the kept one, its plan is yet to come.
     if (kept && (agreed.revision === undefined || agreed.revision === (await sha256(kept)))) {
       try {
@@ -348,14 +355,15 @@ export class PlanKeeper {
     await (await loaded(() => import("../recording/splitting.js"))).checkServers(plan);
   }
 
-  /** Tell whether what waits by a plan that was kept has a way to leave. */
-  #mayLeave(kept: Uint8Array): boolean {
+  /** Tell whether what waits by a plan that was kept has no way to leave, and whether it takes the plan to leave. */
+  #ways(kept: Uint8Array): [heldBack: boolean, takesPlan: boolean] {
     try {
       const { survey } = decodePlan(kept);
-      if (survey?.sealing && !this.shuffled) return false;
-      return hex(survey?.two_servers?.helper_key ?? new Uint8Array()) === this.helperKey;
+      const helper = hex(survey?.two_servers?.helper_key ?? new Uint8Array());
+      const isSealed = survey?.sealing !== undefined;
+      return [(isSealed && !this.shuffled) || helper !== this.helperKey, isSealed || helper !== ""];
     } catch {
-      return false; // nothing leaves by a plan that cannot be read
+      return [true, true]; // nothing leaves by a plan that cannot be read
     }
   }
 

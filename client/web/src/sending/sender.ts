@@ -371,7 +371,7 @@ export class Sender {
         waits.reports >= delivery.batchRows ||
         waits.size >= delivery.batchBytes ||
         !(age >= 0 && age < delivery.batchAge); // or the clock was set back
-      if (waits.reports && due) full = await unlessFull(this.#seal());
+      if (waits.reports && due && !this.keeper.lacksItsPlan) full = await unlessFull(this.#seal());
       else if (!waits.batches) return { wait: undefined, waits };
       const drops = this.#drops;
       const batches = await transact(store, "read", () => list<BatchRow>(places.batches));
@@ -484,8 +484,8 @@ export class Sender {
     const { store, places, transport, delivery } = this;
     for (const { period, ids } of await transact(store, "read", () => outbox.toForget(places))) {
       try {
-        if (this.keeper.heldBack)
-          throw new Unreachable("the client names no shuffler or helper of what waits");
+        if (this.keeper.heldBack || this.keeper.lacksItsPlan)
+          throw new Unreachable("the client has no shuffler, helper or plan of what waits");
         if (this.keeper.plan?.sealing) {
           for (const id of ids) await this.#forgetSealed(this.keeper.plan, period, id);
           continue;

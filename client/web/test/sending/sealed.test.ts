@@ -87,6 +87,24 @@ test("what waits stays where a later client names no shuffler", async () => {
   await third.close();
 });
 
+test("what waits is not sent unsealed while the app asks for another plan, which does not come", async () => {
+  const [collector, shuffler] = [
+    await Collector.start(await sealedPlan()),
+    await Collector.start(),
+  ];
+  const given = { shuffler: shuffler.url, store: new MemoryStore() };
+  const first = clientOf(collector.url, { ...given, delivery: { batchAge: 60_000 } });
+  await first.waitReady(5000);
+  await first.record({ mood: "good", walked: 3 });
+  const second = clientOf(collector.url, { ...given, revision: "ab".repeat(32) });
+  expect(await second.flush(300)).toBe(false);
+  expect(shuffler.sealed).toEqual([]);
+  const third = clientOf(collector.url, given);
+  expect(await third.flush(2000)).toBe(true);
+  expect(shuffler.sealed.length).toBe(1);
+  expect(Buffer.from(shuffler.sealed[0]!, "hex").toString("latin1")).not.toContain("mood");
+});
+
 test("a request to forget is a sealed record like any other", async () => {
   const [collector, shuffler] = [
     await Collector.start(await sealedPlan()),

@@ -261,6 +261,20 @@ test("what waits stays where a later client names another helper", async () => {
   expect(collector.batches.map(({ batch }) => batch.id)).toEqual([waiting!.id]);
 });
 
+test("what waits keeps its id while the app asks for another plan, which does not come", async () => {
+  const collector = await Collector.start(PLAN);
+  const store = new MemoryStore();
+  const first = splitting(collector.url, { store, delivery: { batchAge: 60_000 } });
+  expect(await first.waitReady(5000)).toBe(true);
+  await first.record({ way: "bus" });
+  const [waiting] = (await first.outbox()).reports;
+  const second = splitting(collector.url, { store, revision: "ab".repeat(32) });
+  expect(await second.flush(300)).toBe(false);
+  expect(collector.batches).toEqual([]);
+  expect(await splitting(collector.url, { store }).flush(2000)).toBe(true);
+  expect(collector.batches.map(({ batch }) => batch.id)).toEqual([waiting!.id]);
+});
+
 test("no preview shows a record that is split", async () => {
   await expect(Preview.of(PLAN)).rejects.toThrow("split between two servers");
 });
