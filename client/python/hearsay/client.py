@@ -78,6 +78,10 @@ class Client(Person):
     survey has them, the properties that the app gives and the person's panel, which is drawn once:
     they link a person's reports.
 
+    With `helper_key` the guarantee is another one: each record is split between two servers, and
+    the sums that these learn are (epsilon, delta)-DP for each record, by the plan's `two_servers`,
+    while one of the two and enough of the devices are honest. Both together see single records.
+
     A client that is dropped without `close` stops sending: waiting reports stay in the file.
 
     No answer is taken before `grant` (or `consent=True`). No fault of the network, the disk or

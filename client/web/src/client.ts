@@ -45,6 +45,10 @@ import { toThrow, Trouble } from "./trouble.js";
  * and, where the survey has them, the properties that the app gives and the person's panel, which is drawn once: they
  * link a person's reports.
  *
+ * With `helperKey` the guarantee is another one: each record is split between two servers, and the sums that these learn
+ * are (epsilon, delta)-DP for each record, by the plan's `twoServers`, while one of the two and enough of the devices are
+ * honest. Both together see single records.
+ *
  * The ledger is one of a browser profile: a person with three profiles or devices spends three times.
  *
  * No answer is taken before `grant` (or `consent: true`). No fault of the network, the storage or the

@@ -89,6 +89,9 @@ export class Person {
    * attribute that was answered in this period already, or whose epsilon a cap does not allow, is dropped
    * as "spent".
    *
+   * Where records are split between two servers, a record is all answers of one call: whoever answers again in the same
+   * period is dropped as "spent", and an answer outside its domain counts as none.
+   *
    * Never rejects, unless the client is `strict`: then, before anything is spent, `InvalidInput` for an
    * unknown attribute, for an answer outside its domain (the message does not repeat the answer), where
    * the server refuses the request, and after `close`; and `PlanRefused` where the plan is refused. The
