@@ -425,10 +425,7 @@ def _of_plans() -> list[Case]:
             _refused("plan_changed"),
             _clock(_NOON + _DAY),
             _record(x="a", y="b"),
-            _send(
-                _batch("daily", "2026-07-04", 1, {"x/strict": 1}),
-                _batch("daily again", "2026-07-05", 1, _BOTH),
-            ),
+            _send(_batch("daily again", "2026-07-05", 1, _BOTH)),  # nothing of the plan before
         ),
         _history(
             "an app that ships a revision refuses every other plan",

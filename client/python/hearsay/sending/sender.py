@@ -375,11 +375,13 @@ class Sender:
             waits = outbox.waiting(self._store, self._survey, now)
             if waits.forgets:
                 waits = waits._replace(forgets=not self._forget())
-            if not waits.consent or self._keeper.held_back:
+            if not waits.consent:
                 return None, waits
             delivery = self._delivery
             if self._keeper.is_due(delivery.plan_age, delivery.longest_wait):
                 full = _unless_full(self._keeper.fetch, delivery.timeout)
+            if self._keeper.held_back:
+                return None, waits
             due = (
                 everything
                 or waits.reports >= delivery.batch_rows

@@ -16,7 +16,7 @@ import { AHEAD } from "../recording/account.js";
 import type { Ledger } from "../recording/ledger.js";
 import { hex, type TimeRow } from "../recording/places.js";
 import { checkLimits, type Terms, termsOf } from "../recording/terms.js";
-import { get, nameOf, put, transact } from "../storage/store.js";
+import { get, list, nameOf, put, remove, transact } from "../storage/store.js";
 import { type Status, statusOf, toThrow, Trouble, Unreachable } from "../trouble.js";
 import type { Transport } from "./connect.js";
 
@@ -42,8 +42,8 @@ export class PlanKeeper {
   refusedOther = "";
   /** How the last call to the server failed, in words; "" where it succeeded. */
   transportError = "";
-  /** Whether what waits must stay: it is to be sealed, and there is no shuffler to send it to, or it is split with a helper
-   * that the app does not name. */
+  /** Whether what waits must stay, while there is no plan: it is to be sealed, and there is no shuffler to send it to, or it
+   * is split with a helper that the app does not name. */
   heldBack = false;
   #takesPlan = false;
   #kept = "";
@@ -252,7 +252,7 @@ export class PlanKeeper {
     try {
       const plan = await this.#accepted(data);
       if (this.plan) return this.#take(data);
-      const kept = await this.#keep(data);
+      const kept = await this.#keep(data, plan);
       this.#accept(kept === data ? plan : await this.#accepted(kept));
     } catch (error) {
       this.#refuse(error);
@@ -260,14 +260,20 @@ export class PlanKeeper {
   }
 
   /** Keep a plan that was accepted, unless another tab was first: then return that one. */
-  async #keep(data: Uint8Array): Promise<Uint8Array> {
+  async #keep(data: Uint8Array, { sealing }: Plan): Promise<Uint8Array> {
     const { ledger, agreed } = this;
+    const { places } = ledger;
     // A plan that the app ships is kept once there is a ledger: nothing is before somebody consents.
     if (agreed.revision !== undefined && !(await ledger.exists())) return data;
     return transact(ledger.store, "strict", function* () {
-      const [kept]: (Uint8Array | undefined)[] = yield* get(ledger.places.plan);
+      const [kept]: (Uint8Array | undefined)[] = yield* get(places.plan);
       if (kept && agreed.revision === undefined) return kept;
-      yield* put(ledger.places.plan, data);
+      if (kept && !sealing && isSealed(kept)) {
+        // Asked for in the clear, they would tell whose the mixed records are.
+        for (const ids of [places.forgets, places.gone])
+          for (const [key] of yield* list(ids)) yield* remove(key);
+      }
+      yield* put(places.plan, data);
       return data;
     });
   }
@@ -369,6 +375,7 @@ export class PlanKeeper {
 
   #accept(plan: Plan): void {
     this.plan = plan;
+    this.heldBack = false; // the plan's way is here, and nothing of another plan leaves
     this.#kept = plan.revision;
     this.log(`took revision ${plan.revision.slice(0, 12)} of ${shown(plan.survey)}`);
   }
@@ -393,6 +400,15 @@ async function parsed(data: Uint8Array): Promise<Plan> {
   } catch (error) {
     if (error instanceof HearsayError) throw error;
     throw new Trouble("no_plan", `a part of the SDK could not be loaded: ${nameOf(error)}`);
+  }
+}
+
+/** Tell whether the records of a plan that was kept are sealed. */
+function isSealed(kept: Uint8Array): boolean {
+  try {
+    return decodePlan(kept).survey?.sealing !== undefined;
+  } catch {
+    return true; // of a plan that cannot be read nothing is asked for
   }
 }
 

@@ -357,12 +357,12 @@ export class Sender {
       let waits = await transact(store, "read", () => outbox.waiting(places, delivery.batchRows));
       if (waits.forgets) waits = { ...waits, forgets: !(await this.#forget()) };
       if (!waits.consent) this.dropReady(); // a page that is left must not send what was dropped
-      if (!waits.consent || this.#stopped || this.keeper.heldBack)
-        return { wait: undefined, waits };
+      if (!waits.consent || this.#stopped) return { wait: undefined, waits };
       await unlessFull(this.counters.keep(KEEP));
       if (await this.keeper.isDue(delivery.planAge, delivery.longestWait)) {
         full = await unlessFull(this.keeper.fetch(delivery.timeout));
       }
+      if (this.keeper.heldBack) return { wait: undefined, waits };
       if (!this.consent.maySend)
         throw new Trouble("disk", "nothing is sent before a revocation is noted in the ledger");
       const age = this.clock() - waits.oldest;
@@ -374,7 +374,8 @@ export class Sender {
       if (waits.reports && due && !this.keeper.lacksItsPlan) full = await unlessFull(this.#seal());
       else if (!waits.batches) return { wait: undefined, waits };
       const drops = this.#drops;
-      const batches = await transact(store, "read", () => list<BatchRow>(places.batches));
+      const found = await transact(store, "read", () => list<BatchRow>(places.batches));
+      const batches = await this.#ofThisPlan(found);
       if (drops !== this.#drops) continue; // they may be from before a revocation
       for (const [key, ready] of this.#ready) {
         // Another tab has sent it.
@@ -396,6 +397,22 @@ export class Sender {
       }
       if (late !== undefined) return { wait: late, waits };
     }
+  }
+
+  /** Drop the batches that waited for another plan, and return the others. Its own plan may have had a batch sealed, or
+   * split; and no server takes it, since a survey's plan never changes. */
+  async #ofThisPlan(batches: readonly [string, BatchRow][]): Promise<[string, BatchRow][]> {
+    const { plan } = this.keeper;
+    const isOther = ({ revision }: BatchRow): boolean =>
+      plan !== undefined && revision !== plan.revision;
+    for (const [key, { id, revision }] of batches.filter(([, batch]) => isOther(batch))) {
+      const detail = `a batch of revision ${revision.slice(0, 12)} waited for another plan`;
+      console.error(`hearsay: ${detail}: it is dropped`);
+      this.counters.tell("refused", 1, detail);
+      const work = () => outbox.settle(this.places, key, id, "refused", this.clock());
+      await unlessFull(transact(this.store, "relaxed", work));
+    }
+    return batches.filter(([, batch]) => !isOther(batch));
   }
 
   async #seal(): Promise<void> {

@@ -3,7 +3,7 @@
 import { KEM_DHKEM_X25519_HKDF_SHA256 } from "hpke";
 import { expect, test } from "vitest";
 import { MemoryStore } from "../../src/index.js";
-import { clientOf, Collector, planOf } from "../kit.js";
+import { Clock, clientOf, Collector, DAY, planOf, revisionOf } from "../kit.js";
 
 async function sealedPlan(): Promise<Uint8Array> {
   const kem = KEM_DHKEM_X25519_HKDF_SHA256();
@@ -103,6 +103,37 @@ test("what waits is not sent unsealed while the app asks for another plan, which
   expect(await third.flush(2000)).toBe(true);
   expect(shuffler.sealed.length).toBe(1);
   expect(Buffer.from(shuffler.sealed[0]!, "hex").toString("latin1")).not.toContain("mood");
+});
+
+test("nothing that waits sealed leaves in the clear after a release that seals nothing", async () => {
+  const [collector, shuffler] = [
+    await Collector.start(await sealedPlan()),
+    await Collector.start(),
+  ];
+  shuffler.statuses.push(...Array.from({ length: 99 }, () => 4)); // not yet: all may have left
+  const [store, clock] = [new MemoryStore(), new Clock()];
+  const given = { store, clock: clock.read };
+  const first = clientOf(collector.url, { ...given, shuffler: shuffler.url });
+  await first.waitReady(5000);
+  for (const name of ["ann", "ben"]) {
+    await first.person(name).grant();
+    await first.person(name).record({ mood: "good", walked: 3 });
+  }
+  expect(await first.flush(200)).toBe(false);
+  await first.person("ann").revoke({ forget: true });
+  await first.person("cem").grant();
+  await first.person("cem").record({ mood: "bad" });
+  await first.close(0);
+  collector.plan = planOf();
+  const release = { ...given, revision: revisionOf(collector.plan) };
+  clock.now += DAY;
+  collector.serverTime += DAY / 1000;
+  const second = clientOf(collector.url, release);
+  expect(await second.waitReady(5000)).toBe(true);
+  expect((await second.record({ mood: "bad" })).taken).toEqual(["mood"]);
+  expect(await second.flush(2000)).toBe(true);
+  expect(collector.batches.map(({ batch }) => batch.period)).toEqual(["2026-01-02"]);
+  expect((await second.outbox()).batches).toEqual([]);
 });
 
 test("a request to forget is a sealed record like any other", async () => {
