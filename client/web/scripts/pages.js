@@ -2,7 +2,7 @@
 // the SDK, and of Observable Plot, with the licences of what is in it and its hash in VENDOR.toml.
 // With --check nothing is written: it fails where sdk.js is another one.
 import { createHash } from "node:crypto";
-import { readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
 import { buildSync } from "esbuild";
@@ -11,14 +11,16 @@ const root = fileURLToPath(new URL("..", import.meta.url));
 const out = `${root}../../server/hearsay_server/pages/static`;
 const check = process.argv.includes("--check");
 
-bundled(
+const inSdk = bundled(
   "sdk.js",
   `export { Client, HearsayError } from "./src/index.js";
    export { Preview } from "./src/preview.js";`,
-  "Made of client/web by `make pages`; Apache-2.0.",
+  "Made of client/web by `make pages`; Apache-2.0. The parts of others: vendor/sdk.LICENSE.txt.",
 );
 
 if (check) process.exit();
+
+writeFileSync(`${out}/vendor/sdk.LICENSE.txt`, licences(inSdk));
 
 const version = JSON.parse(read("node_modules/@observablehq/plot/package.json")).version;
 const packages = bundled(
@@ -27,11 +29,7 @@ const packages = bundled(
      from "@observablehq/plot";`,
   `Observable Plot ${version} and what it needs, bundled by \`make pages\`; see plot.LICENSE.txt.`,
 );
-const licences = packages.map((name) => {
-  const { version } = JSON.parse(read(`node_modules/${name}/package.json`));
-  return `${name} ${version}\n\n${read(`node_modules/${name}/LICENSE`).trim()}\n`;
-});
-writeFileSync(`${out}/vendor/plot.LICENSE.txt`, licences.join(`\n${"-".repeat(80)}\n\n`));
+writeFileSync(`${out}/vendor/plot.LICENSE.txt`, licences(packages));
 
 const list = `${out}/vendor/VENDOR.toml`;
 const hash = createHash("sha256")
@@ -66,6 +64,18 @@ function bundled(file, contents, banner) {
   const inputs = Object.keys(Object.values(made.metafile.outputs)[0].inputs);
   const names = inputs.map((path) => /node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(path)?.[1]);
   return [...new Set(names.filter(Boolean))].sort();
+}
+
+/** Return the licences of packages, one after the other. */
+function licences(packages) {
+  const each = packages.map((name) => {
+    const { version } = JSON.parse(read(`node_modules/${name}/package.json`));
+    const file = ["LICENSE", "LICENSE.md"].find((file) =>
+      existsSync(`${root}node_modules/${name}/${file}`),
+    );
+    return `${name} ${version}\n\n${read(`node_modules/${name}/${file}`).trim()}\n`;
+  });
+  return each.join(`\n${"-".repeat(80)}\n\n`);
 }
 
 function read(path) {
