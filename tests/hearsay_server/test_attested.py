@@ -4,6 +4,10 @@ import hashlib
 import logging
 import re
 import secrets
+import shutil
+import socket
+import ssl
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,12 +24,12 @@ from serving import serving
 from hearsay import MEMORY, Client, InvalidInput
 from hearsay.attestation import AttestationRefused, Evidence, Policy
 from hearsay.attestation.claims import SEALING
-from hearsay.sending import attested
-from hearsay.sending.attested import Attested
+from hearsay.sending import attested_keys
+from hearsay.sending.attested_keys import AttestedKeys
 from hearsay.sending.transport import Tls, Unreachable, connect, open_calls
 from hearsay.v1 import admin_pb2, attestation_pb2, shuffler_pb2
 from hearsay_server.surveys import survey as surveys
-from support import SURVEY, device, free_port
+from support import SURVEY, device, free_port, new_client, wait_until
 
 Answer = attestation_pb2.GetEvidenceResponse
 
@@ -153,7 +157,7 @@ def test_sealed_records_wait_for_evidence_of_the_keys_in_their_plan(attesting: A
     policy = attesting.policy()
     policy.check(evidence, spki=SEALING, revision=revision, nonce=nonce, now=time.time())
     record = shuffler_pb2.SealedRecord(survey="daily", revision=bytes(32))  # of another plan
-    way = Attested(server, policy, lambda: SEALING, lambda: datetime.now(UTC))
+    way = AttestedKeys(server, policy, lambda: datetime.now(UTC))
     with pytest.raises(Unreachable, match=r"attestation refused \(binding\)"):
         way.call(
             "Shuffler/SubmitSealed",
@@ -177,41 +181,119 @@ def test_evidence_is_asked_for_once_and_again_when_it_is_old(
 
     monkeypatch.setattr(server, "call", counting)
     revision = hashlib.sha256(server.get_plan("daily", 20).plan).digest()
-    way = Attested(server, attesting.policy(), lambda: SEALING, lambda: datetime.now(UTC))
+    way = AttestedKeys(server, attesting.policy(), lambda: datetime.now(UTC))
     request = shuffler_pb2.SubmitSealedRequest(
         records=[shuffler_pb2.SealedRecord(survey="daily", revision=revision)] * 3
     )
     now = time.monotonic()
     for later in (0.0, 299.0, 301.0):
         steady = SimpleNamespace(monotonic=lambda later=later: now + later)
-        monkeypatch.setattr(attested, "time", steady)
+        monkeypatch.setattr(attested_keys, "time", steady)
         with pytest.raises(Unreachable, match="does not know this call"):  # it is no shuffler
             way.call("Shuffler/SubmitSealed", request, shuffler_pb2.SubmitSealedResponse, 20)
     assert asked.count("Attestation/GetEvidence") == 2
     server.close()
 
 
-def test_evidence_of_one_key_does_not_hold_for_a_renewed_certificate(
-    attesting: Attesting,
+class Host:
+    """A host without an enclave: it reads what comes by TLS of its own, and passes it on."""
+
+    def __init__(self, certificate: Path, key: Path, to: str, trust: Path, door: str) -> None:
+        protocol = "http/1.1" if door == "http" else "h2"
+        self._accepts = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._accepts.load_cert_chain(certificate, key)
+        self._accepts.set_alpn_protocols([protocol])
+        self._dials = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        self._dials.load_verify_locations(trust)
+        self._dials.set_alpn_protocols([protocol])
+        self._port = int(to.rpartition(":")[2])
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        port = self._listening.getsockname()[1]
+        self.address = f"https://localhost:{port}" if door == "http" else f"127.0.0.1:{port}"
+        self.read = b""
+        self.refused = 0
+        """Connections of devices that do not trust this host's certificate."""
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        self._listening.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                came, _ = self._listening.accept()
+            except OSError:
+                return
+            try:
+                near = self._accepts.wrap_socket(came, server_side=True)
+                out = socket.create_connection(("127.0.0.1", self._port))
+                far = self._dials.wrap_socket(out, server_hostname="localhost")
+            except OSError:
+                self.refused += 1
+                continue
+            for source, sink in ((near, far), (far, near)):
+                threading.Thread(target=self._pass, args=(source, sink), daemon=True).start()
+
+    def _pass(self, source: ssl.SSLSocket, sink: ssl.SSLSocket) -> None:
+        try:
+            while data := source.recv(1 << 16):
+                self.read += data
+                sink.sendall(data)
+        except OSError:
+            pass
+
+
+@pytest.mark.parametrize("door", ["http", "grpc"])
+def test_nothing_goes_over_a_connection_of_the_certificate_that_was_renewed(
+    attesting: Attesting, door: str, tmp_path: Path
 ) -> None:
-    server = connect(attesting.grpc, tls=attesting.tls)
-    revision = hashlib.sha256(server.get_plan("daily", 20).plan).digest()
-    keys = iter([SEALING, b"of the new certificate"])
-    way = Attested(server, attesting.policy(), lambda: next(keys), lambda: datetime.now(UTC))
-    request = shuffler_pb2.SubmitSealedRequest(
-        records=[shuffler_pb2.SealedRecord(survey="daily", revision=revision)]
-    )
-    for said in ("does not know this call", r"attestation refused \(binding\)"):
-        with pytest.raises(Unreachable, match=said):
-            way.call("Shuffler/SubmitSealed", request, shuffler_pb2.SubmitSealedResponse, 20)
-    server.close()
+    """Else a host that kept its connection open would read what another one's evidence let out."""
+    before = attesting.records("health")
+    certificate, key, file = tmp_path / "old.pem", tmp_path / "old.key", tmp_path / "app.pem"
+    self_signed(certificate, key)
+    shutil.copy(certificate, file)
+    assert isinstance(attesting.tls.authorities, Path)
+    host = Host(certificate, key, getattr(attesting, door), attesting.tls.authorities, door)
+    tls = Tls(file, server_name="localhost")
+    with device(host.address, "health", tls=tls, attestation=attesting.policy()) as client:
+        client.record(smokes="yes")
+        assert not client.flush(1.0)
+        assert "attestation refused (binding)" in client.delivery.last_error
+        assert b"Attestation/GetEvidence" in host.read
+        shutil.copy(attesting.tls.authorities, file)
+        client.flush(0.1)
+        wait_until(lambda: host.refused)
+        assert not client.flush(1.0)
+        assert b"Collector/Submit" not in host.read
+        client.revoke()
+    host.close()
+    assert attesting.records("health") == before
+
+
+@pytest.mark.parametrize("door", ["http", "grpc"])
+def test_a_renewed_certificate_is_asked_for_evidence_of_its_own(
+    attesting: Attesting, door: str, tmp_path: Path
+) -> None:
+    before = attesting.records("health")
+    file = tmp_path / "app.pem"
+    self_signed(file, tmp_path / "other.key")
+    assert isinstance(attesting.tls.authorities, Path)
+    tls = Tls(file, server_name="localhost")
+    target = getattr(attesting, door)
+    with new_client(target, "health", tls=tls, attestation=attesting.policy()) as client:
+        assert not client.wait_ready(0.5)  # the server's certificate is another one
+        shutil.copy(attesting.tls.authorities, file)
+        assert client.wait_ready(20), client.status()
+        client.record(smokes="yes")
+        assert client.flush(20), client.delivery
+    assert attesting.records("health") == before + 1
 
 
 def test_a_key_to_bind_to_must_be_named(attesting: Attesting, tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="the server's own certificate and no other"):
         Client("localhost:1", "health", ledger=MEMORY, epsilon=1, attestation=attesting.policy())
     two = tmp_path / "two.pem"
-    assert attesting.tls.authorities is not None
+    assert isinstance(attesting.tls.authorities, Path)
     two.write_bytes(2 * attesting.tls.authorities.read_bytes())
     with pytest.raises(InvalidInput, match="it holds 2"):
         Client(

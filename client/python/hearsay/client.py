@@ -26,7 +26,8 @@ from hearsay.recording.consent import Consent
 from hearsay.recording.counters import Counters, OnDrop
 from hearsay.recording.ledger import Ledger
 from hearsay.recording.outbox import Outbox
-from hearsay.sending.attested import Attested, key_of
+from hearsay.sending.attested import Attested
+from hearsay.sending.attested_keys import AttestedKeys
 from hearsay.sending.plan_keeper import PlanKeeper
 from hearsay.sending.sender import Delivery, DeliveryState, Sender
 from hearsay.sending.through_shuffler import ThroughShuffler
@@ -195,7 +196,9 @@ class Client(Person):
         disabled = environment.is_set("HEARSAY_DISABLED")
         if disabled:  # nothing is asked for, and no file is made
             target, ledger = target or "http://127.0.0.1:1", MEMORY
-        reach: Callable[[], Transport] = partial(_transport, target, tls, token, insecure)
+        reach: Callable[[], Transport] = partial(
+            _transport, target, tls, token=token, insecure=insecure
+        )
         self._transport = reach()
         if shuffler is not None:
             mixing = _mixing(shuffler, relay, shuffler_key, tls, shuffler_token, insecure)
@@ -205,9 +208,11 @@ class Client(Person):
         elif relay is not None or shuffler_key is not None:
             raise InvalidInput("relay and shuffler_key are for a shuffler: give shuffler, too")
         if attestation is not None and not disabled:
-            key = partial(key_of, tls, sealed=shuffler is not None)
-            key()  # raises where there is none
-            self._transport = Attested(self._transport, attestation, key, clock)
+            if shuffler is None:
+                by = partial(_transport, target, token=token, insecure=insecure)
+                self._transport = Attested(by, tls, attestation, clock)
+            else:
+                self._transport = AttestedKeys(self._transport, attestation, clock)
             reach = _no_training
         file = None if isinstance(ledger, _Memory) else Path(ledger)
         store = Store(file, clock, wait=delivery.record_wait, anchor=anchor)
@@ -544,7 +549,7 @@ def _no_training() -> Transport:
 
 
 def _transport(
-    target: str | Transport | None, tls: Tls | None, token: Token | None, insecure: bool
+    target: str | Transport | None, tls: Tls | None, *, token: Token | None, insecure: bool
 ) -> Transport:
     if target is None:
         target = environment.value("HEARSAY_TARGET")

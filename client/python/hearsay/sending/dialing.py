@@ -204,7 +204,9 @@ def _context(to: Site) -> ssl.SSLContext:
         context = _bare_context()
     tls.read()  # says which file is missing
     try:
-        if tls.authorities is not None:
+        if isinstance(tls.authorities, bytes):
+            context.load_verify_locations(cadata=tls.authorities.decode("ascii"))
+        elif tls.authorities is not None:
             context.load_verify_locations(tls.authorities)
         if tls.certificate is not None:
             # The empty password: OpenSSL would ask for one at the terminal.

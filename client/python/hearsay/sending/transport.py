@@ -38,13 +38,14 @@ class Unreachable(HearsayError, ConnectionError):
 @dataclass(frozen=True)
 class Tls:
     """Files in PEM for TLS: the authorities to trust instead of the system's, and for a server
-    that asks who calls, a certificate (chain) with its key. `server_name` is the name to find
+    that asks who calls, a certificate (chain) with its key. `authorities` may be the bytes of such
+    a file as well: then they hold, whatever a file has later. `server_name` is the name to find
     in the server's certificate where it is not the host's.
 
     Raises `InvalidInput` where only one of the two is given.
     """
 
-    authorities: Path | None = None
+    authorities: Path | bytes | None = None
     certificate: Path | None = None
     key: Path | None = None
     server_name: str | None = None
@@ -60,7 +61,7 @@ class Tls:
         """
         try:
             return [
-                None if file is None else Path(file).read_bytes()
+                file if file is None or isinstance(file, bytes) else Path(file).read_bytes()
                 for file in (self.authorities, self.key, self.certificate)
             ]
         except OSError as error:
