@@ -17,7 +17,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from certificates import self_signed
+from certificates import Authority, self_signed
 from sealing import SEALED
 from serving import serving
 
@@ -25,6 +25,7 @@ from hearsay import MEMORY, Client, InvalidInput
 from hearsay.attestation import AttestationRefused, Evidence, Policy
 from hearsay.attestation.claims import SEALING
 from hearsay.sending import attested_keys
+from hearsay.sending.attested import pinned
 from hearsay.sending.attested_keys import AttestedKeys
 from hearsay.sending.transport import Tls, Unreachable, connect, open_calls
 from hearsay.v1 import admin_pb2, attestation_pb2, shuffler_pb2
@@ -287,6 +288,22 @@ def test_a_renewed_certificate_is_asked_for_evidence_of_its_own(
         client.record(smokes="yes")
         assert client.flush(20), client.delivery
     assert attesting.records("health") == before + 1
+
+
+@pytest.mark.parametrize("door", ["http", "grpc"])
+def test_a_certificate_that_an_authority_issued_is_enough_without_the_authority(
+    door: str, tmp_path: Path
+) -> None:
+    files = {"tls_certificate": tmp_path / "a.pem", "tls_key": tmp_path / "a.key"}
+    Authority(tmp_path).issue(*files.values())
+    http = f"127.0.0.1:{free_port()}"
+    with serving(tmp_path / "data", http=http, **files) as address:
+        target = f"https://{http}" if door == "http" else address
+        alone, _ = pinned(Tls(files["tls_certificate"], server_name="localhost"))
+        server = connect(target, tls=alone)
+        with pytest.raises(InvalidInput, match="nowhere"):  # so the connection was made
+            server.get_plan("nowhere", 20)
+        server.close()
 
 
 def test_a_key_to_bind_to_must_be_named(attesting: Attesting, tmp_path: Path) -> None:
