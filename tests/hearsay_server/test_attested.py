@@ -6,6 +6,7 @@ import re
 import secrets
 import shutil
 import socket
+import sqlite3
 import ssl
 import threading
 import time
@@ -39,6 +40,7 @@ Answer = attestation_pb2.GetEvidenceResponse
 class Attesting:
     """A server with TLS and test attestation, with what an app would ship to reach it."""
 
+    data: Path
     grpc: str
     http: str
     tls: Tls
@@ -82,7 +84,7 @@ def attesting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attesting]:
             calls.call("Admin/CreateSurvey", request, admin_pb2.SurveyStatus, 20)
         calls.close()
         http = f"https://localhost:{port}"
-        yield Attesting(address, http, tls, bytes.fromhex(root))
+        yield Attesting(folder / "data", address, http, tls, bytes.fromhex(root))
 
 
 @pytest.mark.parametrize("door", ["grpc", "http"])
@@ -166,6 +168,32 @@ def test_sealed_records_wait_for_evidence_of_the_keys_in_their_plan(attesting: A
             shuffler_pb2.SubmitSealedResponse,
             20,
         )
+    server.close()
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["DELETE FROM sealing_keys", "UPDATE sealing_keys SET private = randomblob(32)"],
+    ids=["missing", "other"],
+)
+def test_a_server_without_the_private_keys_of_a_plan_makes_no_evidence_of_them(
+    attesting: Attesting, change: str
+) -> None:
+    """The plan may come from elsewhere, and its private keys be with the operator alone."""
+    name = f"lost_{change.partition(' ')[0].lower()}"
+    calls = open_calls(attesting.grpc, tls=attesting.tls)
+    declared = surveys.from_toml(SEALED.replace('"daily"', f'"{name}"'), "test.toml")
+    request = admin_pb2.CreateSurveyRequest(survey=declared)
+    calls.call("Admin/CreateSurvey", request, admin_pb2.SurveyStatus, 20)
+    calls.close()
+    with sqlite3.connect(attesting.data / "hearsay.db") as database:
+        done = database.execute(f"{change} WHERE survey = ? AND place = 1", (name,))
+        assert done.rowcount == 1
+    database.close()
+    server = connect(attesting.grpc, tls=attesting.tls)
+    asked = attestation_pb2.GetEvidenceRequest(survey=name, nonce=bytes(32))
+    with pytest.raises(InvalidInput, match=r"not have all private sealing keys .* \[1\]"):
+        server.call("Attestation/GetEvidence", asked, Answer, 20)
     server.close()
 
 

@@ -396,6 +396,25 @@ def test_a_backup_has_no_key_whose_periods_are_closed(store: Store, tmp_path: Pa
     store.close()
 
 
+def test_only_keys_that_the_schedule_has_deleted_may_be_lacking(store: Store) -> None:
+    now = datetime.now(UTC)
+    data, _ = register(store, now - timedelta(days=150))
+    plan = parse(data)
+
+    def lacking() -> list[int]:
+        return sealing_keys.lacking(sealing_keys.Keys(store.database), plan, now)
+
+    assert lacking() == []
+    retention.close_periods(store.database, now)
+    sealing_keys.delete(store.database, now)
+    assert places(store) == [2]
+    assert lacking() == []
+    with store.database.changing() as connection:
+        sealing_keys.drop(connection, plan.survey)
+    assert lacking() == [2]
+    store.close()
+
+
 def test_records_whose_key_is_deleted_are_refused_for_good(collector: Sealed) -> None:
     (old,) = collector.seal(collector.batch(1))
     collector.clock.pass_days(100)

@@ -6,11 +6,14 @@ import logging
 import grpc
 
 from hearsay.attestation.claims import SEALING, binding
+from hearsay.plans.plan import Plan
 from hearsay.v1 import attestation_pb2, attestation_pb2_grpc
+from hearsay_server.clock import Clock, system
 from hearsay_server.serving.attesters import Attester
 from hearsay_server.serving.status import MENDED, Ended
 from hearsay_server.serving.tls import Certificates
-from hearsay_server.storage.plans import Plans
+from hearsay_server.storage import sealing_keys
+from hearsay_server.storage.store import Store
 from ldp import InvalidInput
 
 _log = logging.getLogger("hearsay.server")
@@ -20,11 +23,17 @@ class Attestation(attestation_pb2_grpc.AttestationServicer):
     """The Attestation service."""
 
     def __init__(
-        self, plans: Plans, attester: Attester | None, certificates: Certificates | None
+        self,
+        store: Store,
+        attester: Attester | None,
+        certificates: Certificates | None,
+        clock: Clock = system,
     ) -> None:
-        self._plans = plans
+        self._plans = store.plans
+        self._keys = sealing_keys.Keys(store.database)
         self._attester = attester
         self._certificates = certificates
+        self._clock = clock
         self._one = asyncio.Lock()  # platforms answer one question at a time
 
     async def GetEvidence(  # noqa: N802
@@ -42,6 +51,8 @@ class Attestation(attestation_pb2_grpc.AttestationServicer):
                 f"{request.survey!r} are not sealed"
             )
             raise Ended(grpc.StatusCode.FAILED_PRECONDITION, detail)
+        if plan.sealing is not None:
+            await self._check_keys(plan)
         try:
             certificates = self._certificates if plan.sealing is None else None
             key = SEALING if certificates is None else certificates.public_key()
@@ -58,3 +69,15 @@ class Attestation(attestation_pb2_grpc.AttestationServicer):
         return attestation_pb2.GetEvidenceResponse(
             kind=made.kind, document=made.document, collateral=made.collateral
         )
+
+    async def _check_keys(self, plan: Plan) -> None:
+        """End the call unless this server can open what is sealed by a plan: the plan alone may
+        have been made elsewhere, and its private keys be with somebody else."""
+        now = self._clock()
+        lacking = await asyncio.to_thread(sealing_keys.lacking, self._keys, plan, now)
+        if lacking:
+            detail = (
+                f"this server does not have all private sealing keys of {plan.survey!r}: those at "
+                f"{lacking} are missing or others"
+            )
+            raise Ended(grpc.StatusCode.FAILED_PRECONDITION, detail)

@@ -122,7 +122,7 @@ async def running(
         collector_pb2_grpc.add_CollectorServicer_to_server(collector, server)
         sealed = SealedCollector(store, writer, metrics, clock)
         shuffler_pb2_grpc.add_SealedCollectorServicer_to_server(sealed, server)
-        evident = Attestation(store.plans, attesters.attester(config.attestation), certificates)
+        evident = Attestation(store, attesters.attester(config.attestation), certificates, clock)
         attestation_pb2_grpc.add_AttestationServicer_to_server(evident, server)
         bounds = Bounds(config.analysis_seconds, config.analysis_memory_mib << 20)
         cores = max(2, (os.cpu_count() or 1) // 2)

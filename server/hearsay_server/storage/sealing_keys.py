@@ -34,15 +34,37 @@ _FRESH = 60.0
 def insert(connection: sa.Connection, plan: Plan, privates: Sequence[bytes]) -> None:
     """Store the private halves of a new survey's keys, in the order of its plan: those that records
     are sealed to, or with two servers that of the server that leads."""
-    rows = []
-    for place, private in enumerate(privates):
-        until = NEVER
-        if plan.sealing and plan.period and place + 1 < len(privates):
-            # The last period that begins before the next key's turn.
-            turn = datetime.fromtimestamp(plan.sealing.since[place + 1], UTC)
-            until = ends(plan.period, period.label(plan.period, turn - timedelta(seconds=1)))
-        rows.append({"survey": plan.survey, "place": place, "private": private, "until": until})
+    rows = [
+        {"survey": plan.survey, "place": place, "private": private, "until": _until(plan, place)}
+        for place, private in enumerate(privates)
+    ]
     connection.execute(sa.insert(_keys), rows)
+
+
+def _until(plan: Plan, place: int) -> int:
+    """Return the end of a key's last period, in Unix time; `NEVER` where there is none."""
+    if not (plan.sealing and plan.period and place + 1 < len(plan.sealing.publics)):
+        return NEVER
+    # The last period that begins before the next key's turn.
+    turn = datetime.fromtimestamp(plan.sealing.since[place + 1], UTC)
+    return ends(plan.period, period.label(plan.period, turn - timedelta(seconds=1)))
+
+
+def lacking(keys: Keys, plan: Plan, now: datetime) -> list[int]:
+    """Return the places of the plan's keys whose private half should be here and is not.
+
+    Those alone whose last period has been over for 60 days may be gone. May wait for the database.
+    """
+    publics = () if plan.sealing is None else plan.sealing.publics
+    held = {
+        place: private.public_key().public_bytes_raw() for place, private in keys.of(plan).items()
+    }
+    passed = int((now - GRACE).timestamp())
+    return [
+        place
+        for place, public in enumerate(publics)
+        if held.get(place) != public and not (place not in held and _until(plan, place) <= passed)
+    ]
 
 
 def end(connection: sa.Connection, survey: str, now: datetime) -> None:
