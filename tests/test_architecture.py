@@ -40,7 +40,8 @@ FLOORS = {
         {"adpe", "estimators", "federated"},
     ],
     "hearsay": [
-        {"attestation", "environment", "interrupts", "trouble", "v1"},
+        {"environment", "interrupts", "trouble", "v1"},
+        {"attestation"},
         {"columns", "palette"},
         {"plans", "storage"},
         {"agreement", "federated.declaration", "formulas", "frames", "plots", "rows", "sealed"},

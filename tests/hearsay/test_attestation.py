@@ -6,7 +6,8 @@ import random
 from typing import Any
 
 import pytest
-from nitro_documents import NOW, Signer
+from cryptography.hazmat.primitives.asymmetric import ec
+from nitro_documents import NOW, Signer, certificate
 
 from hearsay.attestation import (
     AttestationRefused,
@@ -134,6 +135,40 @@ def test_a_kind_that_the_policy_does_not_name_is_refused(signer: Signer) -> None
 def test_a_policy_that_accepts_nothing_or_is_misspelt_is_refused(wrong: Any) -> None:
     with pytest.raises(InvalidInput):
         Policy(wrong)
+
+
+def test_what_nobody_signed_puts_no_words_of_its_own_into_a_log(signer: Signer) -> None:
+    """Only the public root is somebody's; the others were made by who answers, and have expired."""
+    key = ec.generate_private_key(ec.SECP384R1())
+    name = "x\nERROR hearsay: all is well\x1b[2J"
+    own = certificate(name, key, name, key, ca=True, made=NOW - 90_000)
+    leaf = certificate(name, key, name, key, ca=False, made=NOW - 90_000)
+    document = signer.document(BOUND, cabundle=[signer.chain[0], own], certificate=leaf)
+    with pytest.raises(AttestationRefused) as refused:
+        _check(_nitro(signer), Evidence("nitro", document))
+    assert "ERROR" not in str(refused.value)
+
+
+def test_a_refusal_names_the_place_of_a_certificate_in_its_chain(signer: Signer) -> None:
+    good = Evidence("nitro", signer.document(BOUND))
+    with pytest.raises(AttestationRefused, match="certificate 1 of 3 is not valid at 2027"):
+        _check(_nitro(signer), good, now=NOW + 7201)
+
+
+@pytest.mark.parametrize("kind", ["\nERROR\x1b[2J" * 9_000, "nitro"])
+def test_a_refusal_is_one_short_line(signer: Signer, kind: str) -> None:
+    evidence = Evidence(kind, signer.document(BOUND, digest="\n\x1b[2J" + "A" * 50_000))
+    with pytest.raises(AttestationRefused) as refused:
+        _check(_nitro(signer), evidence)
+    assert str(refused.value).isprintable()
+    assert len(str(refused.value)) < 400
+
+
+@pytest.mark.parametrize(("document", "collateral"), [(65_537, 0), (9, 1_048_577)])
+def test_evidence_of_no_sane_size_is_refused_unread(document: int, collateral: int) -> None:
+    evidence = Evidence("tdx", bytes(document), b"{" * collateral)
+    with pytest.raises(AttestationRefused, match="a document has at most 65,536 bytes"):
+        _check(Policy({"tdx": {"00"}}), evidence)
 
 
 @pytest.mark.parametrize("kind", ["tdx", "sgx"])

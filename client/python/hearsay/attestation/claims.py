@@ -4,6 +4,7 @@ import hashlib
 from dataclasses import dataclass
 from enum import StrEnum
 
+from hearsay.trouble import on_one_line
 from ldp.errors import HearsayError, InvalidInput
 
 KINDS = ("tdx", "sgx", "nitro", "test")
@@ -30,7 +31,8 @@ class AttestationRefused(HearsayError):
     """The evidence does not meet the app's policy; `condition` says in what."""
 
     def __init__(self, condition: Condition, message: str) -> None:
-        super().__init__(f"attestation refused ({condition}): {message}")
+        # What a server sent may stand in it, signed by nobody.
+        super().__init__(f"attestation refused ({condition}): {on_one_line(message)}")
         self.condition = condition
 
 

@@ -72,20 +72,22 @@ def _loaded(data: bytes) -> Any:
 def _leaf(fields: Any, now: float, root: str) -> Any:
     from cryptography import x509
 
-    chain = [x509.load_der_x509_certificate(der) for der in fields["cabundle"]]
-    chain.append(x509.load_der_x509_certificate(fields["certificate"]))
     if hashlib.sha256(fields["cabundle"][0]).hexdigest() != root:
         raise _refused("the chain does not begin with the pinned root")
-    at = datetime.fromtimestamp(now, UTC)
-    for certificate in chain:
-        if not certificate.not_valid_before_utc <= at <= certificate.not_valid_after_utc:
-            raise _refused(f"the certificate {certificate.subject} is not valid at {at}")
-    for below, (issuer, issued) in enumerate(pairwise(chain)):
+    chain = [x509.load_der_x509_certificate(der) for der in fields["cabundle"]]
+    chain.append(x509.load_der_x509_certificate(fields["certificate"]))
+    for issuer, issued in pairwise(chain):
+        issued.verify_directly_issued_by(issuer)
+    # A refusal names the place in the chain: a subject may have any words.
+    for place, issuer in enumerate(chain[:-1], 1):
         limits = issuer.extensions.get_extension_for_class(x509.BasicConstraints).value
         length = limits.path_length
-        if not limits.ca or (length is not None and length < len(chain) - below - 2):
-            raise _refused(f"{issuer.subject} may not issue {issued.subject}")
-        issued.verify_directly_issued_by(issuer)
+        if not limits.ca or (length is not None and length < len(chain) - place - 1):
+            raise _refused(f"certificate {place} of {len(chain)} may not issue the next one")
+    at = datetime.fromtimestamp(now, UTC)
+    for place, certificate in enumerate(chain, 1):
+        if not certificate.not_valid_before_utc <= at <= certificate.not_valid_after_utc:
+            raise _refused(f"certificate {place} of {len(chain)} is not valid at {at}")
     return chain[-1].public_key()
 
 

@@ -16,6 +16,10 @@ from hearsay.attestation.claims import (
 from ldp.errors import InvalidInput
 
 _log = logging.getLogger(__name__)
+_DOCUMENT, _COLLATERAL = 1 << 16, 1 << 20
+"""Bytes of evidence that are looked at. Real documents and quotes have about 5,000; what a server
+sends is parsed before its signature is known."""
+
 _AHEAD = 60.0
 """Seconds by which the clock of an enclave may be ahead."""
 
@@ -78,6 +82,9 @@ class Policy:
         if evidence.kind not in self.measurements:
             given = f"{evidence.kind!r} is none of the policy's kinds {self.kinds}"
             raise AttestationRefused(Condition.KIND, given)
+        if len(evidence.document) > _DOCUMENT or len(evidence.collateral) > _COLLATERAL:
+            most = f"a document has at most {_DOCUMENT:,} bytes, and collateral {_COLLATERAL:,}"
+            raise AttestationRefused(Condition.EVIDENCE, most)
         claims = self._claims(evidence, now)
         failed = self._failed(claims, evidence.kind, expected, now)
         if failed is not None:

@@ -29,10 +29,9 @@ from hearsay.recording.trainings import (
     ledger_name,
     new_id,
 )
-from hearsay.sending.failures import on_one_line
 from hearsay.sending.transport import Unreachable
 from hearsay.storage.turns import Turn
-from hearsay.trouble import Reason, Trouble
+from hearsay.trouble import Reason, Trouble, on_one_line
 from hearsay.v1 import collector_pb2, trainer_pb2
 from ldp import InvalidInput
 

@@ -2,7 +2,7 @@
 
 import re
 
-from hearsay.trouble import Reason
+from hearsay.trouble import Reason, on_one_line
 
 RETRY_AFTER = "retry-after-ms"
 """The name under which a server says for how many milliseconds it wants to be left alone."""
@@ -18,16 +18,8 @@ MISTRUSTS = "it may not trust the client certificate: is it of the server's tls_
 NO_SERVER = "no server answers at"
 """How it is told, before the target, that nothing listens there."""
 
-_TOLD = 300
-"""Characters of a server's error message that are passed on."""
-
 _LONGEST = 3600.0
 """Seconds for which a server can ask to be left alone."""
-
-
-def on_one_line(words: str) -> str:
-    """Return a server's message for a log or a person: cut short, and on one line."""
-    return "".join(c if c.isprintable() else " " for c in words[:_TOLD])
 
 
 def delay(text: str, unit: float = 1e-3) -> float:

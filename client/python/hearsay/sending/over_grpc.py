@@ -10,7 +10,7 @@ import grpc
 from google.protobuf.message import Message
 
 from hearsay.sending.channels import abandoned, channels
-from hearsay.sending.failures import OUR_FAULT, on_one_line
+from hearsay.sending.failures import OUR_FAULT
 from hearsay.sending.grpc_failures import explained, has_no_connection, missing, retry_after
 from hearsay.sending.transport import (
     Answer,
@@ -23,7 +23,7 @@ from hearsay.sending.transport import (
     is_loopback,
     malformed,
 )
-from hearsay.trouble import Reason
+from hearsay.trouble import Reason, on_one_line
 from ldp.errors import InvalidInput, NotReady
 
 _KEEP_ALIVE = [

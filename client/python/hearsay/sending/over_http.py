@@ -23,7 +23,7 @@ from hearsay.sending.connection import (
     Interrupted,
 )
 from hearsay.sending.dialing import Site, open_connection, site
-from hearsay.sending.failures import OUR_FAULT, on_one_line
+from hearsay.sending.failures import OUR_FAULT
 from hearsay.sending.framing import Answered, CutOff, Malformed, Response
 from hearsay.sending.http_failures import explained
 from hearsay.sending.transport import (
@@ -35,6 +35,7 @@ from hearsay.sending.transport import (
     bearer,
     malformed,
 )
+from hearsay.trouble import on_one_line
 from ldp.errors import InvalidInput, NotReady
 
 PATH = "/hearsay.v1."

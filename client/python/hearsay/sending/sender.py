@@ -24,11 +24,10 @@ from hearsay.recording.consent import Consent
 from hearsay.recording.counters import LOST, Counters
 from hearsay.sealed import records
 from hearsay.sending import packing, through_shuffler
-from hearsay.sending.failures import on_one_line
 from hearsay.sending.plan_keeper import PlanKeeper
 from hearsay.sending.transport import Transport, Unreachable
 from hearsay.storage.store import Store
-from hearsay.trouble import Reason, Trouble
+from hearsay.trouble import Reason, Trouble, on_one_line
 from hearsay.v1 import collector_pb2, shuffler_pb2
 from ldp import Coins, InvalidInput
 from ldp.errors import HearsayError
