@@ -1,9 +1,11 @@
 """Records are sealed and opened as protos/conformance/sealed.json says, and as nothing else."""
 
+import hashlib
 import json
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from vectors import hpke as reference
 
 from hearsay import InvalidInput
 from hearsay.plans.plan import parse
+from hearsay.plans.sealing import Sealing
 from hearsay.sealed import hpke, keys, records
 from hearsay.v1 import plan_pb2, shuffler_pb2
 
@@ -64,7 +67,7 @@ def test_plans_with_sealing_are_accepted_and_refused(case: Mapping[str, Any]) ->
     sealing = parse(data).sealing
     assert sealing is not None
     assert sealing.size == case["size"]
-    assert keys.fingerprint(sealing.publics) == case["fingerprint"]
+    assert keys.fingerprint(sealing) == case["fingerprint"]
 
 
 def test_a_period_has_the_last_key_whose_turn_came_before_it_began() -> None:
@@ -136,7 +139,23 @@ def test_the_key_config_is_that_of_rfc_9458() -> None:
     """Section 3.1: the key's id, the KEM, the key, the length of the list of suites, one suite."""
     config = keys.key_config(7, bytes(range(32)))
     assert config.hex() == "07" + "0020" + bytes(range(32)).hex() + "0004" + "0001" + "0001"
-    assert keys.key_configs([bytes(32)] * 2).hex().count("0029") == 2  # 41 bytes each
+    assert keys.list_of([config] * 2).hex().count("0029") == 2  # 41 bytes each
+
+
+def test_the_fingerprint_stands_for_the_keys_and_for_their_turns() -> None:
+    """Keys of other turns are another key for some period: people must see it."""
+    schedule = Sealing(1000, 256, 30, 2, (bytes(32), b"\1" * 32), (-86_400, 1_764_547_200))
+    turns = b"".join(
+        since.to_bytes(8, "big", signed=True) + public
+        for since, public in zip(schedule.since, schedule.publics, strict=True)
+    )
+    digest = hashlib.sha256(b"hearsay/v1/sealing\0" + turns).hexdigest()
+    found = keys.fingerprint(schedule)
+    assert found.replace(" ", "") == digest[:32]
+    assert [len(group) for group in found.split(" ")] == [4] * 8
+    later = replace(schedule, since=(-86_400, 1_764_547_201))
+    assert keys.fingerprint(later) != found
+    assert keys.fingerprint(replace(schedule, least=2000)) == found
 
 
 def test_a_plan_without_keys_seals_nothing() -> None:

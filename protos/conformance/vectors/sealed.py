@@ -169,7 +169,7 @@ def _judged(note: str, data: bytes, accepted: bool) -> Case:
         assert not accepted, note
         return case
     assert accepted and sealing is not None, note
-    return case | {"size": sealing.size, "fingerprint": keys.fingerprint(sealing.publics)}
+    return case | {"size": sealing.size, "fingerprint": keys.fingerprint(sealing)}
 
 
 def _periods() -> Iterator[Case]:

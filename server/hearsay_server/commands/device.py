@@ -124,7 +124,7 @@ def _survey(found: SurveyFile) -> dict[str, Any]:
         "consent": found.consent,
         "caps": found.caps.as_dict(),
         "revision": plan.revision.hex() if plan else None,
-        "fingerprint": fingerprint(plan.sealing.publics) if plan and plan.sealing else None,
+        "fingerprint": fingerprint(plan.sealing) if plan and plan.sealing else None,
         "helper key": plan.two_servers.helper_key.hex() if plan and plan.two_servers else None,
         "delta": plan.two_servers.delta if plan and plan.two_servers else None,
         "latest period": found.period or None,

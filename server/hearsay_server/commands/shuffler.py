@@ -16,7 +16,6 @@ from hearsay_server.commands.local import ConfigFile
 from hearsay_server.commands.serve import announce, with_an_option_for_every_key
 from hearsay_server.serving import logs
 from hearsay_server.shuffler import pools
-from hearsay_server.wrapping import print_wrapped
 
 app = typer.Typer(
     help="Run a shuffler of sealed records, and look at what it holds.",
@@ -71,11 +70,8 @@ def show(
         plan = parse(frozen)
         assert plan.sealing is not None
         console.print(f"[bold]{escape(survey)}[/bold]: revision {plan.revision.hex()[:12]}")
-        print_wrapped(
-            f"  keys {fingerprint(plan.sealing.publics)}; a period leaves with "
-            f"{plan.sealing.least:,} records or more",
-            console,
-        )
+        console.print(f"  keys {fingerprint(plan.sealing)}")
+        console.print(f"  a period leaves with {plan.sealing.least:,} records or more")
     if not plans:
         console.print("no records have come yet")
     table = Table("survey", "period")

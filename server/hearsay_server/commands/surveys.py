@@ -234,8 +234,9 @@ def show_survey(
     Console().print(f"page     {_page_in_words(answer.page)}")
     Console().print(f"levels   {surveys.levels_in_words(plan)}", soft_wrap=True)
     if plan.sealing is not None:
-        found, least = fingerprint(plan.sealing.publics), plan.sealing.least
-        Console().print(f"sealed   to keys with the fingerprint {found}; {least:,} mixed at least")
+        found, least = fingerprint(plan.sealing), plan.sealing.least
+        sealed = f"sealed   to keys with the fingerprint {found}; {least:,} mixed at least"
+        Console().print(sealed, soft_wrap=True)
     if plan.attested:
         kinds = ", ".join(plan.attested.measurements)
         Console().print(f"attested records leave only for evidence of {kinds}", soft_wrap=True)

@@ -70,7 +70,7 @@ def test_a_sealed_survey_says_where_records_go_and_to_which_keys(site: Site) -> 
         plan = parse(admin_pb2_grpc.AdminStub(channel).ShowSurvey(asked).plan)
     wait_until(lambda: site.get("/asked/sealed").status == 200)
     page = site.text("/asked/sealed")
-    assert plan.sealing is not None and fingerprint(plan.sealing.publics) in page
+    assert plan.sealing is not None and fingerprint(plan.sealing) in page
     assert "Who runs the shuffler" in page and "until there are 1,000 of a period" in page
     assert "This page cannot try it" not in page
     assert "the same number whatever you answer" in " ".join(page.split())

@@ -6,12 +6,16 @@ application/ohttp-keys.
 
 import hashlib
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+
+from hearsay.plans.sealing import Sealing
 
 KEM_ID, KDF_ID, AEAD_ID = 0x0020, 0x0001, 0x0001
 """DHKEM(X25519, HKDF-SHA256), HKDF-SHA256 and AES-128-GCM, as RFC 9180 numbers them."""
 
-_FINGERPRINT_DIGITS = 16
+_SCHEDULE = b"hearsay/v1/sealing\0"
+
+_FINGERPRINT_DIGITS = 32
 
 
 def key_config(place: int, public: bytes) -> bytes:
@@ -20,20 +24,21 @@ def key_config(place: int, public: bytes) -> bytes:
     return struct.pack(">BH32sH", place, KEM_ID, public, len(suites)) + suites
 
 
-def key_configs(publics: Sequence[bytes]) -> bytes:
-    """Return all keys of a plan as application/ohttp-keys: each KeyConfig after its length."""
-    return list_of(key_config(place, public) for place, public in enumerate(publics))
-
-
 def list_of(configs: Iterable[bytes]) -> bytes:
     """Return KeyConfigs as application/ohttp-keys."""
     return b"".join(struct.pack(">H", len(config)) + config for config in configs)
 
 
-def fingerprint(publics: Sequence[bytes]) -> str:
-    """Return 16 hexadecimal digits that stand for all keys of a plan, for people to compare.
+def fingerprint(sealing: Sealing) -> str:
+    """Return 32 hexadecimal digits, in groups of four, that stand for the keys of a plan and their
+    turns, for people to compare.
 
-    They are the beginning of the SHA-256 of `key_configs`. The plan's revision stands for the
-    keys, too, in full.
+    Who makes two schedules needs 2^64 hashes to have both show the same digits. The plan's revision
+    stands for the schedule, too, in full.
     """
-    return hashlib.sha256(key_configs(publics)).hexdigest()[:_FINGERPRINT_DIGITS]
+    schedule = b"".join(
+        struct.pack(">q32s", since, public)
+        for since, public in zip(sealing.since, sealing.publics, strict=True)
+    )
+    digits = hashlib.sha256(_SCHEDULE + schedule).hexdigest()[:_FINGERPRINT_DIGITS]
+    return " ".join(digits[place : place + 4] for place in range(0, len(digits), 4))

@@ -99,7 +99,7 @@ def _body(visit: Visit, survey: PublicSurvey, level: str) -> str:
         may_reveal=facts.may_reveal(plan),
         takes_answers=not survey.closed and not config.require_device_token,
         delta=DELTA,
-        sealed_to=fingerprint(plan.sealing.publics) if plan.sealing else "",
+        sealed_to=fingerprint(plan.sealing) if plan.sealing else "",
     )
 
 
