@@ -21,15 +21,14 @@ import pytest
 from certificates import Authority, self_signed
 from sealing import SEALED
 from serving import serving
+from test_sealed_device import Shuffler
 
 from hearsay import MEMORY, Client, InvalidInput
 from hearsay.attestation import AttestationRefused, Evidence, Policy
-from hearsay.attestation.claims import SEALING
-from hearsay.sending import attested_keys
-from hearsay.sending.attested import pinned
-from hearsay.sending.attested_keys import AttestedKeys
-from hearsay.sending.transport import Tls, Unreachable, connect, open_calls
-from hearsay.v1 import admin_pb2, attestation_pb2, shuffler_pb2
+from hearsay.sending import attested
+from hearsay.sending.attested import Attested, pinned
+from hearsay.sending.transport import Tls, connect, open_calls
+from hearsay.v1 import admin_pb2, attestation_pb2, collector_pb2
 from hearsay_server.surveys import survey as surveys
 from support import SURVEY, device, free_port, new_client, wait_until
 
@@ -149,26 +148,13 @@ def test_evidence_of_one_server_does_not_serve_another(attesting: Attesting) -> 
     honest.close()
 
 
-def test_sealed_records_wait_for_evidence_of_the_keys_in_their_plan(attesting: Attesting) -> None:
-    server = connect(attesting.grpc, tls=attesting.tls)
-    plan = server.get_plan("daily", 20).plan
-    revision = hashlib.sha256(plan).digest()
-    nonce = secrets.token_bytes(32)
-    asked = attestation_pb2.GetEvidenceRequest(survey="daily", nonce=nonce)
-    answer = server.call("Attestation/GetEvidence", asked, Answer, 20)
-    evidence = Evidence(answer.kind, answer.document, answer.collateral)
-    policy = attesting.policy()
-    policy.check(evidence, spki=SEALING, revision=revision, nonce=nonce, now=time.time())
-    record = shuffler_pb2.SealedRecord(survey="daily", revision=bytes(32))  # of another plan
-    way = AttestedKeys(server, policy, lambda: datetime.now(UTC))
-    with pytest.raises(Unreachable, match=r"attestation refused \(binding\)"):
-        way.call(
-            "Shuffler/SubmitSealed",
-            shuffler_pb2.SubmitSealedRequest(records=[record]),
-            shuffler_pb2.SubmitSealedResponse,
-            20,
-        )
-    server.close()
+def test_sealed_records_leave_on_the_evidence_of_a_real_server(attesting: Attesting) -> None:
+    shuffler = Shuffler()
+    choices = {"tls": attesting.tls, "attestation": attesting.policy(), "shuffler": shuffler}
+    with device(attesting.grpc, "daily", **choices) as client:
+        client.record(smokes="yes")
+        assert client.flush(20), client.delivery
+    assert len(shuffler.records) == 1
 
 
 @pytest.mark.parametrize(
@@ -200,8 +186,8 @@ def test_a_server_without_the_private_keys_of_a_plan_makes_no_evidence_of_them(
 def test_evidence_is_asked_for_once_and_again_when_it_is_old(
     attesting: Attesting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server = connect(attesting.grpc, tls=attesting.tls)
     asked: list[str] = []
+    server = connect(attesting.grpc, tls=attesting.tls)
     call = server.call
 
     def counting(method: str, *arguments: Any) -> Any:
@@ -209,17 +195,13 @@ def test_evidence_is_asked_for_once_and_again_when_it_is_old(
         return call(method, *arguments)
 
     monkeypatch.setattr(server, "call", counting)
-    revision = hashlib.sha256(server.get_plan("daily", 20).plan).digest()
-    way = AttestedKeys(server, attesting.policy(), lambda: datetime.now(UTC))
-    request = shuffler_pb2.SubmitSealedRequest(
-        records=[shuffler_pb2.SealedRecord(survey="daily", revision=revision)] * 3
-    )
+    revision = hashlib.sha256(server.get_plan("health", 20).plan).digest()
+    way = Attested(lambda _: server, attesting.tls, attesting.policy(), lambda: datetime.now(UTC))
     now = time.monotonic()
     for later in (0.0, 299.0, 301.0):
         steady = SimpleNamespace(monotonic=lambda later=later: now + later)
-        monkeypatch.setattr(attested_keys, "time", steady)
-        with pytest.raises(Unreachable, match="does not know this call"):  # it is no shuffler
-            way.call("Shuffler/SubmitSealed", request, shuffler_pb2.SubmitSealedResponse, 20)
+        monkeypatch.setattr(attested, "time", steady)
+        way.submit(collector_pb2.Batch(survey="health", revision=revision), 20)
     assert asked.count("Attestation/GetEvidence") == 2
     server.close()
 

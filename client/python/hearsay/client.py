@@ -178,7 +178,8 @@ class Client(Person):
         `attestation` is the app's `hearsay.attestation.Policy`: no record leaves before the server
         at `target` has given evidence that meets it, and `delivery.last_error` names the condition
         that failed. The evidence is of the sealing keys where there is a shuffler, and else of the
-        one certificate in `tls.authorities`. Such a client takes part in no training.
+        one certificate in `tls.authorities`. With a shuffler the server is asked for it while the
+        client lives, whether or not anything waits. Such a client takes part in no training.
         `debug`, or HEARSAY_DEBUG=1, logs events to stderr, but no answer and no code. `on_drop`
         is called, in any thread, with the reason and the number of answers, reports or batches
         dropped, except for "idle". `strict` is for development: errors that the programmer can
@@ -207,12 +208,19 @@ class Client(Person):
             raise InvalidInput("shuffler_token is for a shuffler: give shuffler, too")
         elif relay is not None or shuffler_key is not None:
             raise InvalidInput("relay and shuffler_key are for a shuffler: give shuffler, too")
+        keys: AttestedKeys | None = None
         if attestation is not None and not disabled:
             if shuffler is None:
                 by = partial(_transport, target, token=token, insecure=insecure)
                 self._transport = Attested(by, tls, attestation, clock)
             else:
-                self._transport = AttestedKeys(self._transport, attestation, clock)
+                keys = self._transport = AttestedKeys(
+                    self._transport,
+                    attestation,
+                    clock,
+                    first_wait=delivery.first_wait,
+                    longest_wait=delivery.longest_wait,
+                )
             reach = _no_training
         file = None if isinstance(ledger, _Memory) else Path(ledger)
         store = Store(file, clock, wait=delivery.record_wait, anchor=anchor)
@@ -241,6 +249,7 @@ class Client(Person):
             counters=counters,
             clock=clock,
             coins=coins,
+            attested=keys,
         )
         device = Device(
             agreed=agreed,
@@ -273,7 +282,8 @@ class Client(Person):
         # At the exit of the process there is a flush instead.
         weakref.finalize(self, sender.abandon).atexit = False
         lifetimes.watch(self)
-        if file is not None or keeper.plan is None:  # otherwise there is nothing to do yet
+        # Otherwise there is nothing to do yet.
+        if file is not None or keeper.plan is None or keys is not None:
             sender.start()
 
     def person(

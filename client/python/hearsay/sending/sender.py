@@ -8,7 +8,6 @@ nothing that it could break.
 import logging
 import math
 import queue
-import random
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -24,6 +23,8 @@ from hearsay.recording.consent import Consent
 from hearsay.recording.counters import LOST, Counters
 from hearsay.sealed import records
 from hearsay.sending import packing, through_shuffler
+from hearsay.sending.attested_keys import AttestedKeys
+from hearsay.sending.backoff import backoff
 from hearsay.sending.plan_keeper import PlanKeeper
 from hearsay.sending.transport import Transport, Unreachable
 from hearsay.storage.store import Store
@@ -137,7 +138,10 @@ class Sender:
         counters: Counters,
         clock: Callable[[], datetime],
         coins: Coins,
+        attested: AttestedKeys | None = None,
     ) -> None:
+        """Deliver over a transport; where `attested` is a part of it, ask it for evidence as well,
+        by its own clock."""
         self._store = store
         self._transport = transport
         self._survey = survey
@@ -147,6 +151,8 @@ class Sender:
         self._counters = counters
         self._clock = clock
         self._coins = coins
+        self._attested = attested
+        self._may_ask = True
         self.last_success: datetime | None = None
         self.last_error = ""
         self.after_fork()
@@ -255,7 +261,8 @@ class Sender:
         while not self._stopped:
             self._receive(pause)
             try:
-                pause = self._turn()
+                self._ask()
+                pause = min(self._turn(), self._until_asked())
             except Exception as error:  # a fault of ours must not end the delivery
                 self._failed(_words(error))
                 pause = self._wait_after(0.0)
@@ -287,6 +294,35 @@ class Sender:
             _log.error("a client did not close: %s", _words(error))
         finally:
             leaving.discard(self)
+
+    def _ask(self) -> None:
+        """Ask for evidence of the sealing keys if it is due, whatever waits, and before a failure's
+        wait: who answers must not learn from the question that a record is about to leave."""
+        if self._attested is None or self._stopped:
+            return
+        self._is_talking = True
+        try:
+            if self._is_paused:
+                return
+            self._keeper.look()
+            plan = self._sealing
+            if plan is not None and self._attested.due_in(plan.revision) == 0:
+                waits = outbox.waiting(self._store, self._survey, self._now())
+                self._may_ask = waits.consent or waits.forgets
+                if self._may_ask:
+                    self._attested.ask(self._survey, plan.revision, self._delivery.timeout)
+        except Trouble as trouble:
+            _log.debug("no evidence is asked for: %s", trouble)  # the turn says it, too
+        finally:
+            self._is_talking = False
+
+    def _until_asked(self) -> float:
+        """Return the seconds until evidence may be due; infinity where none is asked for."""
+        plan = self._sealing
+        if self._attested is None or plan is None:
+            return math.inf
+        wait = self._attested.due_in(plan.revision)
+        return max(wait, 0.01) if wait > 0 or self._may_ask else math.inf
 
     def _turn(self) -> float:
         """Fetch the plan and send batches where due; return the seconds until the next turn."""
@@ -344,9 +380,7 @@ class Sender:
     def _backoff(self, failures: int, retry_after: float) -> float:
         """Return the seconds to wait after another failure: never less than the server asked."""
         delivery = self._delivery
-        wait = min(delivery.longest_wait, delivery.first_wait * 2 ** float(min(failures, 30)))
-        # Spread retries out, so that a crowd of devices does not return at once.
-        return max(retry_after, wait * random.uniform(0.5, 1.0))
+        return backoff(delivery.first_wait, delivery.longest_wait, failures, retry_after)
 
     def _answer_flushes(self, next_try: float, *, sent: bool = False) -> None:
         """Answer the flushes that time out before the next try, in `next_try` seconds."""

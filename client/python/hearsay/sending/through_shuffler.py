@@ -1,5 +1,5 @@
 """The way of a device whose records are sealed: plans come from the collector, records go to a
-shuffler, and nothing else goes to either."""
+shuffler, and nothing else goes to either, but questions for evidence to the collector."""
 
 from collections.abc import Sequence
 
