@@ -13,7 +13,8 @@ from hearsay.plans.attested import Requirement
 from hearsay.plans.plan import parse
 from hearsay_server.surveys import over_time
 from hearsay_server.surveys import survey as surveys
-from hearsay_server.surveys.explain import Explanation, attested_in_words, explain
+from hearsay_server.surveys.explain import Explanation, explain
+from hearsay_server.surveys.explain_protections import attested_in_words
 from ldp.planning import sizes
 from ldp.planning.composition import of_channels
 from ldp.testing import SeededCoins
