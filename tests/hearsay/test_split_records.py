@@ -14,6 +14,9 @@ import pytest
 from hearsay import Caps, Client, InvalidInput, Reason, create_ledger
 from hearsay.plans.plan import message, parse
 from hearsay.plans.two_servers import MOST, UNIT
+from hearsay.recording import ledger_file
+from hearsay.recording.account import Account
+from hearsay.recording.trainings import combined
 from hearsay.sealed import hpke, shares
 from hearsay.testing import RecordingTransport
 from hearsay.v1 import collector_pb2, plan_pb2
@@ -165,6 +168,63 @@ def test_a_record_is_charged_once_with_all_of_epsilon_and_taken_once(tmp_path: P
     assert len(servers.records) == 1
 
 
+def test_the_ledger_adds_up_deltas_and_tells_split_records_apart(tmp_path: Path) -> None:
+    """What needs an honest server and a delta must not be told as what holds against everybody."""
+    servers = Servers(registered(TOML.replace("delta = 1e-6", "delta = 1e-5")))
+    ledger = tmp_path / "ledger"
+    for day in range(2):
+        days = timedelta(days=day)
+        servers.server_time = int((NOW + days).timestamp())
+        with client(servers, ledger, delta=1e-5, clock=lambda days=days: NOW + days) as device:
+            assert device.record(way="bus")
+            way, minutes = device.spendings()
+    assert (way.life, way.split, way.composed, minutes.split) == (2, 2, 0, 2)
+    assert way.delta == pytest.approx(2e-5)
+    (survey,) = (found := ledger_file.read(ledger)).surveys
+    for split in (survey.split, found.split):
+        assert split.epsilon == 2
+        assert split.delta == pytest.approx(2e-5)
+    assert (found.composed, set(survey.composed.values())) == (0, {0})
+
+    start, end = TOML.index("[two_servers]"), TOML.index("[[attributes]]")
+    local = RecordingTransport(
+        registered(TOML[:start].replace("commute", "travel") + TOML[end:]).plan
+    )
+    other = {"survey": "travel", "epsilon": 1.0, "helper_key": None}
+    with client(local, ledger, **other) as device:  # type: ignore[arg-type]
+        assert device.record(way="bus")
+        (way, _) = device.spendings()
+        assert (way.life, way.split, way.delta) == (0.5, 0, 0)
+    found = ledger_file.read(ledger)
+    assert found.composed == way.composed == pytest.approx(0.5, rel=1e-3)
+    assert found.split.epsilon == 2
+    with sqlite3.connect(ledger) as connection:
+        ((stored,),) = connection.execute("SELECT account FROM accounts")
+    assert combined(Account(stored, ""), [], 1e-6) == pytest.approx(0.5, rel=1e-3)
+
+
+def test_an_app_bounds_delta_unless_it_names_the_exact_plan(tmp_path: Path) -> None:
+    """A server that chose the plan could else promise epsilon at any delta up to 1e-4."""
+    made = registered(TOML.replace("delta = 1e-6", "delta = 1e-5"))
+    revision = parse(made.plan).revision.hex()
+    accepted: list[dict[str, object]] = [{"delta": 1e-5}, {"revision": revision}]
+    refused: list[dict[str, object]] = [
+        {},
+        {"delta": 9e-6},
+        {"delta": 9e-6, "revision": revision},
+    ]
+    for number, options in enumerate(accepted + refused):
+        with client(Servers(made), tmp_path / f"{number}", **options) as device:
+            if options in accepted:
+                assert device.record(way="bus")
+            else:
+                assert device.status().reason is Reason.PLAN_REFUSED
+                assert "pass delta=1e-05" in device.status().detail
+    for delta in (0.0, 1.0, float("nan")):
+        with pytest.raises(InvalidInput, match="delta must lie in"):
+            client(Servers(made), tmp_path / "none", delta=delta)
+
+
 def test_an_answer_outside_the_domain_leaves_like_any_other(tmp_path: Path) -> None:
     servers = Servers(registered())
     with client(servers, tmp_path / "ledger") as device:
@@ -304,6 +364,13 @@ def test_a_device_checks_what_the_server_says_of_the_noise(
 ) -> None:
     with pytest.raises(InvalidInput, match=why):
         parse(changed(**fields))
+
+
+def test_a_plan_that_sums_fewer_records_than_its_noise_is_for_is_refused() -> None:
+    plan = message(registered(TOML.replace("least = 100", "least = 1000")).plan)
+    plan.survey.two_servers.least = 990
+    with pytest.raises(InvalidInput, match="but the noise gives"):
+        parse(bytes(plan.SerializeToString(deterministic=True)))
 
 
 @pytest.mark.parametrize(

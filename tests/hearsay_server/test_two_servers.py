@@ -682,6 +682,9 @@ def test_commands_show_a_survey_and_a_device_that_splits(pair: Pair, tmp_path: P
     assert (shown.returncode, shown.stderr) == (0, "")
     assert "holds while one of the two is honest" in " ".join(shown.stdout.split())
     assert "two sealed" in shown.stdout
+    words = " ".join(shown.stdout.split())
+    assert "but for a probability" not in words  # nothing was reported that holds against everybody
+    assert words.count("records split between two servers: epsilon 1 at delta 1e-06") == 2
     told = hearsay(
         *("survey", "show", pair.survey, "--target", pair.address),
         *("--token", pair.token("admin")),

@@ -104,6 +104,9 @@ class Agreed:
     """By attribute and map."""
     panels: int = 0
     """The most panels that people may be divided into; 0: none."""
+    delta: float | None = None
+    """The most delta of a record that is split between two servers; None where the app ships the
+    plan or its revision, and sets no limit besides."""
 
     @classmethod
     def by_module(cls, agreement: Agreement) -> "Agreed":
@@ -143,8 +146,8 @@ class Agreed:
 
         That is: it is of this survey, has the domains and levels of the agreement,
         and could neither reveal a value nor tell when an answer changes unless `may_reveal` or
-        `may_tell_changes` allows it, nor link a person's reports by more than `panels`. Attributes
-        that are `withheld` are never sent.
+        `may_tell_changes` allows it, nor link a person's reports by more than `panels`, nor split
+        records at more than `delta`. Attributes that are `withheld` are never sent.
         """
         if plan.survey != self.survey:
             raise InvalidInput(f"asked for the survey {self.survey!r}, got {plan.survey!r}")
@@ -155,6 +158,13 @@ class Agreed:
                 f"{plan.survey!r} has {plan.panels} panels: a person's panel is drawn once, and "
                 "sent in the clear with each report for the life of the survey; if that is meant, "
                 f"pass panels={plan.panels}"
+            )
+        two = plan.two_servers
+        if two is not None and self.delta is not None and two.delta > self.delta:
+            raise InvalidInput(
+                f"{plan.survey!r} splits records between two servers at delta {two.delta:g}, and "
+                f"the app allows {self.delta:g}: a record's epsilon fails with this probability, "
+                f"and deltas of records add up; if that is meant, pass delta={two.delta:g}"
             )
         for name in (*self.may_reveal, *self.may_tell_changes, *withheld):
             if name not in plan.attributes:

@@ -20,7 +20,7 @@ from hearsay.choices import Agreed, Caps, Choices
 from hearsay.interrupts import is_from_handler
 from hearsay.person import Device, Person
 from hearsay.plans.plan import Plan
-from hearsay.plans.two_servers import helper_key_of
+from hearsay.plans.two_servers import USUAL_DELTA, helper_key_of
 from hearsay.recording import outbox
 from hearsay.recording.consent import Consent
 from hearsay.recording.counters import Counters, OnDrop
@@ -67,7 +67,9 @@ class Client(Person):
     another, and at most what the app agreed to; over periods epsilons add up, and the caps for
     life bound the sum. A memoised attribute costs its memo's epsilon once per distinct value,
     which bounds what all its reports tell between lives that change at the same times
-    (`Memoizer`), and no others. Each attribute is randomised at most once per person and period;
+    (`Memoizer`), and no others. Of a survey that splits records between two servers, which only an
+    app with `helper_key` takes part in, the epsilon is of sums, at a delta, against either server
+    while the other one is honest. Each attribute is randomised at most once per person and period;
     a repeated answer is dropped and counted. Whether, when and in which form something leaves
     depends on the plan and on the calls, never on the answers. It holds against everybody,
     whatever the server sends, and across crashes, restarts, threads, forks and processes that
@@ -101,6 +103,7 @@ class Client(Person):
         maps: Mapping[str, str] = MappingProxyType({}),
         properties: Mapping[str, str] = MappingProxyType({}),
         epsilon: float | None = None,
+        delta: float | None = None,
         consent: bool = False,
         caps: Caps = _NO_CAPS,
         withhold: Collection[str] = (),
@@ -174,7 +177,9 @@ class Client(Person):
         `helper_key` is the key, in hexadecimal, of the helper of a survey that declares
         `two_servers`, as its operator tells it: records are split between the server and this
         helper, and a plan that names another one, or none, is refused. A record is then all answers
-        of one call of `record`.
+        of one call of `record`. Its epsilon is of sums, and holds at the plan's delta, which may be
+        `delta` at most: 1e-6 unless the app names another, or the exact plan by its agreement or
+        `revision`.
         `attestation` is the app's `hearsay.attestation.Policy`: no record leaves before the server
         at `target` has given evidence that meets it, and `delivery.last_error` names the condition
         that failed. The evidence is of the sealing keys where there is a shuffler, and else of the
@@ -190,7 +195,7 @@ class Client(Person):
         """
         if debug or environment.is_set("HEARSAY_DEBUG"):
             environment.log_to_stderr()
-        agreed = _agreed(survey, epsilon, revision, may_reveal, may_tell_changes, panels)
+        agreed = _agreed(survey, epsilon, delta, revision, may_reveal, may_tell_changes, panels)
         choices = _choices(level, levels, maps, properties)
         _check_declared(agreed, choices)
         clock, coins, withheld = _checked(clock), coins or Coins(), frozenset(withhold)
@@ -459,6 +464,7 @@ class Client(Person):
 def _agreed(
     survey: str | Agreement,
     epsilon: float | None,
+    delta: float | None,
     revision: str | None,
     may_reveal: MayReveal,
     may_tell_changes: Collection[str],
@@ -471,11 +477,12 @@ def _agreed(
                 "the agreement contains revision, may_reveal, may_tell_changes and panels: leave "
                 "them out"
             )
-        if epsilon is not None:
-            raise InvalidInput(
-                "the agreement contains the levels with their epsilons: leave "
-                f"epsilon={epsilon!r} out"
-            )
+        for name, value in (("epsilon", epsilon), ("delta", delta)):
+            if value is not None:
+                raise InvalidInput(
+                    "the agreement contains the levels with their epsilons, and the exact plan: "
+                    f"leave {name}={value!r} out"
+                )
         return Agreed.by_module(survey)
     if not survey:
         raise InvalidInput("give the survey: an AGREEMENT that `hearsay codegen` wrote, or a name")
@@ -486,6 +493,10 @@ def _agreed(
         )
     if not 0 < epsilon < float("inf"):
         raise InvalidInput(f"epsilon must be finite and > 0, got {epsilon!r}")
+    if delta is not None and not 0 < delta < 1:
+        raise InvalidInput(f"delta must lie in (0, 1), got {delta!r}")
+    if delta is None and revision is None:
+        delta = USUAL_DELTA
     if not isinstance(may_reveal, Mapping):
         raise InvalidInput(
             'may_reveal names the values of each attribute, as {"affair": ["no"]}, '
@@ -511,6 +522,7 @@ def _agreed(
         frozenset(may_tell_changes),
         may_reveal_by_map=by_map,
         panels=panels,
+        delta=delta,
     )
 
 

@@ -84,10 +84,7 @@ def show(file: LedgerFile, person: PersonName = "", as_json: AsJson = False) -> 
     if found["trainings"]:
         _show_trainings(found, console)
     if found["spent"]:
-        console.print(
-            f"\nall surveys together: epsilon {found['spent']:.6g} spent; but for a probability of "
-            f"{DELTA:g} the reports tell no more than epsilon {found['composed']:.6g} would"
-        )
+        _show_together(found, console)
 
 
 def content(file: Path, person: str = "") -> dict[str, Any]:
@@ -104,6 +101,7 @@ def content(file: Path, person: str = "") -> dict[str, Any]:
         "surveys": [_survey(each) for each in found.surveys],
         "spent": math.fsum(spent),
         "composed": found.composed,
+        "split": asdict(found.split),
         "trainings": [
             {"training": name, "consent": consent, **_training(found.participations, name)}
             for name, consent in found.trainings.items()
@@ -135,6 +133,7 @@ def _survey(found: SurveyFile) -> dict[str, Any]:
             for attribute, spent in found.spent.items()
         },
         "composed": found.composed,
+        "split": asdict(found.split),
         "left": found.left,
         "maps": {
             attribute: {"chosen": list(used), "protected": found.protected.get(attribute)}
@@ -225,18 +224,20 @@ def _show(survey: dict[str, Any], console: Console) -> None:
         left = survey["left"].get(attribute)
         for number, each in enumerate(spendings):
             total = each["epsilon"] * each["times"]
-            composed = "" if number else f"{survey['composed'][attribute]:.4g}"  # of all the rows
+            composed = survey["composed"][attribute]  # of all the rows; 0 of split records
             spent.add_row(
                 escape(attribute),
                 f"{each['epsilon']:.6g}",
                 str(each["times"]),
                 f"{total:.6g}",
-                composed,
+                f"{composed:.4g}" if composed and not number else "",
                 "no cap" if left is None else f"{left:.6g}",
             )
     if spent.row_count:
         console.print("epsilon spent")
         console.print(spent)
+    if survey["split"]["epsilon"]:
+        print_wrapped(f"Of this, {_split(survey['split'])}", console)
     for attribute, maps in survey["maps"].items():
         chosen = ", ".join(name or NO_MAP for name in maps["chosen"])
         line = f"{attribute} was answered by {chosen}"
@@ -271,6 +272,30 @@ def _show(survey: dict[str, Any], console: Console) -> None:
         console.print(title + (": nothing" if not batches else ""))
         if batches:
             tabular.show(table)
+
+
+def _split(spent: dict[str, float]) -> str:
+    """Return in words what records that were split between two servers spent."""
+    return (
+        f"records split between two servers: epsilon {spent['epsilon']:.6g} at delta "
+        f"{spent['delta']:.3g}, both added up. It is of sums, and holds against either server "
+        "while the other one is honest; nothing protects them from both together."
+    )
+
+
+def _show_together(found: dict[str, Any], console: Console) -> None:
+    """Print what all surveys spent: what holds against everybody, and what needs an honest server,
+    apart from each other."""
+    line = f"\nall surveys together: epsilon {found['spent']:.6g} spent"
+    if found["composed"]:
+        which = "reports that are not split" if found["split"]["epsilon"] else "reports"
+        line += (
+            f"; but for a probability of {DELTA:g} the {which} tell no more than epsilon "
+            f"{found['composed']:.6g} would"
+        )
+    console.print(line)
+    if found["split"]["epsilon"]:
+        print_wrapped(f"Of this, {_split(found['split'])}", console)
 
 
 _PROTECTS = {
@@ -322,9 +347,10 @@ def _show_trainings(found: dict[str, Any], console: Console) -> None:
         by_maps = any(
             any(used["chosen"]) for each in found["surveys"] for used in each["maps"].values()
         )
+        others = " but those split between two servers" * bool(found["split"]["epsilon"])
         of_maps = "; of answers by maps, of the values that the maps protect" * by_maps
         print_wrapped(
-            "All reports, and all trainings whose server is trusted, together: epsilon "
+            f"All reports{others}, and all trainings whose server is trusted, together: epsilon "
             f"{found['combined']:.6g} but for a probability of {DELTA:g}, for anything else in "
             f"the place of all that the person gave, if those servers are honest{of_maps}.",
             console,

@@ -26,6 +26,9 @@ MOST_CELLS = 1 << 16
 
 LEAST_DELTA, MOST_DELTA = 1e-50, 1e-4
 
+USUAL_DELTA = 1e-6
+"""The most delta that an app accepts which names neither a delta nor the exact plan."""
+
 UNIT = 1 << 10
 """Variances are multiples of 1 / UNIT."""
 

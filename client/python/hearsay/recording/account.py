@@ -4,6 +4,7 @@ import json
 from bisect import insort
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
 from functools import lru_cache
@@ -33,6 +34,19 @@ UPDATE = "update"
 """The question by whose name updates of a training are charged."""
 
 
+@dataclass(frozen=True)
+class SplitSpent:
+    """What was spent on records that were split between two servers: the sums of their epsilons and
+    of their deltas.
+
+    Together the records are (`epsilon`, `delta`)-DP: of sums, against either server, if the other
+    one is honest and enough devices are (docs/two-servers.md). Against both servers nothing holds.
+    """
+
+    epsilon: float
+    delta: float
+
+
 class Account:
     """One person's accounts, by survey, as the ledger stores them; the methods act on one survey.
 
@@ -46,7 +60,8 @@ class Account:
       which must not begin them anew; a question without an entry is the attribute of its name;
     - `calls`, the same, as if a memoised attribute needed one memo only, whatever the answers;
     - `fresh`, of `life` by epsilon, how many of the reports had which total variation; it is
-      missing where an earlier version of the SDK wrote the account.
+      missing where an earlier version of the SDK wrote the account;
+    - `split`, of `life` by epsilon, how many were records split between two servers at which delta.
     Life and calls differ only for memoised attributes: in life each new answer costs a memo and a
     repeated one nothing; in calls only the first report costs. Whether a report is dropped goes by
     `calls`, so it never depends on an answer: where only `life` is exhausted, a random value is
@@ -290,12 +305,13 @@ class Account:
         life: float,
         variation: float | None,
         chosen: tuple[str, Sequence[str]] | None = None,
+        delta: float | None = None,
     ) -> None:
         """Note a report of `epsilon` in this period, and charge its costs to `calls` and `life`.
 
         `variation` is the total variation of a fresh report, None where it only adds up. `chosen`
         is the map that it was made by and the map's values, "" for none; None where there are no
-        maps.
+        maps. `delta` is that of a record that is split between two servers, None of other reports.
         """
         self._mine["spent"][name] = epsilon.hex()
         if self._left is not None:
@@ -315,9 +331,14 @@ class Account:
             fresh = self._mine.setdefault("fresh", {}).setdefault(name, {})
             times = fresh.setdefault(life.hex(), {})
             times[variation.hex()] = times.get(variation.hex(), 0) + 1
+        if life and delta is not None:
+            of_sums = self._mine.setdefault("split", {}).setdefault(name, {})
+            times = of_sums.setdefault(life.hex(), {})
+            times[delta.hex()] = times.get(delta.hex(), 0) + 1
 
     def composed(self, names: Collection[str] | None = None) -> float:
-        """Return an epsilon at which all that was spent is (epsilon, `DELTA`)-LDP, rounded up.
+        """Return an epsilon at which all that was spent is (epsilon, `DELTA`)-LDP, rounded up,
+        without the records that were split between two servers, which `split` tells.
 
         Of the questions `names` of this survey; None stands for all questions of all surveys.
         Fresh reports compose by their epsilon and total variation
@@ -332,23 +353,51 @@ class Account:
             for name, spent in mine["life"].items():
                 if names is not None and name not in names:
                     continue
-                known = mine.get("fresh", {}).get(name, {})
+                known, of_sums = (mine.get(kind, {}).get(name, {}) for kind in ("fresh", "split"))
                 for epsilon, times in spent.items():
-                    fresh.update({(epsilon, of): n for of, n in known.get(epsilon, {}).items()})
-                    added += _epsilon(epsilon) * (times - sum(known.get(epsilon, {}).values()))
+                    variations = known.get(epsilon, {})
+                    fresh.update({(epsilon, of): n for of, n in variations.items()})
+                    others = sum(variations.values()) + sum(of_sums.get(epsilon, {}).values())
+                    added += _epsilon(epsilon) * (times - others)
         return float_above(added + Fraction(_composed(frozenset(fresh.items()))))
+
+    def split(self, names: Collection[str] | None = None) -> SplitSpent:
+        """Return what records that were split between two servers spent, rounded up: of the
+        questions `names` of this survey; None stands for all questions of all surveys."""
+        epsilon, delta = self._split(names)
+        return SplitSpent(float_above(epsilon), float_above(min(delta, Fraction(1))))
+
+    def _split(self, names: Collection[str] | None) -> tuple[Fraction, Fraction]:
+        lives = [self._mine] if names is not None else list(self._all.values())
+        each = [
+            (_epsilon(epsilon), _epsilon(delta), times)
+            for mine in lives
+            for name, spent in mine.get("split", {}).items()
+            if names is None or name in names
+            for epsilon, by_delta in spent.items()
+            for delta, times in by_delta.items()
+        ]
+        return (
+            sum((epsilon * times for epsilon, _, times in each), Fraction(0)),
+            sum((delta * times for _, delta, times in each), Fraction(0)),
+        )
 
     @property
     def added(self) -> Fraction:
         """The sum of all epsilons that were ever spent, on all surveys and trainings."""
         return sum((total(mine["life"]) for mine in self._all.values()), Fraction(0))
 
+    @property
+    def added_without_split(self) -> Fraction:
+        """The same sum, without records that were split between two servers."""
+        return self.added - self._split(None)[0]
+
     def two_sided(self, is_training: Callable[[str], bool]) -> tuple[Fraction, Fraction]:
         """Return the sum of the epsilons that are known to bound the loss in both directions, and
         the sum of their squares: those of updates of trainings and of fresh reports.
 
-        The others are of memos, of reports under a policy that protects one way only, and of
-        reports that an earlier version of the SDK made.
+        The others are of memos, of reports under a policy that protects one way only, of reports
+        that an earlier version of the SDK made, and of records that were split (`split`).
         """
         known: Counter[str] = Counter()
         for survey, mine in self._all.items():

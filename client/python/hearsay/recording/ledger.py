@@ -51,9 +51,11 @@ class Spending:
     and levels of reports do not depend on the codes of earlier ones. It is `life` where nothing
     less is known, as of memos and of reports by an earlier version of the SDK.
 
-    A record that is split between two servers counts with its level's epsilon for each attribute.
-    That epsilon is of the sums, at the survey's delta and while one of the servers is honest
-    (docs/two-servers.md); deltas add up as epsilons do, and `composed` does not count them.
+    A record that is split between two servers counts with its level's epsilon for each attribute,
+    in `life` and in what the caps leave. `split` is the part of `life` that such records spent, and
+    `delta` the sum of their deltas: together they are (`split`, `delta`)-DP, of sums, against
+    either server, if the other one is honest (docs/two-servers.md). `composed` is of the other
+    reports alone, which hold against everybody: 0 where there are none.
 
     A report of a view counts for each attribute in it, with all of its epsilon, so that the sum
     over attributes may be more than was spent; `epsilon` is then the most that one record spends
@@ -72,6 +74,8 @@ class Spending:
     left: float | None
     answered: bool
     composed: float
+    split: float = 0.0
+    delta: float = 0.0
     maps: tuple[str, ...] = ()
     protected: tuple[str, ...] = ()
 
@@ -192,6 +196,8 @@ class Ledger:
                 left=account.left(name, (caps, *own)),
                 answered=not answered.isdisjoint(asked[name]),
                 composed=account.composed(asked[name]),
+                split=account.split(asked[name]).epsilon,
+                delta=account.split(asked[name]).delta,
                 maps=tuple(account.maps.get(name, ())),
                 protected=account.protected(name, attribute.domain),
             )

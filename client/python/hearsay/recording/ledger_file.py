@@ -13,7 +13,7 @@ from typing import Any
 
 from hearsay.choices import Caps
 from hearsay.plans.plan import Plan, parse
-from hearsay.recording.account import Account
+from hearsay.recording.account import Account, SplitSpent
 from hearsay.recording.ledger import person_key
 from hearsay.recording.outbox import Sent
 from hearsay.recording.trainings import (
@@ -38,7 +38,8 @@ class SurveyFile:
     `caps` are the person's own, the caps for life included; `people` is how many accounts others
     than the device's own user have; `spent` maps attributes to how many times each epsilon was
     spent; `composed` to the epsilon of all these together but for a probability of 1e-6
-    (`Spending.composed`); `left` is the epsilon that the person's caps for life leave, None without
+    (`Spending.composed`), without records that were split between two servers, which `split` tells
+    (`Spending.split`); `left` is the epsilon that the person's caps for life leave, None without
     one; `maps` the maps that reports were made by, "" for none, by attribute that has maps, and
     `protected` the values that all of these protected then, of attributes that the plan has;
     `answered` the attributes reported in the latest `period`; `waiting` the queued batches and
@@ -54,6 +55,7 @@ class SurveyFile:
     answered: tuple[str, ...]
     spent: dict[str, dict[float, int]]
     composed: dict[str, float]
+    split: SplitSpent
     left: dict[str, float | None]
     counters: dict[str, int]
     waiting: tuple[Batch, ...]
@@ -67,13 +69,16 @@ class SurveyFile:
 class LedgerFile:
     """A file's content: when it was made, where nobody vouched that it is the first (None:
     somebody did), its surveys by name, and the epsilon of all that the person reported to all of
-    them but for a probability of 1e-6; what they spent on trainings, and whether they consent to
-    each that the file knows; and one epsilon of all reports and trainings (`trainings.combined`),
+    them but for a probability of 1e-6, without records that were split between two servers, which
+    `split` tells; what they spent on trainings, and whether they consent to
+    each that the file knows; and one epsilon of these reports and all trainings
+    (`trainings.combined`),
     None where the file knows no participation in a training."""
 
     created: str | None
     surveys: tuple[SurveyFile, ...]
     composed: float
+    split: SplitSpent
     participations: tuple[Participation, ...] = ()
     trainings: Mapping[str, bool] = field(default_factory=dict)
     combined: float | None = None
@@ -104,6 +109,7 @@ def read(file: Path, person: str = "") -> LedgerFile:
             created=settings.get("created"),
             surveys=surveys,
             composed=account.composed(),
+            split=account.split(),
             participations=spent,
             trainings={
                 training_of(name): bool(given) for name, given in consents if is_training(name)
@@ -156,6 +162,7 @@ def _survey(connection: sqlite3.Connection, name: str, person: bytes) -> SurveyF
             for attribute, by_epsilon in account.life.items()
         },
         composed={attribute: account.composed([attribute]) for attribute in account.life},
+        split=account.split(account.life),
         left={
             question: _left(account, plan, question, caps)
             for question in {**(plan.questions if plan else {}), **account.life}

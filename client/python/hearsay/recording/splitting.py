@@ -47,7 +47,12 @@ def split(
     seed, rest = split_shares(cells, two.bits, coins)
     report.id = os.urandom(shares.ID_BYTES)  # never from seeded coins: no two simulations share ids
     account.report(
-        name, epsilon, calls=epsilon, life=epsilon if affordable else 0.0, variation=None
+        name,
+        epsilon,
+        calls=epsilon,
+        life=epsilon if affordable else 0.0,
+        variation=None,
+        delta=two.delta,
     )
     report.columns.add(
         attribute=name,

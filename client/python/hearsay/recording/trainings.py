@@ -338,7 +338,9 @@ def drop_updates(
 
 def combined(account: Account, spent: Sequence[Participation], delta: float) -> float:
     """Return an epsilon at which all reports and all trainings that cost rho together are
-    (epsilon, delta)-DP for replacing all that one person gave by anything else, rounded up.
+    (epsilon, delta)-DP for replacing all that one person gave by anything else, rounded up; without
+    records of surveys that were split between two servers, which have deltas of their own
+    (`Account.split`).
 
     It rests on the servers of the trainings, as their rho does, and leaves trainings at record
     level out. Of answers by maps it holds for the values that the maps protect. Reports of an
@@ -362,8 +364,9 @@ def combined(account: Account, spent: Sequence[Participation], delta: float) -> 
         return Fraction(best) * (1 + Fraction(1, 1 << 40))
 
     sum_of_known, squares = account.two_sided(is_training)
-    rest = account.added - sum_of_known
-    return float_above(min(by_zcdp(squares / 2 + central) + rest, account.added + by_zcdp(central)))
+    added = account.added_without_split
+    rest = added - sum_of_known
+    return float_above(min(by_zcdp(squares / 2 + central) + rest, added + by_zcdp(central)))
 
 
 def new_id() -> bytes:
