@@ -99,7 +99,7 @@ def main() -> None:
                 mine = Path(folder, f"shuffler-{turn}")
                 late = sealed(plan, now - timedelta(days=1), count)
                 before = pools.Pools(mine)
-                before.keep_plan("mixed", frozen)
+                before.keep("survey", "mixed", frozen)
                 before.add(late, 0)
                 before.close()
                 address = f"127.0.0.1:{free_port()}"

@@ -52,6 +52,33 @@ def test_the_benchmark_of_sealed_records_measures_a_little(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("script", "lines"),
+    [
+        ("shuffler_speed.py", ["forwarded, 256 a call", "taken, one a call", "taken, 256 a call"]),
+        (
+            "two_servers_speed.py",
+            ["the helper's shares: ", "the leader's shares: ", "write and split: ", "seal: "],
+        ),
+    ],
+)
+def test_the_benchmarks_of_a_shuffler_and_of_two_servers_measure_a_little(
+    tmp_path: Path, script: str, lines: list[str]
+) -> None:
+    done = subprocess.run(
+        [sys.executable, HERE / script, "--smoke"],
+        cwd=tmp_path,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert [line in done.stdout for line in lines] == [True] * len(lines), done.stdout
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
 def test_the_costs_that_sizing_needs_are_measured(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, HERE / "sizing_costs.py", "--smoke"],
