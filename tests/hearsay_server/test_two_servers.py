@@ -23,6 +23,7 @@ from test_web_sdk import WEB, why_missing
 
 from hearsay import Analyst, Client, InvalidInput, create_ledger
 from hearsay.plans.plan import Plan, parse
+from hearsay.plans.two_servers import MOST
 from hearsay.sealed import hpke, shares
 from hearsay.sending.transport import open_calls
 from hearsay.v1 import (
@@ -37,7 +38,7 @@ from hearsay.v1 import (
 )
 from hearsay_server.helper import held
 from hearsay_server.serving.helping import Helping
-from hearsay_server.serving.summing import Summing
+from hearsay_server.serving.summing import Summing, in_sets
 from hearsay_server.storage import sums
 from hearsay_server.storage.database import open_folder, open_url
 from hearsay_server.storage.sealing_keys import Keys
@@ -100,6 +101,11 @@ class Pair:
     def today(self) -> str:
         return f"{self.clock.now:%Y-%m-%d}"
 
+    @property
+    def over(self) -> str:
+        """The day before, of which whatever waits is summed at once."""
+        return f"{self.clock.now - timedelta(days=1):%Y-%m-%d}"
+
     def plan(self) -> Plan:
         with connected(self.address) as channel:
             asked = collector_pb2.GetPlanRequest(survey=self.survey)
@@ -118,7 +124,7 @@ class Pair:
             cells = two.layout.randomize(answers, two.variance, coins)
             id_ = number.to_bytes(16, "big")
             code = shares.seal(
-                shares.splitting(plan), period or self.today, id_, *split(cells, two.bits, coins)
+                shares.splitting(plan), period or self.over, id_, *split(cells, two.bits, coins)
             )
             made.append(self.batch(plan, id_, code, period))
         return made
@@ -130,7 +136,7 @@ class Pair:
             id=id_,
             survey=plan.survey,
             revision=plan.revision,
-            period=period or self.today,
+            period=period or self.over,
             rows=1,
             columns=[column],
         )
@@ -182,7 +188,7 @@ class Pair:
     def forget(self, *ids: bytes) -> list[int]:
         with connected(self.address) as channel:
             stub = collector_pb2_grpc.CollectorStub(channel)
-            asked = collector_pb2.ForgetRequest(survey=self.survey, period=self.today, ids=ids)
+            asked = collector_pb2.ForgetRequest(survey=self.survey, period=self.over, ids=ids)
             return list(stub.Forget(asked, timeout=20).results)
 
     def waiting_at_helper(self) -> int:
@@ -279,12 +285,80 @@ def test_each_record_is_in_one_sum_whatever_comes_later(pair: Pair) -> None:
 
 
 def test_periods_are_summed_apart(pair: Pair) -> None:
-    yesterday = f"{pair.clock.now - timedelta(days=1):%Y-%m-%d}"
-    old = pair.batches(["bus"] * 100, period=yesterday)
+    earlier = f"{pair.clock.now - timedelta(days=2):%Y-%m-%d}"
+    old = pair.batches(["bus"] * 100, period=earlier)
     pair.submit(*old, *pair.batches(["car"] * 60, first=500))
     wait_until(pair.totals)
     (only,) = pair.sums()
-    assert (only.period, only.records) == (yesterday, 100)
+    assert (only.period, only.records) == (earlier, 100)
+
+
+def test_a_period_is_summed_once_it_is_over_with_all_that_came(pair: Pair) -> None:
+    """Whoever is left out of a period's sums has spent epsilon for nothing."""
+    batches = pair.batches(["bus"] * 199, period=pair.today)
+    pair.submit(*batches[:100])
+    wait_until(lambda: pair.waiting_at_helper() == 100)
+    pair.submit(*batches[100:])
+    wait_until(lambda: pair.waiting_at_helper() == 199)
+    assert not pair.sums()
+    day, next_day = pair.today, pair.clock.now + timedelta(days=1)
+    pair.clock.now = next_day
+    wait_until(pair.totals)
+    assert pair.totals() == [pair.truth(batches)]
+    late = pair.batches(["car"] * 100, first=1000, period=day)
+    pair.submit(*late[:99])
+    wait_until(lambda: pair.waiting_at_helper() == 99)
+    pair.submit(*late)
+    wait_until(lambda: len(pair.totals()) == 2)
+    assert [each.records for each in pair.sums()] in ([199, 100], [100, 199])
+
+
+def test_a_survey_without_periods_sums_what_has_gathered(halted: Pair) -> None:
+    declare(halted, "once", TOML.replace('period = "P1D"', ""))
+    batches = halted.batches(["bus"] * 230, period="once")
+    with summing_of(halted) as leader:
+        for first, last in ((0, 120), (120, 219), (219, 230)):
+            halted.submit(*batches[first:last])
+            leader.once()
+    assert sorted(each.records for each in halted.sums()) == [110, 120]
+
+
+def test_shares_that_the_helper_lost_before_a_period_ends_are_in_its_one_sum(halted: Pair) -> None:
+    declare(halted, "lost_some")
+    batches = halted.batches(["bus"] * 220, period=halted.today)
+    halted.submit(*batches)
+    with summing_of(halted) as leader, halted.helper_file() as file:
+        leader.once()
+        some = [batch.id for batch in batches[:70]]
+        file.executemany("DELETE FROM shares WHERE id = ?", [(id_,) for id_ in some])
+        assert halted.waiting_at_helper() == 150
+        halted.clock.pass_days(1)
+        leader.once()
+    assert [each.records for each in halted.sums()] == [220]
+    assert halted.totals() == [halted.truth(batches)]
+
+
+@pytest.mark.parametrize(
+    ("records", "least", "sizes"),
+    [
+        (99, 100, []),
+        (0, 100, []),
+        (199, 100, [199]),
+        (MOST, 100, [MOST]),
+        (MOST + 1, 100, [MOST // 2, MOST // 2 + 1]),
+        (200_000, 50_000, [50_000] * 4),
+        (100_000, 60_000, [MOST]),  # and 34,464 wait
+        (150_000, 60_000, [MOST, MOST]),
+        (196_607, MOST, [MOST, MOST]),
+    ],
+)
+def test_sets_are_as_few_and_as_equal_as_they_can_be(
+    records: int, least: int, sizes: list[int]
+) -> None:
+    ids = [number.to_bytes(16, "big") for number in range(records)]
+    sets = in_sets(ids, least)
+    assert [len(some) for some in sets] == sizes
+    assert [id_ for some in sets for id_ in some] == ids[: sum(sizes)]
 
 
 def test_real_devices_are_summed_and_told(pair: Pair, tmp_path: Path) -> None:
@@ -304,6 +378,7 @@ def test_real_devices_are_summed_and_told(pair: Pair, tmp_path: Path) -> None:
             person.grant()
             assert person.record(way="bus" if number % 3 else "train", minutes=30)
         assert device.flush()
+    pair.clock.pass_days(1)
     wait_until(pair.totals)
     told, minutes = answered(pair), answered(pair, "minutes")
     with Analyst(pair.address, token=pair.token("analyst")) as analyst:
@@ -402,7 +477,7 @@ def test_a_count_that_no_answers_make_is_told(pair: Pair, cell: int, votes: int)
     cells = np.zeros(two.layout.dim, np.int64)
     cells[cell] = votes * two.layout.scale
     code = shares.seal(
-        shares.splitting(plan), pair.today, b"\xff" * 16, *split(cells, two.bits, coins)
+        shares.splitting(plan), pair.over, b"\xff" * 16, *split(cells, two.bits, coins)
     )
     pair.submit(*pair.batches(["bus"] * 100), pair.batch(plan, b"\xff" * 16, code))
     wait_until(lambda: sum(each.records for each in pair.sums()) == 101)
@@ -421,7 +496,7 @@ def hand_over(pair: Pair, batches: Sequence[collector_pb2.Batch]) -> list[collec
         request = two_servers_pb2.TakeSharesRequest(
             survey=pair.survey,
             revision=pair.plan().revision,
-            period=pair.today,
+            period=pair.over,
             shares=[
                 two_servers_pb2.Share(
                     id=each.id, sealed=each.columns[0].codes[shares.LEADER_BYTES :]
@@ -434,7 +509,7 @@ def hand_over(pair: Pair, batches: Sequence[collector_pb2.Batch]) -> list[collec
 
 def summed(pair: Pair, ids: bytes) -> bytes:
     with pair.as_leader() as helper:
-        request = two_servers_pb2.SumRequest(survey=pair.survey, period=pair.today, ids=ids)
+        request = two_servers_pb2.SumRequest(survey=pair.survey, period=pair.over, ids=ids)
         return bytes(helper.Sum(request, timeout=20).sum)
 
 
@@ -494,7 +569,7 @@ def test_the_helper_takes_no_share_of_another_record_period_or_plan(pair: Pair) 
         request = two_servers_pb2.TakeSharesRequest(
             survey=pair.survey,
             revision=bytes(32),
-            period=pair.today,
+            period=pair.over,
             shares=[two_servers_pb2.Share(id=good.id, sealed=good.columns[0].codes)],
         )
         (result,) = helper.TakeShares(request, timeout=20).results
@@ -504,7 +579,7 @@ def test_the_helper_takes_no_share_of_another_record_period_or_plan(pair: Pair) 
 
 def test_only_a_leader_may_call_the_helper(pair: Pair) -> None:
     device = pair.helper_tokens.create("device")[1]
-    request = two_servers_pb2.SumRequest(survey=pair.survey, period=pair.today)
+    request = two_servers_pb2.SumRequest(survey=pair.survey, period=pair.over)
     for token, code in (
         (None, grpc.StatusCode.UNAUTHENTICATED),
         (device, grpc.StatusCode.PERMISSION_DENIED),
@@ -709,6 +784,11 @@ def test_what_explains_single_answers_says_that_sums_have_none(tmp_path: Path) -
     told = hearsay("survey", "explain", file, COLUMNS="80")
     assert (told.returncode, told.stderr) == (0, "")
     assert "Both servers together see each record" in " ".join(told.stdout.split())
+    few = hearsay("survey", "explain", file, "--users", 99, COLUMNS="80")
+    assert (few.returncode, few.stderr) == (0, "")
+    assert "No sum can be made of 99 users" in few.stdout
+    assert "local noise" in told.stdout
+    assert "local noise" not in few.stdout
     assert max(map(len, told.stdout.splitlines())) <= 80
 
 

@@ -51,10 +51,11 @@ def answer(
     check(plan, question)
     two, confidence = shares.of(plan), confidence_of(question)
     if not found:
+        of = "of a period that is over" if plan.period else "that wait"
         raise NoReports(
             f"no sum of {plan.survey!r} is there yet"
             f"{' for these periods' if _chosen(question) else ''}: one is made of {two.least:,} "
-            "records of a period or more, together with the helper"
+            f"records or more {of}, together with the helper"
         )
     periods = list(dict.fromkeys(each.period for each in found))
     records = sum(each.records for each in found)

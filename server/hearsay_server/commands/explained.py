@@ -9,6 +9,7 @@ from rich.table import Table
 
 from hearsay.plans.domains import Numeric
 from hearsay.plans.plan import Plan
+from hearsay.plans.two_servers import LEAST
 from hearsay_server import tabular
 from hearsay_server.surveys import (
     explain_protections,
@@ -293,9 +294,22 @@ def show_split(plan: Plan, users: int, console: Console) -> None:
         f"deviation of {math.sqrt(float(two.variance)) / two.layout.scale:.3g} answers in each "
         "cell. That protects nobody.",
         "A hostile device can add any number to a sum: no proof of range is made.",
+        f"A period's records are summed once it is over, if {two.least:,} have come; late ones "
+        "wait for as many again."
+        if plan.period
+        else f"Without periods, records are summed whenever {two.least:,} wait, so up to "
+        f"{two.least - 1:,} of the last ones stay unsummed.",
     ):
         print_wrapped(f"  {line}", console)
     console.print()
+    if users < two.least:
+        print_wrapped(
+            f"No sum can be made of {users:,} users, and nothing is learned of them: one takes "
+            f"{two.least:,} or more. Ask more people, or declare a lower least, of "
+            f"{LEAST:,} or more.",
+            console,
+        )
+        return
     table = Table(title=f"Standard errors with {users:,} users who all answer")
     table.add_column("attribute")
     for heading in ("two servers", "local noise", "users it would take"):

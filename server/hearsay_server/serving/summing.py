@@ -3,9 +3,12 @@
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from datetime import datetime
+from itertools import pairwise
 
 from prometheus_client import Counter
 
+from hearsay.plans import period as periods
 from hearsay.plans.plan import Plan
 from hearsay.plans.two_servers import MOST
 from hearsay.sealed import shares
@@ -71,16 +74,9 @@ class Summing:
             try:
                 self._complete(plan)
                 for period, count in sums.waiting(self._database, plan.survey).items():
-                    try:
-                        self._hand_over(plan, period)
-                    except _REFUSED as error:  # the helper may have enough of them all the same
-                        _log.error(
-                            "not all records of %r in %r are handed over now: %s",
-                            *(plan.survey, period, error),
-                        )
-                    if count >= plan.two_servers.least:
-                        while self._sum(plan, period):
-                            pass
+                    self._hand_over(plan, period)
+                    if count >= plan.two_servers.least and is_over(plan, period, self._clock()):
+                        self._sum(plan, period)
                 self._complete(plan)
             except HearsayError as error:
                 _log.error("records of %r are not summed now: %s", plan.survey, error)
@@ -88,7 +84,17 @@ class Summing:
                 _log.exception("records of %r are not summed now", plan.survey)
 
     def _hand_over(self, plan: Plan, period: str) -> None:
-        """Hand the helper its shares of what waits; drop what it can never open."""
+        """Hand the helper its shares of what waits; log what it does not take now."""
+        try:
+            self._offer(plan, period)
+        except _REFUSED as error:  # the helper may have enough of them all the same
+            _log.error(
+                "not all records of %r in %r are handed over now: %s",
+                *(plan.survey, period, error),
+            )
+
+    def _offer(self, plan: Plan, period: str) -> None:
+        """Offer the helper its shares of what waits; drop what it can never open."""
         handed = self._handed.setdefault((plan.revision, period), set())
         here = sums.ids(self._database, plan.survey, period, 1 << 30)
         handed.intersection_update(here)  # what is summed or forgotten need not be remembered
@@ -107,20 +113,27 @@ class Summing:
             if late:
                 raise InvalidInput(f"the helper does not take shares yet: {late[0].detail}")
 
-    def _sum(self, plan: Plan, period: str) -> bool:
-        """Agree on a set and claim it; return whether that was done, and there may be another."""
+    def _sum(self, plan: Plan, period: str) -> None:
+        """Agree on what both servers have, and claim it, in as few sets as may be."""
         part = Part(shares.splitting(plan), period)
-        here = sums.ids(self._database, plan.survey, period, MOST)
-        both = self._helper.agree(part, here)
-        handed = self._handed.get((plan.revision, period), set())
-        handed.difference_update(set(here) - both)  # it lost them: hand them over again
-        agreed = [id_ for id_ in here if id_ in both]
-        seeds, damaged = self._seeds(plan, part, agreed)
-        self._drop(plan, period, damaged, "damaged")
-        if len(seeds) < part.by.least:
-            return False
-        own = sum_seeds(seeds.values(), part.by.dim, part.by.bits).tobytes()
-        return sums.claim(self._database, plan, period, sorted(seeds), own)
+        agreed, lost = self._agreed(part)
+        if lost:  # by the helper: nobody's record is left out for that
+            self._handed.get((plan.revision, period), set()).difference_update(lost)
+            self._hand_over(plan, period)
+            agreed, _ = self._agreed(part)
+        for some in in_sets(agreed, part.by.least):
+            seeds, damaged = self._seeds(plan, part, some)
+            self._drop(plan, period, damaged, "damaged")
+            if len(seeds) >= part.by.least:  # else the next look finds other sets
+                own = sum_seeds(seeds.values(), part.by.dim, part.by.bits).tobytes()
+                sums.claim(self._database, plan, period, sorted(seeds), own)
+
+    def _agreed(self, part: Part) -> tuple[list[bytes], set[bytes]]:
+        """Return the ids, rising, of what waits here and at the helper, and those of what waits
+        here alone."""
+        here = sums.ids(self._database, part.by.name, part.period, 1 << 30)
+        both = {id_ for some in groups(here, MOST) for id_ in self._helper.agree(part, some)}
+        return [id_ for id_ in here if id_ in both], set(here) - both
 
     def _seeds(
         self, plan: Plan, part: Part, some: Sequence[bytes]
@@ -166,3 +179,23 @@ class Summing:
         if some:
             self._counted.labels(why).inc(len(some))
             _log.warning("dropped %d records of %s in %s: %s", len(some), plan.survey, period, why)
+
+
+def is_over(plan: Plan, period: str, now: datetime) -> bool:
+    """Tell whether a period's records may be summed: it is over. A survey without periods has one
+    that never is, and sums whatever has gathered."""
+    return not plan.period or now >= periods.end(plan.period, period)
+
+
+def in_sets(ids: Sequence[bytes], least: int) -> list[Sequence[bytes]]:
+    """Return ids in as few sets as may be, each of `least` to `MOST`, as equal as they can be.
+
+    Where that many cannot be divided so, as 100,000 by 60,000, full sets are made, and the others
+    wait: their period may still get late records.
+    """
+    count = -(-len(ids) // MOST)
+    if count * least <= len(ids):
+        bounds = [len(ids) * n // count for n in range(count + 1)] if count else [0]
+    else:
+        bounds = [MOST * n for n in range(count)]
+    return [ids[first:last] for first, last in pairwise(bounds)]
