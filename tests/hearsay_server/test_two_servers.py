@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import sqlite3
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -43,7 +44,8 @@ from hearsay_server.storage import sums
 from hearsay_server.storage.database import open_folder, open_url
 from hearsay_server.storage.sealing_keys import Keys
 from hearsay_server.storage.tokens import Tokens
-from hearsay_server.surveys import planning
+from hearsay_server.surveys import planning, two_servers
+from hearsay_server.surveys import survey as surveys
 from ldp.testing import SeededCoins
 from ldp.two_servers.records import estimate
 from ldp.two_servers.shares import join, split, sum_rests, sum_seeds
@@ -790,6 +792,52 @@ def test_what_explains_single_answers_says_that_sums_have_none(tmp_path: Path) -
     assert "local noise" in told.stdout
     assert "local noise" not in few.stdout
     assert max(map(len, told.stdout.splitlines())) <= 80
+
+
+THREE = """
+name = "three"
+[levels]
+standard = 1.0
+[two_servers]
+helper_key = "{key}"
+delta = 1e-6
+least = {least}
+""" + "".join(
+    f'[[attributes]]\nname = "{name}"\ncategorical = {{{{ values = ["1", "2", "3", "4"] }}}}\n'
+    for name in "abc"
+)
+
+
+def without_sampling(people: int, least: int) -> tuple[str, str]:
+    """Return the errors of a share by two servers and by local noise, noise alone."""
+    text = THREE.format(key=hpke.new_pair()[1].hex(), least=least)
+    plan = parse(surveys.resolve(surveys.from_toml(text, "three")))
+    sampling = 0.25 * 0.75 / people
+    two, local = two_servers.errors(plan, 1.0, people)["a"]
+    return decimal(math.sqrt(two**2 - sampling)), decimal(math.sqrt(local**2 - sampling))
+
+
+def decimal(value: float) -> str:
+    """Return a number with two digits that count."""
+    return f"{value:.{1 - math.floor(math.log10(value))}f}"
+
+
+def test_what_two_servers_gain_is_what_the_code_computes() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "two-servers.md").read_text()
+    _, _, table = page.partition("| people | two servers, `least` 1,000 |")
+    rows = [
+        [cell.strip().replace(",", "") for cell in line.strip("|").split("|")]
+        for line in table.partition("\n\n")[0].splitlines()[2:]
+    ]
+    assert [int(row[0]) for row in rows] == [1_000, 10_000, 100_000, 1_000_000]
+    for people, usual, best, least, local in rows:
+        count = int(people)
+        assert int(least) == count // -(-count // MOST)
+        ids = [number.to_bytes(16, "big") for number in range(count)]
+        assert sum(map(len, in_sets(ids, int(least)))) == count  # nobody is left out
+        assert without_sampling(count, 1000) == (usual, local)
+        assert without_sampling(count, int(least)) == (best, local)
+        assert float(best) <= float(usual) < math.sqrt(0.25 * 0.75 / count)
 
 
 def test_a_server_with_postgresql_leads(tmp_path: Path, postgres: Postgres) -> None:
