@@ -719,6 +719,33 @@ def test_deleting_the_survey_deletes_its_sums_and_its_key(pair: Pair) -> None:
     wait_until(lambda: not pair.sums())
 
 
+def test_a_name_that_the_helper_keeps_is_not_registered_again(pair: Pair) -> None:
+    """It would take no share of the new plan, and devices would be charged for nothing."""
+    pair.submit(*pair.batches(["bus"] * 100))
+    wait_until(pair.totals)
+    declare(pair, pair.survey)  # as it is: nothing changes
+    with connected(pair.address, pair.token("admin")) as channel:
+        admin = admin_pb2_grpc.AdminStub(channel)
+        admin.DeleteSurvey(admin_pb2.DeleteSurveyRequest(survey=pair.survey), timeout=20)
+    with pytest.raises(grpc.RpcError) as refused:
+        declare(pair, pair.survey)
+    assert refused.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+    assert "sums no records of another one: choose another name" in refused.value.details()
+    with connected(pair.address, pair.token("admin")) as channel:
+        listed = admin_pb2_grpc.AdminStub(channel).ListSurveys(admin_pb2.ListSurveysRequest())
+    assert pair.survey not in [each.survey for each in listed.surveys]
+
+
+def test_a_survey_is_registered_while_its_helper_is_away(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    away = {"helper": f"127.0.0.1:{free_port()}", "helper_token": "x" * 43}
+    with serving(tmp_path, clock=Calendar(), **away) as address:
+        text = TOML.format(key=hpke.new_pair()[1].hex())
+        create(address, text, tokens_of(tmp_path).create("admin")[1])
+    assert "the helper cannot be asked whether it keeps an earlier plan" in caplog.text
+
+
 def test_the_helpers_operator_sees_what_it_holds(pair: Pair) -> None:
     pair.submit(*pair.batches(["bus"] * 30))
     wait_until(lambda: pair.waiting_at_helper() == 30)

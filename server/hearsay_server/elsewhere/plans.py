@@ -98,6 +98,10 @@ class Plans(Generic[_T]):
         """Return the plans that are here."""
         return list(self._known.values())
 
+    def kept(self, name: str) -> _T | None:
+        """Return what is here by a name, without asking the collector; None where nothing is."""
+        return self._known.get(name)
+
     async def find(self, name: str) -> _T:
         """Return a survey's plan, or a training; raise `Refused` where there is none to go by."""
         if self._pinned and name not in self._pinned:

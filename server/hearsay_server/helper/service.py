@@ -52,14 +52,17 @@ class Helper(two_servers_pb2_grpc.HelperServicer):
         self, request: two_servers_pb2.TakeSharesRequest, context: object
     ) -> two_servers_pb2.TakeSharesResponse:
         count = len(request.shares)
-        if not 1 <= count <= MAX_REQUEST:
-            detail = f"a request holds 1 to {MAX_REQUEST} shares, got {count}"
+        if count > MAX_REQUEST:
+            detail = f"a request holds at most {MAX_REQUEST} shares, got {count}"
             raise Ended(grpc.StatusCode.INVALID_ARGUMENT, detail)
+        if not count:
+            self._check_free(request)
+            return two_servers_pb2.TakeSharesResponse()
         try:
             part = await self._part(request)
             if request.revision != part.by.revision:
-                of = f"{request.survey!r} is at revision {part.by.revision.hex()[:12]}"
-                raise Refused(Reason.UNKNOWN_REVISION, f"{of} here, and no other", final=False)
+                detail = _kept(request.survey, part.by.revision)
+                raise Refused(Reason.UNKNOWN_REVISION, detail, final=False)
             if not request.round:
                 plan = await self._plans.find(request.survey)
                 check_period(plan.period, request.period, self._clock())
@@ -71,6 +74,14 @@ class Helper(two_servers_pb2_grpc.HelperServicer):
             if isinstance(outcome, Refused):
                 self._refused.labels(collector_pb2.Reason.Name(outcome.reason)).inc()
         return two_servers_pb2.TakeSharesResponse(results=map(result, outcomes))
+
+    def _check_free(self, request: two_servers_pb2.TakeSharesRequest) -> None:
+        """Raise `Ended` where the helper keeps another plan, or training, of that name."""
+        kept: Plan | Training | None
+        kept = (self._trainings if request.round else self._plans).kept(request.survey)
+        if kept is not None and kept.revision != request.revision:
+            detail = _kept(request.survey, kept.revision)
+            raise Ended(grpc.StatusCode.FAILED_PRECONDITION, detail)
 
     async def Agree(  # noqa: N802
         self, request: two_servers_pb2.AgreeRequest, context: object
@@ -152,6 +163,13 @@ def check(public: bytes, by: Splitting) -> None:
             f"its helper has the key {by.helper_key.hex()}, and the key here is {public.hex()}"
         )
     shares.check(by)
+
+
+def _kept(name: str, revision: bytes) -> str:
+    return (
+        f"the helper keeps revision {revision.hex()[:12]} of {name!r} for ever, and sums no "
+        "records of another one: choose another name"
+    )
 
 
 def _ids(data: bytes) -> list[bytes]:

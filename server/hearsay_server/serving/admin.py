@@ -1,6 +1,7 @@
 """The Admin service: operators register, list, show, close and delete surveys and trainings."""
 
 import asyncio
+import logging
 import os
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -13,6 +14,7 @@ from hearsay_server.clock import Clock, system
 from hearsay_server.ingest.intake import Cohort
 from hearsay_server.serving import auth
 from hearsay_server.serving.admin_trainings import TrainingsAdmin
+from hearsay_server.serving.helping import Helping
 from hearsay_server.serving.status import Ended, no_survey
 from hearsay_server.serving.visits import Visits
 from hearsay_server.storage import retention
@@ -20,7 +22,9 @@ from hearsay_server.storage.store import BeingDeleted, Store, StoredSurvey
 from hearsay_server.storage.writer import Writer
 from hearsay_server.surveys import sealing
 from hearsay_server.surveys import survey as surveys
-from ldp import InvalidInput
+from ldp.errors import HearsayError, InvalidInput, NotReady
+
+_log = logging.getLogger("hearsay.server")
 
 
 class Admin(TrainingsAdmin):
@@ -36,12 +40,15 @@ class Admin(TrainingsAdmin):
         ended: Callable[[], None] = lambda: None,
         draw: Callable[[int], bytes] = os.urandom,
         visits: Visits | None = None,
+        helper: Helping | None = None,
     ) -> None:
-        """Serve; `changed`, `ended`, `draw` and `visits` are those of `TrainingsAdmin`."""
+        """Serve; `changed`, `ended`, `draw` and `visits` are those of `TrainingsAdmin`. `helper` is
+        asked whether it could sum the records of a new survey that splits them."""
         super().__init__(
             store.database, writer, clock, changed=changed, ended=ended, draw=draw, visits=visits
         )
         self._store = store
+        self._helper = helper
 
     async def CreateSurvey(  # noqa: N802
         self, request: admin_pb2.CreateSurveyRequest, context: object
@@ -50,6 +57,8 @@ class Admin(TrainingsAdmin):
             plan = await asyncio.to_thread(surveys.resolve, request.survey)
         except InvalidInput as error:
             raise Ended(grpc.StatusCode.INVALID_ARGUMENT, str(error)) from None
+        if request.survey.HasField("two_servers"):
+            await asyncio.to_thread(self._check_helped, request.survey.name)
         try:
             create = partial(self._create, plan, request.survey.page, auth.caller())
             return _status(await self._writer.run(create))
@@ -57,6 +66,22 @@ class Admin(TrainingsAdmin):
             raise Ended(grpc.StatusCode.FAILED_PRECONDITION, str(error)) from None
         except InvalidInput as error:
             raise Ended(grpc.StatusCode.ALREADY_EXISTS, str(error)) from None
+
+    def _check_helped(self, survey: str) -> None:
+        """Raise `Ended` for a new survey where the helper keeps an earlier plan of its name:
+        devices would be charged for records that are never summed."""
+        if self._helper is None or self._store.survey(survey) is not None:
+            return
+        try:
+            self._helper.check_free(survey)
+        except (InvalidInput, NotReady) as error:
+            raise Ended(grpc.StatusCode.FAILED_PRECONDITION, str(error)) from None
+        except HearsayError as error:
+            _log.warning(
+                "the helper cannot be asked whether it keeps an earlier plan of %r, which would "
+                "keep it from summing records of this one: %s",
+                *(survey, error),
+            )
 
     def _create(self, plan: bytes, page: survey_pb2.Page, caller: str) -> StoredSurvey:
         made = sealing.with_keys(plan, int(self._clock().timestamp()))

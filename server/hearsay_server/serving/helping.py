@@ -73,6 +73,12 @@ class Helping:
             )
         return [(id_, found) for (id_, _), found in zip(some, answer.results, strict=True)]
 
+    def check_free(self, survey: str) -> None:
+        """Raise `InvalidInput` or `NotReady`, with the helper's words, where it keeps a plan of
+        that name already, as of a survey that was deleted: it would sum nothing of a new one."""
+        request = two_servers_pb2.TakeSharesRequest(survey=survey)
+        self._call("TakeShares", request, two_servers_pb2.TakeSharesResponse)
+
     def agree(self, part: Part, ids: Sequence[bytes]) -> set[bytes]:
         """Return which of some ids the helper can still sum."""
         request = two_servers_pb2.AgreeRequest(

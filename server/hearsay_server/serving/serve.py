@@ -142,7 +142,14 @@ async def running(
         )
         trainer_pb2_grpc.add_TrainerServicer_to_server(trainer, server)
         admin = Admin(
-            store, writer, clock, changed=changed, ended=rounds.ended, draw=draw, visits=visits
+            store,
+            writer,
+            clock,
+            changed=changed,
+            ended=rounds.ended,
+            draw=draw,
+            visits=visits,
+            helper=helper,
         )
         admin_pb2_grpc.add_AdminServicer_to_server(admin, server)
         health_pb2_grpc.add_HealthServicer_to_server(healthy, server)

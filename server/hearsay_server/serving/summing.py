@@ -111,7 +111,7 @@ class Summing:
             self._drop(plan, period, refused, "refused by the helper")
             late = [result for _, result in each if result.status == collector_pb2.Result.RETRY]
             if late:
-                raise InvalidInput(f"the helper does not take shares yet: {late[0].detail}")
+                raise InvalidInput(f"the helper does not take shares now: {late[0].detail}")
 
     def _sum(self, plan: Plan, period: str) -> None:
         """Agree on what both servers have, and claim it, in as few sets as may be."""
