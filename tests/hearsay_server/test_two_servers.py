@@ -813,6 +813,9 @@ def test_what_explains_single_answers_says_that_sums_have_none(tmp_path: Path) -
     told = hearsay("survey", "explain", file, COLUMNS="80")
     assert (told.returncode, told.stderr) == (0, "")
     assert "Both servers together see each record" in " ".join(told.stdout.split())
+    assert "which devices check. By the exact divergence it is 0.99999" in " ".join(
+        told.stdout.split()
+    )
     few = hearsay("survey", "explain", file, "--users", 99, COLUMNS="80")
     assert (few.returncode, few.stderr) == (0, "")
     assert "No sum can be made of 99 users" in few.stdout

@@ -88,6 +88,73 @@ def test_the_exact_divergence_is_near_the_gaussian() -> None:
     assert account.exact(8, 4, Fraction(100)) == pytest.approx(4 * 0.99864 * gaussian, rel=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("cells", "shift", "epsilon", "delta"),
+    [
+        (2, 1, 8.0, 1e-6),
+        (6, 1, 8.0, 1e-6),
+        (6, 4, 30.0, 1e-6),
+        (6, 64, 1.0, 1e-6),
+        (20, 16, 0.5, 1e-9),
+        (4, 2, 3, 1e-4),
+    ],
+)
+def test_the_exact_epsilon_is_at_most_the_charged_one(
+    cells: int, shift: int, epsilon: float, delta: float
+) -> None:
+    distances = cells * shift, cells * shift**2
+    variance = records.calibrate(distances, account.largest_rho(epsilon, delta), 100, 0) * 100
+    charged = account.epsilon_of(account.rho(*distances, variance), delta)
+    exact = account.exact_epsilon(cells, shift, variance, delta)
+    assert exact is not None
+    assert exact <= charged <= epsilon
+    if variance > 1000:  # nothing is gained by it for noise of this size
+        assert exact > 0.999 * charged
+    if (cells, shift, epsilon) == (6, 1, 8.0):  # as the page says
+        assert round(exact, 1) == 6.0
+    farther = account.exact_epsilon(cells, shift + 1, variance, delta)
+    assert farther is not None
+    assert farther > exact
+    assert account.exact_epsilon(6, 1 << 16, Fraction(10**12), delta) is None
+
+
+def test_the_divergence_grows_with_the_shift() -> None:
+    """So the farthest records are those that differ most in each cell."""
+    for variance in (Fraction(1, 4), Fraction(9), Fraction(400)):
+        for order in (2, 7):
+            each = [account.divergence(order, shift, variance) for shift in range(1, 30)]
+            assert each == sorted(each)
+
+
+def test_an_exact_curve_of_losses_would_charge_what_the_page_says() -> None:
+    """The conversion from integer orders is what costs: the page says 0.927 for epsilon 1."""
+    cells, shift, delta, grid = 6, 64, 1e-6, 1e-5
+    rho = account.largest_rho(1.0, delta)
+    variance = records.calibrate((cells * shift, cells * shift**2), rho, 1000, 0) * 1000
+    size = int(12 * math.sqrt(variance)) + 60
+    logs = account._log_pmf(float(variance), size + shift)
+    k = np.arange(-size, size + 1)
+    losses = np.ceil((logs[np.abs(k)] - logs[np.abs(k + shift)]) / grid).astype(int)
+    of_one = np.bincount(losses - losses.min(), weights=np.exp(logs[np.abs(k)]))
+    long = 1 << (len(of_one) * cells - 1).bit_length()
+    of_all = np.fft.irfft(np.fft.rfft(of_one, long) ** cells, long)
+    of_all = of_all[: len(of_one) * cells]
+    loss = (np.arange(len(of_all)) + cells * losses.min()) * grid
+
+    def delta_at(epsilon: float) -> float:
+        beyond = loss > epsilon
+        return float(np.sum(of_all[beyond] * -np.expm1(epsilon - loss[beyond])))
+
+    assert delta_at(0.927) > delta > delta_at(0.928)
+
+    def gaussian(rho: float, epsilon: float) -> float:  # Balle and Wang, ICML 2018, theorem 8
+        mu = math.sqrt(2 * rho)
+        below = [0.5 * math.erfc((epsilon / mu + s * mu / 2) / math.sqrt(2)) for s in (-1, 1)]
+        return below[0] - math.exp(epsilon) * below[1]
+
+    assert gaussian(1.149 * float(rho), 1.0) < delta < gaussian(1.151 * float(rho), 1.0)
+
+
 def test_epsilon_is_the_least_over_the_orders() -> None:
     rho = Fraction(1, 20)
     epsilon = account.epsilon_of(rho, 1e-6)

@@ -281,6 +281,7 @@ def show_split(plan: Plan, users: int, console: Console) -> None:
     (level,) = plan.levels.values()
     console.print(f"[bold]{plan.survey}[/bold]  {escape(plan.title)}")
     spent = account.epsilon_of(two.rho, two.delta)
+    exact = two.exact_epsilon()
     helper = two.helper or f"key {two.helper_key.hex()[:16]}"
     console.print("\n[bold]Who is protected from whom[/bold]")
     for line in (
@@ -288,6 +289,9 @@ def show_split(plan: Plan, users: int, console: Console) -> None:
         f"and whoever sees the sums, learns of a record no more than epsilon {spent:.4g} at delta "
         f"{two.delta:g}, if the other one is honest: it sums at least {two.least:,} records, of "
         f"which {two.least - two.colluding:,} are of honest devices.",
+        f"By the published bound of the noise's divergence that is epsilon {spent:.6g}, which "
+        "devices check. By the exact divergence it is "
+        + (f"{exact:.6g}." if exact else "no more: it is not computed for noise this large."),
         "That is of any two records that a person may have, an empty one among them. That somebody "
         "answered is not hidden.",
         "Both servers together see each record with the noise of one device alone, of a standard "

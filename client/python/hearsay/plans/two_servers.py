@@ -107,6 +107,13 @@ class TwoServers:
         honest = account.honest_variance(self.variance, self.least, self.colluding)
         return account.rho(*self.layout.distances, honest)
 
+    def exact_epsilon(self) -> float | None:
+        """Return the epsilon at `delta` by the exact divergence of the noise, which is at most the
+        charged one; None where it would take more than seconds (`ldp.two_servers.account`)."""
+        honest = account.honest_variance(self.variance, self.least, self.colluding)
+        cells, shift = 2 * len(self.layout.blocks), self.layout.scale
+        return account.exact_epsilon(cells, shift, honest, self.delta)
+
     def splitting(self, survey: str, revision: bytes) -> Splitting:
         """Return by what the records of the survey with this plan are split."""
         keys = self.leader_key, self.helper_key
