@@ -1,11 +1,14 @@
 """Device, leader and helper are killed at any moment: every record is in exactly one sum."""
 
+import contextlib
 import os
+import sqlite3
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
 import pytest
+import sqlalchemy as sa
 from killed import Trio
 from serving import connected, create, tokens_of
 
@@ -14,7 +17,7 @@ from hearsay.plans.plan import Plan, parse
 from hearsay.sealed import shares
 from hearsay.v1 import collector_pb2, collector_pb2_grpc
 from hearsay_server.helper import held
-from hearsay_server.storage import sums
+from hearsay_server.storage import schema, sums
 from hearsay_server.storage.database import open_folder
 from ldp.testing import SeededCoins
 from ldp.two_servers.shares import split
@@ -39,7 +42,7 @@ class Two(Trio):
     """A server that leads, its helper and a device."""
 
     def __init__(self, folder: Path) -> None:
-        shares_of = folder / "helper"
+        self.helper_folder = shares_of = folder / "helper"
         held.Shares(shares_of).close()
         self.key, helper = held.look(shares_of)[0], f"127.0.0.1:{free_port()}"
         secret = tokens_of(shares_of).create("leader")[1]
@@ -99,6 +102,23 @@ class Two(Trio):
         assert all(each.records >= 100 for each in done)
         return waiting + 10**9 * len(claimed), sum(each.records for each in done)
 
+    def sets(self) -> tuple[dict[bytes, int], dict[bytes, int], set[bytes], list[bytes]]:
+        """Return the sets that the leader and the helper summed, by the hash of their ids, with
+        their sizes; the ids of all records that came to the leader, and those that the helper
+        summed, each as often as it did."""
+        database = open_folder(self.folder)
+        try:
+            with database.reading() as connection:
+                query = sa.select(schema.sums.c.ids_hash, schema.sums.c.records)
+                leaders = {bytes(ids): records for ids, records in connection.execute(query)}
+                came = {bytes(id_) for id_ in connection.scalars(sa.select(schema.batches.c.id))}
+        finally:
+            database.close()
+        with contextlib.closing(sqlite3.connect(self.helper_folder / "shares.db")) as connection:
+            helpers = dict(connection.execute("SELECT ids, records FROM sums").fetchall())
+            summed = [id_ for (id_,) in connection.execute("SELECT id FROM summed")]
+        return leaders, helpers, came, summed
+
     def total(self) -> list[int]:
         database = open_folder(self.folder)
         try:
@@ -132,6 +152,12 @@ def test_kills_of_all_three_lose_no_record_and_sum_none_twice(tmp_path: Path, se
         # its line.
         assert people > 0
         assert summed - trio.filled in (people, people + 1)
+        # Both summed the same sets, of which no two share a record, and no record is in none: the
+        # sizes add up to the ids, and each id stands once.
+        leaders, helpers, came, ids = trio.sets()
+        assert leaders == helpers
+        assert set(ids) == came
+        assert len(ids) == len(came) == sum(leaders.values()) == summed
         two = shares.of(trio.plan)
         noise = 6 * np.sqrt(summed * float(two.variance))
         bus, train, car = trio.total()
