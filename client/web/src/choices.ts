@@ -84,6 +84,9 @@ export interface Agreed {
   readonly agreement: Agreement | undefined;
   /** The most panels that people may be divided into; 0: none. */
   readonly panels: number;
+  /** The most delta of a record that is split between two servers; undefined where the app ships the plan or its
+   * revision, and sets no limit besides. */
+  readonly delta: number | undefined;
 }
 
 /**
@@ -105,7 +108,8 @@ export async function checkRevision(agreed: Agreed, data: Uint8Array): Promise<v
  *
  * That is: it is of this survey, has the domains and levels of the agreement, and could
  * neither reveal a value nor tell when an answer changes unless `mayReveal` or `mayTellChanges` allows
- * it, nor link a person's reports by more than `panels`. Attributes that are withheld are never sent.
+ * it, nor link a person's reports by more than `panels`, nor split records at more than `delta`. Attributes that are
+ * withheld are never sent.
  */
 export function checkAgreed(agreed: Agreed, plan: Plan, withheld: ReadonlySet<string>): void {
   if (plan.survey !== agreed.survey) {
@@ -118,6 +122,14 @@ export function checkAgreed(agreed: Agreed, plan: Plan, withheld: ReadonlySet<st
     throw new InvalidInput(
       `${shown(plan.survey)} has ${plan.panels} panels: a person's panel is drawn once, and sent in the clear ` +
         `with each report for the life of the survey; if that is meant, pass panels: ${plan.panels}`,
+    );
+  }
+  const { twoServers } = plan;
+  if (twoServers && agreed.delta !== undefined && twoServers.delta > agreed.delta) {
+    throw new InvalidInput(
+      `${shown(plan.survey)} splits records between two servers at delta ${twoServers.delta}, and the app allows ` +
+        `${agreed.delta}: a record's epsilon fails with this probability, and deltas of records add up; if that is ` +
+        `meant, pass delta: ${twoServers.delta}`,
     );
   }
   for (const name of [...agreed.mayReveal.keys(), ...agreed.mayTellChanges, ...withheld]) {

@@ -43,6 +43,8 @@ export interface ClientOptions {
   readonly properties?: Readonly<Record<string, string>>;
   /** The most that one record may spend; required without an `agreement`. */
   readonly epsilon?: number;
+  /** The most delta of a record that is split between two servers; 1e-6 without one, an `agreement` or a `revision`. */
+  readonly delta?: number;
   /** Grant consent, as `grant` does; without it the consent noted in the ledger holds. */
   readonly consent?: boolean;
   /** The app's caps, which hold for everybody. */
@@ -99,7 +101,7 @@ export interface ClientOptions {
 
 /** The names of all options. */
 export const OPTIONS = [
-  "url survey agreement level levels maps properties epsilon consent caps withhold mayReveal mayTellChanges panels",
+  "url survey agreement level levels maps properties epsilon delta consent caps withhold mayReveal mayTellChanges panels",
   "revision token shuffler shufflerToken helperKey insecure delivery onDrop strict debug disabled store vouched clock coins",
 ]
   .join(" ")
@@ -115,7 +117,7 @@ export function usualStore(): Store {
 
 /** Return the agreement that the options give; throw `InvalidInput` without one. */
 export function agreedOf(options: ClientOptions): Agreed {
-  const { survey, agreement, epsilon, revision, panels = 0 } = options;
+  const { survey, agreement, epsilon, delta, revision, panels = 0 } = options;
   if (!Number.isInteger(panels) || panels < 0) {
     throw new InvalidInput(
       `panels must be a whole number, the most there may be, got ${shown(panels)}`,
@@ -125,13 +127,14 @@ export function agreedOf(options: ClientOptions): Agreed {
     if (
       survey !== undefined ||
       epsilon !== undefined ||
+      delta !== undefined ||
       revision !== undefined ||
       options.mayReveal ||
       options.mayTellChanges ||
       panels
     ) {
       throw new InvalidInput(
-        "the agreement contains survey, epsilons, revision, mayReveal, mayTellChanges and panels: leave them out",
+        "the agreement contains survey, epsilons, delta, revision, mayReveal, mayTellChanges and panels: leave them out",
       );
     }
     const { survey: name, revision: only } = checked(agreement, AGREEMENT, "an agreement");
@@ -152,6 +155,7 @@ export function agreedOf(options: ClientOptions): Agreed {
       mayTellChanges: names(agreement.mayTellChanges, "mayTellChanges"),
       agreement,
       panels: agreement.panels ?? 0,
+      delta: undefined,
     };
   }
   checkName(survey);
@@ -163,6 +167,9 @@ export function agreedOf(options: ClientOptions): Agreed {
   if (!(typeof epsilon === "number" && epsilon > 0 && epsilon < Infinity)) {
     throw new InvalidInput(`epsilon must be finite and > 0, got ${shown(epsilon)}`);
   }
+  if (delta !== undefined && !(typeof delta === "number" && delta > 0 && delta < 1)) {
+    throw new InvalidInput(`delta must lie in (0, 1), got ${shown(delta)}`);
+  }
   if (revision !== undefined) checkRevision(revision);
   return {
     survey,
@@ -172,8 +179,12 @@ export function agreedOf(options: ClientOptions): Agreed {
     mayTellChanges: names(options.mayTellChanges, "mayTellChanges"),
     agreement: undefined,
     panels,
+    delta: delta ?? (revision === undefined ? USUAL_DELTA : undefined),
   };
 }
+
+/** The most delta of a record that an app accepts which names neither a delta nor the exact plan. */
+const USUAL_DELTA = 1e-6;
 
 const AGREEMENT =
   "survey revision period domains levels defaultLevel mayReveal maps mayTellChanges views panels properties plan".split(

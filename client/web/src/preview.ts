@@ -167,5 +167,6 @@ function allOf(plan: Plan): Agreed {
     mayTellChanges: [...plan.attributes.keys()],
     agreement: undefined,
     panels: plan.panels,
+    delta: undefined,
   };
 }

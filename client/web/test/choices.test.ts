@@ -21,6 +21,7 @@ async function timeOfComparison(count: number): Promise<number> {
     mayTellChanges: [],
     agreement: undefined,
     panels: 0,
+    delta: undefined,
   };
   const bytes = planOf({
     attributes: [one],

@@ -155,6 +155,7 @@ test("panels are drawn uniformly, and once", async () => {
     mayTellChanges: [],
     agreement: undefined,
     panels: 16,
+    delta: undefined,
   };
   const choices = { level: "only", levels: [], maps: [], properties: [] };
   const terms = termsOf(parsed, choices, agreed, new Set());

@@ -19,6 +19,7 @@ async function terms(draft: Draft = {}, level?: string): Promise<Terms> {
     mayTellChanges: [],
     agreement: undefined,
     panels: 0,
+    delta: undefined,
   };
   return termsOf(plan, { level, levels: [], maps: [], properties: [] }, agreed, new Set());
 }

@@ -235,12 +235,14 @@ test("a plan with another helper, or without one, is refused", async () => {
     [splitting(split.url, { helperKey: undefined! }), "helperKey is none"],
     [splitting(split.url, { helperKey: wrong }), "as the helper's operator tells it"],
     [splitting(split.url, { epsilon: 0.5 }), "would spend epsilon 1"],
+    [splitting(split.url, { delta: PARSED.twoServers!.delta / 2 }), "if that is meant, pass delta"],
     [clientOf(plain.url, { helperKey: HELPER }), "leave helperKey out"],
   ] as const) {
     expect(await client.waitReady(300)).toBe(false);
     expect((await client.status()).detail).toContain(why);
     expect((await client.record({ way: "bus" })).taken).toEqual([]);
   }
+  expect(() => splitting(split.url, { delta: 1 })).toThrow("delta must lie in (0, 1)");
   expect(() => splitting(split.url, { helperKey: "abc" })).toThrow("64 hexadecimal digits");
   expect(await splitting(split.url, { helperKey: HELPER.toUpperCase() }).waitReady(5000)).toBe(
     true,
