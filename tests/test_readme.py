@@ -53,6 +53,7 @@ def test_the_code_of_the_readme_runs(
     first.stop()
 
 
+@pytest.mark.slow
 def test_the_code_of_the_tutorial_runs(stopped: Server, capsys: pytest.CaptureFixture[str]) -> None:
     """And the answers of the last block are near the truth that the devices were given."""
     told = pages.run(ROOT / "docs" / "tutorial.md", stopped, capsys)

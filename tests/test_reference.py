@@ -140,6 +140,7 @@ def test_every_message_of_a_survey_has_a_section() -> None:
     assert found == {descriptor.name for descriptor in SECTIONS.values()} | others
 
 
+@pytest.mark.slow
 def test_the_examples_of_the_survey_page_are_surveys_and_have_every_key() -> None:
     found = [surveys.from_toml(example, "example") for example in blocks(SURVEYS, "toml")]
     for survey in found:

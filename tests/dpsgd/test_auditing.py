@@ -73,6 +73,7 @@ def test_the_test_is_sharp_for_randomised_response() -> None:
     assert np.mean([bounds[right] for right in found.tolist()]) > 0.75 * epsilon
 
 
+@pytest.mark.slow
 def test_a_failure_of_probability_delta_is_allowed_for() -> None:
     """With chance delta for each of m canaries everything is given away, else nothing: (0, delta).
 

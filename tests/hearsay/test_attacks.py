@@ -39,6 +39,7 @@ from support import Calendar
 NOW = datetime.now(UTC).replace(hour=12, minute=0, second=0, microsecond=0)
 
 
+@pytest.mark.slow
 def test_silence_does_not_reveal_an_answer_that_the_domain_leaves_out() -> None:
     codes: dict[str, Counter[bytes]] = {"yes": Counter(), "no": Counter()}
     plan = plan_of(one_question(["no", "never"], mechanism="krr"))  # the app asks for yes or no

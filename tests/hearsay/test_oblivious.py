@@ -93,6 +93,7 @@ TEXTS = st.text(st.characters(min_codepoint=33, max_codepoint=126), max_size=80)
 VALUES = st.text(st.characters(min_codepoint=32, max_codepoint=255), max_size=80)
 
 
+@pytest.mark.slow
 @given(
     TEXTS, TEXTS, st.dictionaries(NAMES, VALUES, max_size=9), st.binary(max_size=20_000), st.data()
 )

@@ -621,6 +621,7 @@ for data in {refused!r}:
 """
 
 
+@pytest.mark.slow
 def test_both_implementations_of_protobuf_write_and_refuse_the_same_plans() -> None:
     refused = [
         *other_bytes().values(),

@@ -518,6 +518,7 @@ def open_at_once(file: Path, everybody: threading.Barrier) -> None:
     store.release()
 
 
+@pytest.mark.slow
 def test_processes_that_open_a_missing_file_at_once_share_one(file: Path) -> None:
     context = multiprocessing.get_context("spawn")
     everybody = context.Barrier(4)

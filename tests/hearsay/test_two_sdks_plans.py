@@ -57,6 +57,7 @@ def compare_plans(twin: Twin, n: int, rng: random.Random) -> Counter[bool]:
     return seen
 
 
+@pytest.mark.slow
 def test_plans_are_parsed_or_refused_alike(twin: Twin) -> None:
     seen = compare_plans(twin, 300, random.Random(6))
     assert min(seen[True], seen[False]) > 30
@@ -69,6 +70,7 @@ def test_many_plans_are_parsed_or_refused_alike(twin: Twin) -> None:
     assert min(seen[True], seen[False]) > 400
 
 
+@pytest.mark.slow
 def test_records_report_the_same_attributes(twin: Twin) -> None:
     rng, compared = random.Random(8), 0
     for data in plans(rng):

@@ -39,6 +39,7 @@ def test_a_fixed_batch_is_accounted_for_under_replacement() -> None:
     assert document["sampling"] == {"kind": "fixed_size", "batch": 10, "dataset": 1000}
 
 
+@pytest.mark.slow
 def test_the_plot_is_a_picture(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     file = tmp_path / "epsilon.png"

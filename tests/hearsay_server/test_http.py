@@ -332,6 +332,7 @@ def test_mutual_tls_takes_only_clients_of_its_authority(tmp_path: Path) -> None:
         assert status(door, own) == 200
 
 
+@pytest.mark.slow
 def test_a_stop_ends_streams_with_their_last_envelope(tmp_path: Path) -> None:
     port = free_port()
     server = Server(tmp_path, "--http", f"127.0.0.1:{port}", command=FROM_NOTHING)

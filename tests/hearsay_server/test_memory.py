@@ -75,6 +75,7 @@ def test_memory_is_that_of_some_batches(
     assert peak < most
 
 
+@pytest.mark.slow
 def test_a_commit_for_many_periods_of_a_large_domain_unpacks_few_tallies(tmp_path: Path) -> None:
     toml = (
         'name = "visits"\nperiod = "PT1H"\n[levels]\nonly = 1.0\n[[attributes]]\nname = "page"\n'

@@ -39,6 +39,7 @@ def test_a_model_of_people_has_its_menus() -> None:
     assert 1 / variances["by information"] == pytest.approx(4000 * 8 * 0.0598, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_a_survey_is_priced_by_its_own_mechanisms(tmp_path: Path) -> None:
     file = tmp_path / "survey.toml"
     file.write_text(SURVEY)

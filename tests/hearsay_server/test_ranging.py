@@ -17,6 +17,7 @@ WAGES = np.exp(np.random.default_rng(4).normal(6.2, 0.7, 20_000))
 """Weekly wages of 20,000 people: 490 dollars in the middle, 1% above 2,500."""
 
 
+@pytest.mark.slow
 def test_a_pilot_proposes_the_range_of_a_survey(address: str, tmp_path: Path) -> None:
     file, answers = tmp_path / "pilot.toml", tmp_path / "answers.json"
     size = ("--smallest", 1, "--largest", 1e5, "--per-decade", 3, "--epsilon", 2)

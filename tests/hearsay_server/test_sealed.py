@@ -95,6 +95,7 @@ def test_a_sealed_record_counts_once_however_often_it_comes(collector: Sealed) -
     assert counted(collector) == 2
 
 
+@pytest.mark.slow
 def test_mixing_is_claimed_for_a_thousand_that_left_together_and_charged_to_nobody(
     collector: Sealed,
 ) -> None:

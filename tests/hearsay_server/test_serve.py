@@ -267,6 +267,7 @@ def test_a_broken_disk_is_not_acknowledged(
     assert statuses(response) == ["STORED"]
 
 
+@pytest.mark.slow
 def test_every_answer_to_a_device_has_the_servers_time(tmp_path: Path) -> None:
     now, clock = datetime(2031, 5, 6, 7, 8, 9, 500_000, UTC), tmp_path / "clock"
     clocked.write(clock, now)

@@ -218,6 +218,7 @@ def test_servers_that_start_at_once_on_old_data_upgrade_it_once_and_all_come_up(
     assert sum(server.log.count("is of schema") for server in servers) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sharing", [[], ["--share-port"]], ids=["alone", "sharing"])
 def test_a_port_of_a_server_that_does_not_share_it_is_refused(
     server: Server, tmp_path: Path, sharing: list[str]
@@ -229,6 +230,7 @@ def test_a_port_of_a_server_that_does_not_share_it_is_refused(
     assert f"cannot listen on {server.address}: " in done.stderr
 
 
+@pytest.mark.slow
 def test_a_shared_port_is_refused_to_a_server_that_does_not_share(tmp_path: Path) -> None:
     first, second = on_one_port(tmp_path, tmp_path / "data")
     with ended([first]):

@@ -75,6 +75,7 @@ def envelopes() -> list[shuffler_pb2.SealedRecord]:
 # --- from devices to the collector ----------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_period_leaves_when_it_is_over_and_its_threshold_is_reached(
     collector: Sealed, tmp_path: Path
 ) -> None:
@@ -93,6 +94,7 @@ def test_a_period_leaves_when_it_is_over_and_its_threshold_is_reached(
     assert stored(collector) == LEAST + 1
 
 
+@pytest.mark.slow
 def test_too_few_are_held_for_one_more_period_and_dropped(
     collector: Sealed, tmp_path: Path
 ) -> None:

@@ -76,6 +76,7 @@ def trained(address: str, *options: object) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_a_label_is_learned_from_randomised_answers_and_saved_with_its_account(
     collected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

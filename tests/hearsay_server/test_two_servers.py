@@ -230,9 +230,12 @@ def halted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     data, clock, port = tmp_path_factory.mktemp("halted"), Calendar(), free_port()
     helper, leader = data / "helper", data / "leader"
     held.Shares(helper).close()
-    with serving(leader, clock=clock) as address, helping(helper, address, port, clock):
-        names = leader, helper, address, f"127.0.0.1:{port}"
-        yield Pair(*names, clock, tokens_of(leader), tokens_of(helper))
+    helper_tokens = tokens_of(helper)
+    secret = helper_tokens.create("leader")[1]
+    keys = {"helper": f"127.0.0.1:{port}", "helper_token": secret, "helper_seconds": 1e6}
+    with serving(leader, clock=clock, **keys) as address, helping(helper, address, port, clock):
+        names = leader, helper, address, keys["helper"]
+        yield Pair(*names, clock, tokens_of(leader), helper_tokens)
 
 
 @contextlib.contextmanager
@@ -697,6 +700,7 @@ def test_too_few_records_of_a_closed_period_hold_up_no_later_one(halted: Pair) -
     assert halted.totals() == [halted.truth(later)]
 
 
+@pytest.mark.slow
 def test_records_of_many_cells_are_handed_over_in_messages_that_are_taken(halted: Pair) -> None:
     values = ", ".join(f'"{value}"' for value in range(9000))
     declare(halted, "many_cells", TOML.replace('"bus", "train", "car"', values))
@@ -744,6 +748,13 @@ def test_a_survey_is_registered_while_its_helper_is_away(
         text = TOML.format(key=hpke.new_pair()[1].hex())
         create(address, text, tokens_of(tmp_path).create("admin")[1])
     assert "the helper cannot be asked whether it keeps an earlier plan" in caplog.text
+
+
+def test_a_survey_is_refused_by_a_server_without_a_helper(tmp_path: Path) -> None:
+    with serving(tmp_path, clock=Calendar()) as address:
+        text, token = TOML.format(key=hpke.new_pair()[1].hex()), tokens_of(tmp_path).create("admin")
+        with pytest.raises(grpc.RpcError, match="start it with --helper HOST:PORT"):
+            create(address, text, token[1])
 
 
 def test_the_helpers_operator_sees_what_it_holds(pair: Pair) -> None:

@@ -68,10 +68,16 @@ class Admin(TrainingsAdmin):
             raise Ended(grpc.StatusCode.ALREADY_EXISTS, str(error)) from None
 
     def _check_helped(self, survey: str) -> None:
-        """Raise `Ended` for a new survey where the helper keeps an earlier plan of its name:
-        devices would be charged for records that are never summed."""
-        if self._helper is None or self._store.survey(survey) is not None:
+        """Raise `Ended` for a new survey where there is no helper, or it keeps an earlier plan of
+        that name: devices would be charged for records that are never summed."""
+        if self._store.survey(survey) is not None:
             return
+        if self._helper is None:
+            detail = (
+                f"the records of {survey!r} are to be split between two servers, and this one has "
+                "no helper: start it with --helper HOST:PORT"
+            )
+            raise Ended(grpc.StatusCode.FAILED_PRECONDITION, detail)
         try:
             self._helper.check_free(survey)
         except (InvalidInput, NotReady) as error:

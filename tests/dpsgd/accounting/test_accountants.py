@@ -294,6 +294,7 @@ def test_a_batch_of_everything_is_no_sampling() -> None:
 EXTREME = st.floats(-300, 300).map(lambda power: 10.0**power)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     noise=st.one_of(EXTREME, st.floats(0.02, 50)),

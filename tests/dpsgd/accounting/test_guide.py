@@ -36,6 +36,7 @@ def test_a_block_gives_the_figures_beside_its_last_line(block: str) -> None:
         assert found == pytest.approx(figures[: found.size], abs=6e-4)
 
 
+@pytest.mark.slow
 def test_the_norms_of_records_are_those_of_a_loop() -> None:
     (block,) = (block for block in BLOCKS if "def gradient_norms" in block)
     _, module, _, _ = make()

@@ -144,6 +144,7 @@ def test_what_the_crowd_says_is_what_an_analyst_is_told(site: Site) -> None:
         assert [same["estimate"], same["low"], same["high"]] == [*map(float, (estimate, low, high))]
 
 
+@pytest.mark.slow
 def test_a_survey_with_every_kind_of_question_has_a_page(site: Site) -> None:
     reference = Path(__file__).parents[3] / "docs" / "survey-reference.md"
     example = re.findall(r"```toml\n(.*?)```", reference.read_text(), re.DOTALL)[0]
