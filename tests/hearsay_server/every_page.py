@@ -290,7 +290,7 @@ def filling(folder: Path, rows: int = 1500, hostile: bool = True) -> Iterator[Fi
     made = tokens_of(folder)
     if hostile:
         made.create("device", LABEL)
-    created = {role: made.create(role, f"a {role}") for role in ("device", ANALYST, ADMIN)}
+    created = {role: made.create(role, f"the {role}'s") for role in ("device", ANALYST, ADMIN)}
     tokens = {role: secret for role, (_, secret) in created.items()}
     with showing(folder, keep_batches_days=30) as site:
         _, plan = register(site.grpc, PICTURED, tokens[ADMIN])

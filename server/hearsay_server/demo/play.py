@@ -38,6 +38,9 @@ from ldp.errors import InvalidInput, ServerFailed
 
 _START_TIMEOUT = 30.0
 
+_ANSWER_TIMEOUT = 300.0
+"""Seconds for an estimate: the process that makes one gives way to all else on the machine."""
+
 
 def play(
     source: Source,
@@ -218,7 +221,7 @@ def _collect(
 
 def _ask(source: Source, plan: hearsay.plans.plan.Plan, address: str) -> list[Comparison]:
     results = []
-    with Analyst(address) as analyst:
+    with Analyst(address, timeout=_ANSWER_TIMEOUT) as analyst:
         for name in (*plan.attributes, *plan.views):
             domain = plan.asked(name).domain
             given = _given(source, plan, name)

@@ -177,7 +177,7 @@ PERIOD = Option("period", "Periods", "periods")
 FROM = Option("from", "From period", "period")
 TO = Option("to", "To period", "period")
 MAP = Option("map", "Maps", "maps")
-WHERE = Option("where", "Where", hint="platform=ios, or version=1,2; panel=1")
+WHERE = Option("where", "Where", hint="platform=ios; panel=1")
 SELECTION = (LEVEL, PERIOD, FROM, TO, MAP, WHERE)
 
 CONFIDENCE = Option("confidence", "Confidence", "number", hint="0.95")
