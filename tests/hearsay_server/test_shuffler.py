@@ -40,6 +40,7 @@ from hearsay_server.shuffler import forwarding, pools
 from hearsay_server.shuffler.forwarding import Forwarding
 from hearsay_server.shuffler.pools import Pools
 from ldp import InvalidInput
+from ldp.errors import StorageFailed
 from support import free_port, new_client, wait_until
 
 __all__ = ["collector", "sealed_server"]
@@ -246,6 +247,20 @@ def test_what_has_left_is_overwritten(
         assert pools.drop("daily", "2026-07-04", LEAST) == 1
     data = b"".join(file.read_bytes() for file in tmp_path.glob("pools.db*"))
     assert not [each for each in (*envelopes, extra) if each.sealed in data]
+
+
+def test_the_file_is_closed_once_nobody_reads_it_and_then_refused(tmp_path: Path) -> None:
+    file = Pools(tmp_path)
+    with file.reading() as connection:
+        closing_ = threading.Thread(target=file.close)
+        closing_.start()
+        time.sleep(0.1)
+        assert closing_.is_alive()
+        assert connection.execute("SELECT count(*) FROM pools").fetchone() == (0,)
+    closing_.join(5)
+    assert not closing_.is_alive()
+    with pytest.raises(StorageFailed, match="closed database"):
+        file.all()
 
 
 # --- the threshold and the order ------------------------------------------------------------------

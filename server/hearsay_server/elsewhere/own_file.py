@@ -56,8 +56,12 @@ class OwnFile:
             self._connection.executescript(_DECLARED + schema)
 
     def close(self) -> None:
-        """Close the file."""
-        self._connection.close()
+        """Close the file once no other thread reads or writes it; what comes later is refused.
+
+        SQLite's memory is gone with the connection: a thread that still read it ended the process.
+        """
+        with self._lock:
+            self._connection.close()
         os.close(self._held)
 
     def declared(self, what: What) -> dict[str, bytes]:
