@@ -210,6 +210,31 @@ def test_nothing_that_waits_sealed_leaves_in_the_clear_after_a_release(
     assert [batch.period for batch in plain.batches] == [collector.today]
 
 
+def test_a_process_of_an_earlier_release_neither_sends_nor_drops_what_a_later_one_took(
+    collector: Sealed, tmp_path: Path
+) -> None:
+    """Workers are replaced one by one: the last ones of before meet what the first ones took."""
+    file = tmp_path / "ledger"
+    create_ledger(file)
+    old = RecordingTransport(unsealed(collector))
+    plan = message(unsealed(collector))
+    plan.survey.title = "a later one"
+    later = plan.SerializeToString(deterministic=True)
+    new = RecordingTransport(later)
+    agreements = [Agreement.on(unsealed(collector)), Agreement.on(later)]
+    given = {"ledger": file, "clock": collector.clock}
+    slow = Delivery(batch_age=60, exit_timeout=0)
+    with new_client(old, agreements[0], **given) as before:
+        assert before.wait_ready(), before.status()
+        with new_client(new, agreements[1], delivery=slow, **given) as after:
+            assert after.wait_ready(), after.status()
+            assert after.record(smokes="yes")
+            assert not before.flush(0.5)
+            assert (old.batches, before.counters.get("refused", 0)) == ([], 0)
+            assert after.flush(5)
+    assert [batch.rows for batch in new.batches] == [1]
+
+
 def test_what_waits_in_the_clear_holds_up_no_sealed_record_after_a_release(
     collector: Sealed, tmp_path: Path
 ) -> None:

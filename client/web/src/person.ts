@@ -270,6 +270,7 @@ export class Person {
 
   async #record(given: ReadonlyMap<string, unknown>): Promise<Recorded> {
     const { device } = this;
+    const revoked = device.consent.revocations(this.#name);
     const terms = await this.#answering();
     const values = new Map<string, Encoded | undefined>();
     const dropped = new Map<string, string>();
@@ -301,6 +302,10 @@ export class Person {
       device.caps,
       [maxReports, maxBytes],
       device.coins,
+      () => {
+        this.#checkOpen();
+        if (device.consent.revocations(this.#name) !== revoked) throw new Trouble("no_consent");
+      },
     );
     for (const [name, reason] of done.dropped) dropped.set(name, reason);
     if (done.overflow) device.counters.add("overflow", done.overflow);

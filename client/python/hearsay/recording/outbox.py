@@ -308,6 +308,19 @@ def drop_reports(
     add_counts(connection, survey, {became: len(sizes)})
 
 
+def drop_all(connection: sqlite3.Connection, survey: str, became: str) -> None:
+    """Drop all that waits of a survey, counted as `became`, and its requests to forget."""
+    keep_totals(connection, survey)
+    seqs = connection.execute("SELECT seq FROM reports WHERE survey = ?", (survey,)).fetchall()
+    drop_reports(connection, survey, [seq for (seq,) in seqs], became)
+    batches = connection.execute(
+        "DELETE FROM batches WHERE survey = ? RETURNING rows, size", (survey,)
+    ).fetchall()
+    _less(connection, survey, sum(rows for rows, _ in batches), sum(size for _, size in batches))
+    add_counts(connection, survey, {became: len(batches)})
+    connection.execute("DELETE FROM forgets WHERE survey = ?", (survey,))
+
+
 def _keep_ids(
     connection: sqlite3.Connection, survey: str, batches: Sequence[tuple[bytes, str]]
 ) -> None:

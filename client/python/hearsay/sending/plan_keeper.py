@@ -13,6 +13,7 @@ from functools import partial
 from hearsay.choices import Agreed, Caps, Choices
 from hearsay.plans.attested import Policy
 from hearsay.plans.plan import Level, Plan, message, parse
+from hearsay.recording import outbox
 from hearsay.recording.terms import Terms
 from hearsay.sealed import records, shares
 from hearsay.sending.transport import Transport, Unreachable
@@ -285,8 +286,8 @@ class PlanKeeper:
             if found and found[0] and self._agreed.revision is None:
                 return bytes(found[0])  # another process was first
             if found and message(found[0]).survey.HasField("sealing") and plan.sealing is None:
-                # Asked for in the clear, they would tell whose the mixed records are.
-                connection.execute("DELETE FROM forgets WHERE survey = ?", (self._agreed.survey,))
+                # Asked for in the clear, requests to forget would tell whose the mixed records are.
+                outbox.drop_all(connection, self._agreed.survey, "refused")
             connection.execute(
                 "INSERT INTO surveys VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
                 " plan = excluded.plan, fetched = excluded.fetched,"
@@ -300,6 +301,19 @@ class PlanKeeper:
             self._accept(kept, plan if kept == data else self._accepted(kept))
         except InvalidInput as error:
             self._refuse(str(error))
+
+    def is_replaced(self) -> bool:
+        """Tell whether a process of a later release of the app has put another plan into the
+        ledger: what waits by that plan is not ours to pack, send or drop."""
+        if self.plan is None:
+            return False
+        name = (self._agreed.survey,)
+        found = self._store.read(
+            lambda connection: connection.execute(
+                "SELECT plan FROM surveys WHERE survey = ?", name
+            ).fetchone()
+        )
+        return bool(found and found[0] and found[0] != self._kept)
 
     def no_plan(self) -> HearsayError:
         """Return the exception to raise where there is no plan: it says why."""

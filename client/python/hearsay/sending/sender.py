@@ -175,6 +175,7 @@ class Sender:
         self._not_before = 0.0  # monotonic; set by the last failure
         self._forget_failures = 0
         self._forget_at = 0.0  # monotonic; the same for asking the server to forget
+        self._is_held = False  # what waits was not ours to send when we last looked
 
     def start(self) -> bool:
         """Start the thread, unless it runs; return whether it runs, or is about to."""
@@ -363,7 +364,7 @@ class Sender:
         if everything:
             self._answer_flushes(float("inf"), sent=True)
         idle = min(_IDLE, max(0.01, self._forget_at - time.monotonic())) if waits.forgets else _IDLE
-        if not waits.reports:
+        if not waits.reports or self._is_held or self._keeper.lacks_its_plan:
             lacking = self._keeper.lacks_something
             return min(idle, self._delivery.longest_wait) if lacking else idle
         age = self._now() - waits.oldest
@@ -413,7 +414,8 @@ class Sender:
             delivery = self._delivery
             if self._keeper.is_due(delivery.plan_age, delivery.longest_wait):
                 full = _unless_full(self._keeper.fetch, delivery.timeout)
-            if self._keeper.held_back:
+            self._is_held = self._keeper.held_back
+            if self._is_held:
                 return None, waits
             due = (
                 everything
@@ -421,6 +423,9 @@ class Sender:
                 or waits.size >= delivery.batch_bytes
                 or not 0 <= now - waits.oldest < delivery.batch_age  # or the clock was set back
             )
+            if ((waits.reports and due) or waits.free) and self._keeper.is_replaced():
+                self._is_held = True
+                return None, waits
             if waits.reports and due and not self._keeper.lacks_its_plan:
                 rows, size = delivery.batch_rows, delivery.batch_bytes
                 plan = self._keeper.plan
@@ -486,6 +491,8 @@ class Sender:
         name, size = batch.id.hex()[:12], batch.ByteSize()
         plan = self._keeper.plan
         if plan is not None and batch.revision != plan.revision:
+            if self._keeper.is_replaced():  # since we looked
+                return 0.0
             # Its own plan may have had it sealed, split, or kept from servers without evidence.
             detail = f"a batch of revision {batch.revision.hex()[:12]} waited for another plan"
             _log.error("%s: it is dropped", detail)

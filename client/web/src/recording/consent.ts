@@ -26,6 +26,8 @@ const NONE: Change = { revoke: false, forget: false, grant: false };
 export class Consent {
   readonly #due = new Map<string, Change>();
   #noting: Promise<void> = Promise.resolve();
+  /** How often each person's consent was revoked on this page. */
+  readonly #revocations = new Map<string, number>();
 
   constructor(
     private readonly ledger: Ledger,
@@ -43,7 +45,14 @@ export class Consent {
   /** Revoke a person's consent, so that sending stops. */
   revoke(person: string, forget: boolean): void {
     const before = this.#due.get(person) ?? NONE;
+    this.#revocations.set(person, this.revocations(person) + 1);
     this.#due.set(person, { revoke: true, forget: forget || before.forget, grant: false });
+  }
+
+  /** Return how often a person's consent was revoked on this page: what was begun before a revocation must not be
+   * recorded after it, also where the person has consented again. */
+  revocations(person: string): number {
+    return this.#revocations.get(person) ?? 0;
   }
 
   /** Tell whether a person's revocation is pending: the ledger still says consent. */

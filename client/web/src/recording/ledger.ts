@@ -107,7 +107,8 @@ export class Ledger {
    * on the values: where there is no value, or no epsilon left for its memo, a value drawn uniformly
    * from the domain is reported in its place, and an absent one where a record is split between two servers.
    *
-   * Throws `Trouble`, with nothing changed, where no answer may be taken now.
+   * `stillTakes` throws where no answer is taken any more: the person may have revoked, or the client been closed, since
+   * the call began. Throws `Trouble`, with nothing changed, where no answer may be taken now.
    */
   async record(
     person: string,
@@ -117,9 +118,10 @@ export class Ledger {
     caps: Limits,
     limits: readonly [number, number],
     coins: Coins,
+    stillTakes: () => void,
   ): Promise<Outcome> {
     if (!terms.plan.twoServers)
-      return this.#record(person, terms, values, moment, caps, limits, coins);
+      return this.#record(person, terms, values, moment, caps, limits, coins, stillTakes);
     const splitting = await import("./splitting.js");
     const { name: period } = terms.periodAt(moment.now);
     for (let given = values; ; given = new Map()) {
@@ -128,7 +130,8 @@ export class Ledger {
         splitting.charge(made, values, terms, account, all);
       try {
         const split = { id: made.id, charge };
-        return await this.#record(person, terms, values, moment, caps, limits, coins, split);
+        const more = [coins, stillTakes, split] as const;
+        return await this.#record(person, terms, values, moment, caps, limits, ...more);
       } catch (error) {
         if (!(error instanceof splitting.Unaffordable)) throw error;
       }
@@ -144,6 +147,7 @@ export class Ledger {
     caps: Limits,
     limits: readonly [number, number],
     coins: Coins,
+    stillTakes: () => void,
     split?: {
       readonly id: string;
       readonly charge: (account: Account, all: readonly Limits[]) => Drawn;
@@ -159,11 +163,14 @@ export class Ledger {
       const vouched = row.vouched || (vouches() && !row.accounts);
       checkVouched(ledger, vouched, terms, now, all);
       const where = { places, person: key, salt: ledger.salt };
+      stillTakes();
       const { taken, codes, memos, dropped } = split
         ? split.charge(account, all)
         : yield* randomize(values, terms, account, all, where, coins);
       yield* put(place, { ...row, accounts: account.dump(), vouched } satisfies PersonRow);
       if (!codes.length) return { taken, dropped, rows: 0, size: 0, overflow: 0 };
+      const [kept] = yield* get(places.plan);
+      if (!kept) yield* put(places.plan, terms.plan.data);
       const { revision } = terms.plan;
       const panel = account.panelOf(terms);
       const report = {

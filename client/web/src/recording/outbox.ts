@@ -150,6 +150,17 @@ export function* putOff(key: string, id: string): Work<void> {
   if (batch?.id === id && !batch.putOff) yield* put(key, { ...batch, putOff: true });
 }
 
+/** Drop all that waits of a survey, counted as `became`, and its requests to forget. */
+export function* dropAll(places: Places, became: string): Work<void> {
+  const [queue = EMPTY]: QueueRow[] = yield* get(places.queue);
+  const reports = yield* list(places.reports);
+  const batches = yield* list(places.batches);
+  const ids = [...(yield* list(places.forgets)), ...(yield* list(places.gone))];
+  for (const [key] of [...reports, ...batches, ...ids]) yield* remove(key);
+  yield* put(places.queue, { ...queue, rows: 0, size: 0 });
+  yield* count(places, { [became]: reports.length + batches.length });
+}
+
 /** Remove a batch with a final answer from the queue, and count it; return whether it was there. */
 export function* settle(
   places: Places,

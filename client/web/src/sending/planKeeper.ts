@@ -14,9 +14,10 @@ import type { Plan } from "../plans/plan.js";
 import { decodePlan, type PlanResponse } from "../plans/protobuf.js";
 import { AHEAD } from "../recording/account.js";
 import type { Ledger } from "../recording/ledger.js";
+import * as outbox from "../recording/outbox.js";
 import { hex, type TimeRow } from "../recording/places.js";
 import { checkLimits, type Terms, termsOf } from "../recording/terms.js";
-import { get, list, nameOf, put, remove, transact } from "../storage/store.js";
+import { get, nameOf, put, transact } from "../storage/store.js";
 import { type Status, statusOf, toThrow, Trouble, Unreachable } from "../trouble.js";
 import type { Transport } from "./connect.js";
 
@@ -42,6 +43,8 @@ export class PlanKeeper {
   refusedOther = "";
   /** How the last call to the server failed, in words; "" where it succeeded. */
   transportError = "";
+  /** Whether the ledger had another plan when `lookForAnother` last looked. */
+  isReplaced = false;
   /** Whether what waits must stay, while there is no plan: it is to be sealed, and there is no shuffler to send it to, or it
    * is split with a helper that the app does not name. */
   heldBack = false;
@@ -269,13 +272,27 @@ export class PlanKeeper {
       const [kept]: (Uint8Array | undefined)[] = yield* get(places.plan);
       if (kept && agreed.revision === undefined) return kept;
       if (kept && !sealing && isSealed(kept)) {
-        // Asked for in the clear, they would tell whose the mixed records are.
-        for (const ids of [places.forgets, places.gone])
-          for (const [key] of yield* list(ids)) yield* remove(key);
+        // Asked for in the clear, requests to forget would tell whose the mixed records are.
+        yield* outbox.dropAll(places, "refused");
       }
       yield* put(places.plan, data);
       return data;
     });
+  }
+
+  /** Look whether a tab of a later release of the app has put another plan into the ledger: what waits by that plan is
+   * not this page's to pack, send or drop. */
+  async lookForAnother(): Promise<boolean> {
+    const { store, places } = this.ledger;
+    const [kept]: (Uint8Array | undefined)[] = await transact(store, "read", () =>
+      get(places.plan),
+    );
+    const data = this.plan?.data;
+    this.isReplaced =
+      kept !== undefined &&
+      data !== undefined &&
+      !(kept.length === data.length && kept.every((byte, i) => byte === data[i]));
+    return this.isReplaced;
   }
 
   /** Return the error to throw where there is no plan: it says why. */
@@ -367,7 +384,7 @@ export class PlanKeeper {
       const { survey } = decodePlan(kept);
       const helper = hex(survey?.two_servers?.helper_key ?? new Uint8Array());
       const isSealed = survey?.sealing !== undefined;
-      return [(isSealed && !this.shuffled) || helper !== this.helperKey, isSealed || helper !== ""];
+      return [isSealed !== this.shuffled || helper !== this.helperKey, isSealed || helper !== ""];
     } catch {
       return [true, true]; // nothing leaves by a plan that cannot be read
     }

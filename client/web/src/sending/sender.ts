@@ -306,7 +306,8 @@ export class Sender {
     const idle = waits.forgets
       ? Math.min(IDLE, Math.max(AGAIN, this.#forgetAt - performance.now()))
       : IDLE;
-    if (!waits.reports) {
+    const { heldBack, lacksItsPlan, isReplaced } = this.keeper;
+    if (!waits.reports || heldBack || lacksItsPlan || isReplaced) {
       return waits.consent && (await this.keeper.lacksSomething())
         ? Math.min(idle, this.delivery.longestWait)
         : idle;
@@ -362,7 +363,8 @@ export class Sender {
       if (await this.keeper.isDue(delivery.planAge, delivery.longestWait)) {
         full = await unlessFull(this.keeper.fetch(delivery.timeout));
       }
-      if (this.keeper.heldBack) return { wait: undefined, waits };
+      if (this.keeper.heldBack || (await this.keeper.lookForAnother()))
+        return { wait: undefined, waits };
       if (!this.consent.maySend)
         throw new Trouble("disk", "nothing is sent before a revocation is noted in the ledger");
       const age = this.clock() - waits.oldest;
@@ -405,7 +407,9 @@ export class Sender {
     const { plan } = this.keeper;
     const isOther = ({ revision }: BatchRow): boolean =>
       plan !== undefined && revision !== plan.revision;
-    for (const [key, { id, revision }] of batches.filter(([, batch]) => isOther(batch))) {
+    const others = batches.filter(([, batch]) => isOther(batch));
+    const isOurs = others.length > 0 && !(await this.keeper.lookForAnother());
+    for (const [key, { id, revision }] of isOurs ? others : []) {
       const detail = `a batch of revision ${revision.slice(0, 12)} waited for another plan`;
       console.error(`hearsay: ${detail}: it is dropped`);
       this.counters.tell("refused", 1, detail);

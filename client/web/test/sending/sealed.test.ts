@@ -136,6 +136,42 @@ test("nothing that waits sealed leaves in the clear after a release that seals n
   expect((await second.outbox()).batches).toEqual([]);
 });
 
+test("what waits in the clear goes to no shuffler that a release names", async () => {
+  const [collector, shuffler] = [await Collector.start(), await Collector.start()];
+  const given = { store: new MemoryStore() };
+  const first = clientOf(collector.url, { ...given, delivery: { batchAge: 60_000 } });
+  await first.waitReady(5000);
+  await first.record({ mood: "good" });
+  await first.close(0);
+  const second = clientOf(collector.url, { ...given, shuffler: shuffler.url });
+  expect(await second.flush(300)).toBe(false);
+  expect(shuffler.calls.map(({ method }) => method)).toEqual([]);
+  await second.close(0);
+  const third = clientOf(collector.url, given);
+  expect(await third.flush(2000)).toBe(true);
+  expect(collector.batches.length).toBe(1);
+});
+
+test("a page of an earlier release neither sends nor drops what a later one took", async () => {
+  const clock = new Clock();
+  const [old, now] = [await Collector.start(planOf({ title: "old" })), await Collector.start()];
+  const given = { store: new MemoryStore(), clock: clock.read };
+  const before = clientOf(old.url, { ...given, revision: revisionOf(old.plan!) });
+  expect(await before.waitReady(5000)).toBe(true);
+  const after = clientOf(now.url, {
+    ...given,
+    revision: revisionOf(now.plan!),
+    delivery: { batchAge: 60_000 },
+  });
+  expect(await after.waitReady(5000)).toBe(true);
+  expect((await after.record({ mood: "good" })).taken).toEqual(["mood"]);
+  expect(await before.flush(300)).toBe(false);
+  expect(old.batches).toEqual([]);
+  expect((await before.counters()).refused ?? 0).toBe(0);
+  expect(await after.flush(2000)).toBe(true);
+  expect(now.batches.length).toBe(1);
+});
+
 test("a request to forget is a sealed record like any other", async () => {
   const [collector, shuffler] = [
     await Collector.start(await sealedPlan()),

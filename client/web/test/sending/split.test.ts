@@ -9,7 +9,18 @@ import type { Batch } from "../../src/plans/protobuf.js";
 import { Preview } from "../../src/preview.js";
 import { infoOf } from "../../src/sealed/shares.js";
 import type { Work } from "../../src/storage/store.js";
-import { chain, categorical, Clock, clientOf, Collector, DAY, planOf, until } from "../kit.js";
+import {
+  chain,
+  categorical,
+  Clock,
+  clientOf,
+  Collector,
+  DAY,
+  NOWHERE,
+  planOf,
+  revisionOf,
+  until,
+} from "../kit.js";
 
 const { plans, records } = JSON.parse(
   readFileSync(new URL("../../../../protos/conformance/split.json", import.meta.url), "utf8"),
@@ -22,6 +33,16 @@ const SCALE = 64;
 const suite = new CipherSuite(KEM_DHKEM_X25519_HKDF_SHA256, KDF_HKDF_SHA256, AEAD_AES_128_GCM);
 const PARSED: Plan = await parsePlan(PLAN);
 const HELPER = Buffer.from(PARSED.twoServers!.helperKey).toString("hex");
+
+const AGREEMENT = {
+  survey: "commute",
+  revision: revisionOf(PLAN),
+  period: "P1D",
+  domains: { way: ["bus", "train", "car"], minutes: [0, 120] },
+  levels: { standard: 1 },
+  defaultLevel: "",
+  plan: Buffer.from(PLAN).toString("base64"),
+};
 
 function splitting(url: string, options: Partial<ClientOptions> = {}): Client {
   return clientOf(url, {
@@ -275,6 +296,47 @@ test("what waits keeps its id while the app asks for another plan, which does no
   expect(collector.batches).toEqual([]);
   expect(await splitting(collector.url, { store }).flush(2000)).toBe(true);
   expect(collector.batches.map(({ batch }) => batch.id)).toEqual([waiting!.id]);
+});
+
+test("what the page of first consent took stays split, though the app ships the plan", async () => {
+  const collector = await Collector.start(PLAN);
+  const given = {
+    agreement: AGREEMENT,
+    epsilon: undefined!,
+    survey: undefined!,
+    store: new MemoryStore(),
+  };
+  const first = splitting(NOWHERE, { ...given, delivery: { batchAge: 60_000 } });
+  expect(await first.waitReady(5000)).toBe(true);
+  for (const name of ["ann", "ben"]) {
+    await first.person(name).grant();
+    expect((await first.person(name).record({ way: "bus" })).taken).toEqual(["way"]);
+  }
+  await first.close(0);
+  const second = splitting(collector.url, { ...given, helperKey: undefined! });
+  expect(await second.flush(300)).toBe(false);
+  expect(collector.batches).toEqual([]);
+  await second.close(0);
+  const third = splitting(collector.url, given);
+  expect(await third.flush(2000)).toBe(true);
+  expect(collector.batches.map(({ batch }) => batch.rows)).toEqual([1, 1]);
+});
+
+test("a revocation, and an end, while a record is made is kept to", async () => {
+  const collector = await Collector.start(PLAN);
+  const client = splitting(collector.url);
+  expect(await client.waitReady(5000)).toBe(true);
+  const [begun, closing] = [client.person("ann"), client.person("ben")];
+  for (const person of [begun, closing]) await person.grant();
+  const answered = begun.record({ way: "bus" });
+  await begun.revoke();
+  await begun.grant();
+  expect((await answered).dropped).toEqual({ way: "no_consent" });
+  expect((await begun.spendings()).map((each) => each.life)).toEqual([0, 0]);
+  const late = closing.record({ way: "bus" });
+  expect(await client.close(2000)).toBe(true);
+  expect((await late).dropped).toEqual({ way: "closed" });
+  expect(collector.batches).toEqual([]);
 });
 
 test("no preview shows a record that is split", async () => {
