@@ -376,7 +376,7 @@ def test_no_key_outlives_a_survey_that_was_closed_for_60_days(text: str, store: 
     retention.close_survey(store.database, plan.survey, clock=lambda: NOW)
     sealing_keys.delete(store.database, NOW + timedelta(days=59))
     assert places(store) == before
-    sealing_keys.delete(store.database, NOW + timedelta(days=61))
+    sealing_keys.delete(store.database, NOW + timedelta(days=61))  # after the day that ran
     assert places(store) == []
     store.close()
 

@@ -240,7 +240,7 @@ def test_what_has_left_is_overwritten(
     with closing(Pools(tmp_path)) as pools:
         pools.add(envelopes, DAY)
         pools.begin("daily", "2026-07-04", LEAST)
-        _, hashes = pools.leaving("daily", "2026-07-04")
+        ((_, hashes),) = pools.leaving("daily", "2026-07-04").items()
         pools.forwarded("daily", "2026-07-04", hashes)
         extra = shuffler_pb2.SealedRecord(survey="daily", period="2026-07-04", sealed=b"x" * 304)
         pools.add([extra], DAY)
@@ -353,14 +353,18 @@ def test_those_that_leave_together_are_one_mix_and_later_ones_another(
         for each in envelopes[:LEAST]
     ]
     pools.add(later, DAY)
-    away.status = Result.STORED
-    forwarding_.once()  # what is on its way leaves first, and by itself
-    assert [(pool.gathering, pool.leaving) for pool in pools.all()] == [(LEAST, 0)]
-    (first,) = set(away.mixes)
+    forwarding_.once()  # those that the collector wants later hold up nobody
+    assert [(pool.gathering, pool.leaving) for pool in pools.all()] == [(0, 2 * LEAST)]
+    away.came.clear()
     away.mixes.clear()
+    away.status = Result.STORED
     forwarding_.once()
-    (second,) = set(away.mixes)
-    assert len(first) == len(second) == 16 and first != second
+    first, second = dict.fromkeys(away.mixes)
+    assert len(first) == len(second) == 16
+    of_first = away.mixes.count(first)
+    assert {*away.came[:LEAST]} == {each.sealed for each in envelopes[:LEAST]}
+    assert away.mixes == [first] * of_first + [second] * of_first
+    assert [pool.leaving for pool in pools.all()] == [0]
 
 
 def test_a_repeat_of_what_has_left_counts_toward_no_threshold(

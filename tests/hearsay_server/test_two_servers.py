@@ -40,7 +40,7 @@ from hearsay.v1 import (
 from hearsay_server.helper import held
 from hearsay_server.serving.helping import Helping
 from hearsay_server.serving.summing import Summing, in_sets
-from hearsay_server.storage import sums
+from hearsay_server.storage import retention, sums
 from hearsay_server.storage.database import open_folder, open_url
 from hearsay_server.storage.sealing_keys import Keys
 from hearsay_server.storage.tokens import Tokens
@@ -341,6 +341,18 @@ def test_shares_that_the_helper_lost_before_a_period_ends_are_in_its_one_sum(hal
         leader.once()
     assert [each.records for each in halted.sums()] == [220]
     assert halted.totals() == [halted.truth(batches)]
+
+
+def test_retention_leaves_what_waits_to_be_summed(halted: Pair) -> None:
+    declare(halted, "kept_long", TOML.replace('"P1D"', '"P1M"'))
+    period = f"{halted.clock.now:%Y-%m}"
+    halted.submit(*halted.batches(["bus"] * 5, period=period))
+    with contextlib.closing(open_folder(halted.data)) as database:
+        retention.drop_some(database, 10**6)
+        assert sums.waiting(database, "kept_long") == {period: 5}
+        retention.close_survey(database, "kept_long")
+        retention.drop_some(database, 10**6)
+        assert sums.waiting(database, "kept_long") == {}
 
 
 @pytest.mark.parametrize(

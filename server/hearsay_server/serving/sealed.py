@@ -79,7 +79,7 @@ class SealedCollector(shuffler_pb2_grpc.SealedCollectorServicer):
     ) -> None:
         """Count the records of a mix that are new; those of none are in no claim."""
         kinds = Counter(
-            (each.survey, each.period, mixes.told(each))
+            (each.survey, each.revision, each.period, mixes.told(each))
             for each, outcome in zip(opened, outcomes, strict=True)
             if isinstance(each, collector_pb2.Batch) and outcome is True
         )

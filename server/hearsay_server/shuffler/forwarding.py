@@ -92,14 +92,15 @@ class Forwarding:
         for pool in self._pools.all():
             plan = plans[pool.survey]
             least = sealing_of(plan).least
+            last = dropped_at(plan.period, pool.period) if plan.period else None
             if pool.gathering >= least and _is_over(plan, pool, now):
                 self._pools.begin(pool.survey, pool.period, least)
-            elif plan.period and now >= (last := dropped_at(plan.period, pool.period)):
+            elif last is not None and now >= last:
                 self._drop(pool, f"fewer than {least} came", least)
-                if now >= last + _REMEMBERED:
-                    self._pools.forget(pool.survey, pool.period)
-                if now >= last + GRACE:
-                    self._drop(pool, "the collector has closed their period", None)
+            if last is not None and now >= last + _REMEMBERED:
+                self._pools.forget(pool.survey, pool.period)
+            if last is not None and now >= last + GRACE:
+                self._drop(pool, "the collector has closed their period", None)
         failed: Exception | None = None
         for pool in self._pools.all():
             try:
@@ -120,16 +121,16 @@ class Forwarding:
             )
 
     def _forward(self, pool: Pool) -> None:
-        mix, hashes = self._pools.leaving(pool.survey, pool.period)
-        self._mixed.shuffle(hashes)
-        later = 0
-        begin = time.monotonic()
-        for first in range(0, len(hashes), GROUP):
-            later += self._hand_over(pool, mix, hashes[first : first + GROUP])
-        _log.info(
-            "forwarded %d records of %s in %s in %.1f s; %d are to come again",
-            *(len(hashes) - later, pool.survey, pool.period, time.monotonic() - begin, later),
-        )
+        for mix, hashes in self._pools.leaving(pool.survey, pool.period).items():
+            self._mixed.shuffle(hashes)
+            later = 0
+            begin = time.monotonic()
+            for first in range(0, len(hashes), GROUP):
+                later += self._hand_over(pool, mix, hashes[first : first + GROUP])
+            _log.info(
+                "forwarded %d records of %s in %s in %.1f s; %d are to come again",
+                *(len(hashes) - later, pool.survey, pool.period, time.monotonic() - begin, later),
+            )
 
     def _hand_over(self, pool: Pool, mix: bytes, hashes: Sequence[bytes]) -> int:
         """Hand a group over; return how many of it the collector wants to have later."""

@@ -26,15 +26,17 @@ CREATE TABLE IF NOT EXISTS pools (
     dropped INTEGER NOT NULL, PRIMARY KEY (survey, period)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS records (
     survey TEXT, period TEXT, leaving INTEGER, hash BLOB, record BLOB NOT NULL,
-    PRIMARY KEY (survey, period, leaving, hash)) WITHOUT ROWID;
+    PRIMARY KEY (survey, period, hash)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS gone (
     survey TEXT, period TEXT, hash BLOB, PRIMARY KEY (survey, period, hash)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS mixes (
-    survey TEXT, period TEXT, mix BLOB NOT NULL, PRIMARY KEY (survey, period)) WITHOUT ROWID;
+    survey TEXT, period TEXT, number INTEGER, mix BLOB NOT NULL,
+    PRIMARY KEY (survey, period, number)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS gateway_keys (number INTEGER PRIMARY KEY, private BLOB, public BLOB);
 """
 
-_LEAVING = "survey = ? AND period = ? AND leaving = 1 AND hash = ?"
+_THIS = "survey = ? AND period = ? AND hash = ?"
+"""The condition of one record. On its way `leaving` is the number of its mix, and else 0."""
 
 
 @dataclass(frozen=True)
@@ -79,22 +81,19 @@ class Pools(OwnFile):
     def add(self, records: Sequence[shuffler_pb2.SealedRecord], day: int) -> list[bool]:
         """Store records durably; return for each whether it is new: not here, and never left."""
         rows = [(each.survey, each.period, *_hashed(each)) for each in records]
-        known = (
-            f"SELECT 1 FROM records WHERE {_LEAVING} UNION ALL "
-            "SELECT 1 FROM gone WHERE survey = ? AND period = ? AND hash = ?"
-        )
+        known = f"SELECT 1 FROM gone WHERE {_THIS}"
         added = []
         with self.writing() as connection:
             for survey, period, hash_, data in rows:
-                here = (survey, period, hash_)
                 done = connection.execute(
-                    known, here * 2
+                    known, (survey, period, hash_)
                 ).fetchone() is None and connection.execute(
                     "INSERT OR IGNORE INTO records VALUES (?, ?, 0, ?, ?)",
                     (survey, period, hash_, data),
                 )
                 added.append(bool(done and done.rowcount))
-            for survey, period in {(each.survey, each.period) for each in records}:
+            new = {row[:2] for row, is_new in zip(rows, added, strict=True) if is_new}
+            for survey, period in new:
                 connection.execute(
                     "INSERT INTO pools VALUES (?, ?, ?, 0, 0) ON CONFLICT DO UPDATE SET day = ? "
                     "WHERE day < 0",
@@ -111,46 +110,44 @@ class Pools(OwnFile):
         """Let the records that gather leave, if they are `least` or more; return how many do.
 
         They are one mix. Whatever comes later gathers anew, for another one: those who leave are at
-        least so many, also where the process ends on the way. While an earlier mix is on its way,
-        none leave.
+        least so many, also where the process ends on the way.
         """
         where = (survey, period)
         with self.writing() as connection:
-            ((count, before),) = connection.execute(
-                "SELECT count(*) - coalesce(sum(leaving), 0), coalesce(sum(leaving), 0) "
-                "FROM records WHERE survey = ? AND period = ?",
+            ((count,),) = connection.execute(
+                "SELECT count(*) FROM records WHERE survey = ? AND period = ? AND leaving = 0",
                 where,
             )
-            if before or count < least:
+            if count < least:
                 return 0
-            connection.execute(
-                "INSERT OR REPLACE INTO mixes VALUES (?, ?, ?)", (*where, secrets.token_bytes(16))
+            ((last,),) = connection.execute(
+                "SELECT coalesce(max(number), 0) FROM mixes WHERE survey = ? AND period = ?", where
             )
             connection.execute(
-                "UPDATE records SET leaving = 1 WHERE survey = ? AND period = ? AND leaving = 0",
-                where,
+                "INSERT INTO mixes VALUES (?, ?, ?, ?)", (*where, last + 1, secrets.token_bytes(16))
+            )
+            connection.execute(
+                "UPDATE records SET leaving = ? WHERE survey = ? AND period = ? AND leaving = 0",
+                (last + 1, *where),
             )
             connection.execute("UPDATE pools SET day = -1 WHERE survey = ? AND period = ?", where)
             return int(count)
 
-    def leaving(self, survey: str, period: str) -> tuple[bytes, list[bytes]]:
-        """Return the id of the mix that is on its way, and the hashes of its records.
-
-        Raises `InvalidInput` where there is none.
-        """
-        query = "SELECT hash FROM records WHERE survey = ? AND period = ? AND leaving = 1"
+    def leaving(self, survey: str, period: str) -> dict[bytes, list[bytes]]:
+        """Return the hashes of the records that are on their way, by the id of their mix."""
+        query = (
+            "SELECT mix, hash FROM records JOIN mixes USING (survey, period) "
+            "WHERE survey = ? AND period = ? AND leaving = number ORDER BY number"
+        )
+        found: dict[bytes, list[bytes]] = {}
         with self.reading() as connection:
-            hashes = [hash_ for (hash_,) in connection.execute(query, (survey, period))]
-            mix = connection.execute(
-                "SELECT mix FROM mixes WHERE survey = ? AND period = ?", (survey, period)
-            ).fetchone()
-        if mix is None:
-            raise InvalidInput(f"no records of {survey!r} in {period!r} are on their way")
-        return mix[0], hashes
+            for mix, hash_ in connection.execute(query, (survey, period)):
+                found.setdefault(mix, []).append(hash_)
+        return found
 
     def read(self, survey: str, period: str, hashes: Iterable[bytes]) -> list[bytes]:
         """Return records that are on their way, in the order of their hashes."""
-        query = f"SELECT record FROM records WHERE {_LEAVING}"
+        query = f"SELECT record FROM records WHERE {_THIS}"
         with self.reading() as connection:
             found = [connection.execute(query, (survey, period, each)) for each in hashes]
             return [record for rows in found for (record,) in rows]
@@ -163,7 +160,7 @@ class Pools(OwnFile):
                 "INSERT OR IGNORE INTO gone VALUES (?, ?, ?)", [(*of, each) for each in hashes]
             )
             connection.executemany(
-                "DELETE FROM records WHERE survey = ? AND period = ? AND leaving = 1 AND hash = ?",
+                f"DELETE FROM records WHERE {_THIS}",
                 [(*of, each) for each in hashes],
             )
             connection.execute(
@@ -174,8 +171,8 @@ class Pools(OwnFile):
     def drop(self, survey: str, period: str, least: int | None) -> int:
         """Delete the records that gather, if they are fewer than `least`, or without it those that
         are on their way; return how many."""
-        of = (survey, period, least is None)
-        where = "WHERE survey = ? AND period = ? AND leaving = ?"
+        of = (survey, period)
+        where = f"WHERE survey = ? AND period = ? AND leaving {'> 0' if least is None else '= 0'}"
         with self.writing() as connection:
             ((count,),) = connection.execute(f"SELECT count(*) FROM records {where}", of)
             if not count or (least is not None and count >= least):
@@ -183,7 +180,7 @@ class Pools(OwnFile):
             connection.execute(f"DELETE FROM records {where}", of)
             connection.execute(
                 "UPDATE pools SET dropped = dropped + ?, day = -1 WHERE survey = ? AND period = ?",
-                (count, survey, period),
+                (count, *of),
             )
             return int(count)
 
@@ -231,8 +228,8 @@ def _keys(connection: sqlite3.Connection) -> dict[int, tuple[bytes, bytes]]:
 
 def _pools(connection: sqlite3.Connection) -> list[Pool]:
     query = """
-        SELECT survey, period, day, count(hash) - coalesce(sum(leaving), 0),
-            coalesce(sum(leaving), 0), forwarded, dropped
+        SELECT survey, period, day, count(hash) - coalesce(sum(leaving > 0), 0),
+            coalesce(sum(leaving > 0), 0), forwarded, dropped
         FROM pools LEFT JOIN records USING (survey, period)
         GROUP BY survey, period ORDER BY survey, period"""
     return [Pool(*row) for row in connection.execute(query)]

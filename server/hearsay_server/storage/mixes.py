@@ -14,10 +14,10 @@ from hearsay_server.storage import schema
 from hearsay_server.storage.database import Database
 from hearsay_server.storage.selection import Selected
 
-_mixes = schema.mixes
+_mixes, _surveys = schema.mixes, schema.surveys
 
-Kinds = Mapping[tuple[str, str, bytes], int]
-"""How many records there are by survey, period, and what they tell in the clear."""
+Kinds = Mapping[tuple[str, bytes, str, bytes], int]
+"""How many records there are by survey, revision, period, and what they tell in the clear."""
 
 
 def told(batch: collector_pb2.Batch) -> bytes:
@@ -31,31 +31,33 @@ def told(batch: collector_pb2.Batch) -> bytes:
 
 
 def count(database: Database, mix: bytes, kinds: Kinds) -> None:
-    """Add records to a mix."""
-    if not kinds:
-        return
+    """Add records of surveys that are here still to a mix.
+
+    It is tried once: where a connection breaks in a commit nobody can tell whether they count, and
+    the mix must not have more than there were.
+    """
     new = database.insert(_mixes)
     upsert = new.on_conflict_do_update(
         index_elements=list(_mixes.primary_key),
         set_={"records": _mixes.c.records + new.excluded.records},
     )
-    rows = [
-        {
-            "survey": survey,
-            "period": period,
-            "mix": mix,
-            "answers_hash": hashlib.sha256(answers).digest(),
-            "answers": answers,
-            "records": records,
-        }
-        for (survey, period, answers), records in sorted(kinds.items())
-    ]
-
-    def work() -> None:
-        with database.changing() as connection:
+    with database.changing() as connection:
+        here = sa.select(_surveys.c.survey, _surveys.c.revision).where(sa.not_(_surveys.c.deleted))
+        known = {(row.survey, bytes(row.revision)) for row in connection.execute(here)}
+        rows = [
+            {
+                "survey": survey,
+                "period": period,
+                "mix": mix,
+                "answers_hash": hashlib.sha256(answers).digest(),
+                "answers": answers,
+                "records": records,
+            }
+            for (survey, revision, period, answers), records in sorted(kinds.items())
+            if (survey, revision) in known
+        ]
+        if rows:
             connection.execute(upsert, rows)
-
-    database.retrying(work)
 
 
 def read(database: Database, survey: str, selected: Selected) -> Iterable[analyst_pb2.Mixed]:

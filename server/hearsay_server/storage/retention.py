@@ -15,6 +15,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from hearsay.plans.period import label
+from hearsay.plans.plan import message
 from hearsay_server.clock import Clock, system
 from hearsay_server.ingest.intake import GRACE, NEVER, ends
 from hearsay_server.storage import audit, models, schema, sealing_keys, shards, trainings
@@ -60,7 +62,10 @@ def close_survey(
         )
         connection.execute(query.values(closed_before=until))
         if not period:
-            sealing_keys.end(connection, survey, clock())
+            # Requests to forget are sealed for the period that runs, and leave once it is over.
+            now = clock()
+            runs = ends(stored.unit, label(stored.unit, now)) if stored.unit else now.timestamp()
+            sealing_keys.end(connection, survey, int(runs))
         last = {"last_period": period} if period else {}
         audit.record(connection, "close survey", token=caller, survey=survey, detail=last)
 
@@ -117,14 +122,22 @@ def close_periods(database: Database, now: datetime, grace: timedelta = GRACE) -
 def drop_some(database: Database, before: int) -> bool:
     """Drop some contents of batches that came before a day; return whether to call again.
 
-    The day is counted from 1970. The batches stay counted in the tallies.
+    The day is counted from 1970. The batches stay counted in the tallies. Records that are split
+    between two servers are in none before they are summed, and stay until their period is closed.
     """
     some = (
         sa.select(*schema.BATCH)
         .where(_batches.c.batch.is_not(None), _batches.c.day < before)
         .limit(_CHUNK)
     )
+    closed = sa.exists().where(
+        _surveys.c.survey == _batches.c.survey, _batches.c.ends <= _surveys.c.closed_before
+    )
     with database.changing() as connection:
+        plans = connection.execute(sa.select(_surveys.c.survey, _surveys.c.plan))
+        split = [row.survey for row in plans if message(row.plan).survey.HasField("two_servers")]
+        if split:
+            some = some.where(sa.or_(_batches.c.survey.not_in(split), closed))
         rows = connection.execute(some).all()
         if rows:
             drop = sa.update(_batches).where(*schema.THIS).values(batch=None)

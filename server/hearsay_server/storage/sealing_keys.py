@@ -67,9 +67,9 @@ def lacking(keys: Keys, plan: Plan, now: datetime) -> list[int]:
     ]
 
 
-def end(connection: sa.Connection, survey: str, now: datetime) -> None:
-    """Let all keys of a survey that is closed for good have had their last period by now."""
-    until = int(now.timestamp())
+def end(connection: sa.Connection, survey: str, until: int) -> None:
+    """Let the last period of all keys of a survey that is closed for good end at a moment, in
+    seconds since 1970."""
     mine = sa.update(_keys).where(_keys.c.survey == survey, _keys.c.until > until)
     connection.execute(mine.values(until=until))
 
