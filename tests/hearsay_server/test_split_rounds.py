@@ -35,7 +35,7 @@ from hearsay_server.storage.database import Database, open_folder
 from hearsay_server.trainings import figures
 from hearsay_server.trainings.training import freeze
 from ldp import InvalidInput
-from ldp.errors import NotReady
+from ldp.errors import HearsayError, NotReady
 from ldp.testing import SeededCoins
 from ldp.two_servers import account, rounding
 from ldp.two_servers.shares import expand, join
@@ -156,6 +156,23 @@ def people(client: Client, training: Training, changes: Sequence[float], **agree
             step_seconds=0.05,
             **agreed,
         )
+
+
+def test_a_training_is_refused_where_nothing_could_sum_its_updates(
+    pair: Pair, tmp_path: Path
+) -> None:
+    with serving(tmp_path) as address:
+        alone = Pair(tmp_path, pair.helper_data, address, pair.helper, pair.secret)
+        with pytest.raises(HearsayError, match="start it with --helper HOST:PORT"):
+            alone.create(declared(pair.key, name="alone"))
+    training = pair.create(declared(pair.key, name="again"))
+    with contextlib.closing(open_calls(pair.helper, token=pair.secret)) as calls:
+        helping_ = Helping(calls)
+        helping_.check_free("again", is_training=True)  # it has not heard of it
+        part = Part(training.splitting, round=1)
+        helping_.agree(part, [bytes(16)])
+        with pytest.raises(HearsayError, match="for ever"):
+            helping_.check_free("again", is_training=True)
 
 
 # --- devices --------------------------------------------------------------------------------------

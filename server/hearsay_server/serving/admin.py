@@ -1,7 +1,6 @@
 """The Admin service: operators register, list, show, close and delete surveys and trainings."""
 
 import asyncio
-import logging
 import os
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -22,9 +21,7 @@ from hearsay_server.storage.store import BeingDeleted, Store, StoredSurvey
 from hearsay_server.storage.writer import Writer
 from hearsay_server.surveys import sealing
 from hearsay_server.surveys import survey as surveys
-from ldp.errors import HearsayError, InvalidInput, NotReady
-
-_log = logging.getLogger("hearsay.server")
+from ldp.errors import InvalidInput
 
 
 class Admin(TrainingsAdmin):
@@ -42,13 +39,19 @@ class Admin(TrainingsAdmin):
         visits: Visits | None = None,
         helper: Helping | None = None,
     ) -> None:
-        """Serve; `changed`, `ended`, `draw` and `visits` are those of `TrainingsAdmin`. `helper` is
-        asked whether it could sum the records of a new survey that splits them."""
+        """Serve; `changed`, `ended`, `draw` and `visits` are those of `TrainingsAdmin`, as
+        `helper` is."""
         super().__init__(
-            store.database, writer, clock, changed=changed, ended=ended, draw=draw, visits=visits
+            store.database,
+            writer,
+            clock,
+            changed=changed,
+            ended=ended,
+            draw=draw,
+            visits=visits,
+            helper=helper,
         )
         self._store = store
-        self._helper = helper
 
     async def CreateSurvey(  # noqa: N802
         self, request: admin_pb2.CreateSurveyRequest, context: object
@@ -58,7 +61,7 @@ class Admin(TrainingsAdmin):
         except InvalidInput as error:
             raise Ended(grpc.StatusCode.INVALID_ARGUMENT, str(error)) from None
         if request.survey.HasField("two_servers"):
-            await asyncio.to_thread(self._check_helped, request.survey.name)
+            await asyncio.to_thread(self._check_survey_is_helped, request.survey.name)
         try:
             create = partial(self._create, plan, request.survey.page, auth.caller())
             return _status(await self._writer.run(create))
@@ -67,27 +70,9 @@ class Admin(TrainingsAdmin):
         except InvalidInput as error:
             raise Ended(grpc.StatusCode.ALREADY_EXISTS, str(error)) from None
 
-    def _check_helped(self, survey: str) -> None:
-        """Raise `Ended` for a new survey where there is no helper, or it keeps an earlier plan of
-        that name: devices would be charged for records that are never summed."""
-        if self._store.survey(survey) is not None:
-            return
-        if self._helper is None:
-            detail = (
-                f"the records of {survey!r} are to be split between two servers, and this one has "
-                "no helper: start it with --helper HOST:PORT"
-            )
-            raise Ended(grpc.StatusCode.FAILED_PRECONDITION, detail)
-        try:
-            self._helper.check_free(survey)
-        except (InvalidInput, NotReady) as error:
-            raise Ended(grpc.StatusCode.FAILED_PRECONDITION, str(error)) from None
-        except HearsayError as error:
-            _log.warning(
-                "the helper cannot be asked whether it keeps an earlier plan of %r, which would "
-                "keep it from summing records of this one: %s",
-                *(survey, error),
-            )
+    def _check_survey_is_helped(self, survey: str) -> None:
+        if self._store.survey(survey) is None:
+            self._check_helped(survey)
 
     def _create(self, plan: bytes, page: survey_pb2.Page, caller: str) -> StoredSurvey:
         made = sealing.with_keys(plan, int(self._clock().timestamp()))

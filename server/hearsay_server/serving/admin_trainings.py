@@ -1,15 +1,18 @@
 """The part of the Admin service that is about trainings."""
 
 import asyncio
+import logging
 import os
 from collections.abc import Callable
 
 import grpc
 
+from hearsay.federated.declaration import SplitNoise, Training
 from hearsay.federated.parsing import parse
 from hearsay.v1 import admin_pb2, admin_pb2_grpc
 from hearsay_server.clock import Clock, system
 from hearsay_server.serving import auth
+from hearsay_server.serving.helping import Helping
 from hearsay_server.serving.status import Ended
 from hearsay_server.serving.trainer import no_training
 from hearsay_server.serving.visits import Visits
@@ -18,7 +21,9 @@ from hearsay_server.storage.database import Database
 from hearsay_server.storage.trainings import NameTaken, NoTraining, StoredTraining
 from hearsay_server.storage.writer import Writer
 from hearsay_server.trainings import aggregation
-from ldp.errors import InvalidInput, NotReady
+from ldp.errors import HearsayError, InvalidInput, NotReady
+
+_log = logging.getLogger("hearsay.server")
 
 _PAGE = 1000
 """Rounds of a training that one answer has."""
@@ -46,8 +51,11 @@ class TrainingsAdmin(admin_pb2_grpc.AdminServicer):
         ended: Callable[[], None] = lambda: None,
         draw: Callable[[int], bytes] = os.urandom,
         visits: Visits | None = None,
+        helper: Helping | None = None,
     ) -> None:
-        """Serve; `draw` returns random bytes, and `visits` are those that the Trainer counts.
+        """Serve; `helper` is asked whether it could sum what a new survey or training splits.
+
+        `draw` returns random bytes, and `visits` are those that the Trainer counts.
 
         `changed` is called when rounds may be due, `ended` when a training was closed or deleted.
         """
@@ -58,6 +66,7 @@ class TrainingsAdmin(admin_pb2_grpc.AdminServicer):
         self._ended = ended
         self._draw = draw
         self._visits = visits or Visits()
+        self._helper = helper
 
     async def UploadModel(  # noqa: N802
         self, request: admin_pb2.UploadModelRequest, context: object
@@ -74,7 +83,9 @@ class TrainingsAdmin(admin_pb2_grpc.AdminServicer):
     ) -> admin_pb2.TrainingStatus:
         declared = request.training
         try:
-            await asyncio.to_thread(lambda: aggregation.check(parse(declared)))
+            training = await asyncio.to_thread(lambda: _checked(declared))
+            if isinstance(training.protection, SplitNoise):
+                await asyncio.to_thread(self._check_training_is_helped, training.name)
             made = (declared, self._clock(), auth.caller(), self._draw)
             stored = await self._writer.write(trainings.create, *made)
         except NameTaken as error:
@@ -85,6 +96,30 @@ class TrainingsAdmin(admin_pb2_grpc.AdminServicer):
             raise Ended(grpc.StatusCode.FAILED_PRECONDITION, str(error)) from None
         self._changed()
         return _status(stored)
+
+    def _check_training_is_helped(self, name: str) -> None:
+        if trainings.training(self._database, name) is None:
+            self._check_helped(name, is_training=True)
+
+    def _check_helped(self, name: str, *, is_training: bool = False) -> None:
+        """Raise `Ended` for what a new survey or training splits where there is no helper, or it
+        keeps an earlier plan of that name: devices would be charged for what is never summed."""
+        if self._helper is None:
+            detail = (
+                f"what devices send of {name!r} is to be split between two servers, and this one "
+                "has no helper: start it with --helper HOST:PORT"
+            )
+            raise Ended(grpc.StatusCode.FAILED_PRECONDITION, detail)
+        try:
+            self._helper.check_free(name, is_training=is_training)
+        except (InvalidInput, NotReady) as error:
+            raise Ended(grpc.StatusCode.FAILED_PRECONDITION, str(error)) from None
+        except HearsayError as error:
+            _log.warning(
+                "the helper cannot be asked whether it keeps an earlier plan of %r, which would "
+                "keep it from summing for this one: %s",
+                *(name, error),
+            )
 
     async def ListTrainings(  # noqa: N802
         self, request: admin_pb2.ListTrainingsRequest, context: object
@@ -131,6 +166,13 @@ class TrainingsAdmin(admin_pb2_grpc.AdminServicer):
             pass
         self._ended()
         return admin_pb2.DeleteTrainingResponse(rounds=was.round, updates=was.updates)
+
+
+def _checked(declared: bytes) -> Training:
+    """Parse a training; raise `InvalidInput` where the server could not aggregate it."""
+    training = parse(declared)
+    aggregation.check(training)
+    return training
 
 
 def _status(stored: StoredTraining) -> admin_pb2.TrainingStatus:

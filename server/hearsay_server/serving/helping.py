@@ -73,10 +73,11 @@ class Helping:
             )
         return [(id_, found) for (id_, _), found in zip(some, answer.results, strict=True)]
 
-    def check_free(self, survey: str) -> None:
-        """Raise `InvalidInput` or `NotReady`, with the helper's words, where it keeps a plan of
-        that name already, as of a survey that was deleted: it would sum nothing of a new one."""
-        request = two_servers_pb2.TakeSharesRequest(survey=survey)
+    def check_free(self, name: str, *, is_training: bool = False) -> None:
+        """Raise `InvalidInput` or `NotReady`, with the helper's words, where it keeps a plan, or a
+        training, of that name already, as of one that was deleted: it would sum nothing of a new
+        one."""
+        request = two_servers_pb2.TakeSharesRequest(survey=name, round=int(is_training))
         self._call("TakeShares", request, two_servers_pb2.TakeSharesResponse)
 
     def agree(self, part: Part, ids: Sequence[bytes]) -> set[bytes]:
