@@ -435,7 +435,7 @@ def replaced(moments: Moments) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("hearsay.sending.sender.time", moments)
         patch.setattr("hearsay.sending.sender.queue", moments)
-        patch.setattr("hearsay.sending.sender.random", random.Random(0))
+        patch.setattr("hearsay.sending.backoff.random", random.Random(0))
         patch.setattr("hearsay.sending.plan_keeper._uptime", moments.monotonic)
         yield
 

@@ -427,6 +427,7 @@ def test_records_that_a_browser_splits_are_summed_and_told(pair: Pair) -> None:
     assert told["ready"] and told["sent"], told
     assert told["counters"]["stored"] == people
     assert "helperKey is none" in told["refused"]
+    pair.clock.pass_days(1)
     wait_until(pair.totals)
     way, minutes = answered(pair), answered(pair, "minutes")
     assert LEAST <= way.reports <= people
