@@ -95,11 +95,11 @@ class Forwarding:
             last = dropped_at(plan.period, pool.period) if plan.period else None
             if pool.gathering >= least and _is_over(plan, pool, now):
                 self._pools.begin(pool.survey, pool.period, least)
-            elif last is not None and now >= last:
+            elif pool.gathering and last is not None and now >= last:
                 self._drop(pool, f"fewer than {least} came", least)
             if last is not None and now >= last + _REMEMBERED:
                 self._pools.forget(pool.survey, pool.period)
-            if last is not None and now >= last + GRACE:
+            if pool.leaving and last is not None and now >= last + GRACE:
                 self._drop(pool, "the collector has closed their period", None)
         failed: Exception | None = None
         for pool in self._pools.all():

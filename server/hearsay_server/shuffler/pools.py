@@ -85,13 +85,14 @@ class Pools(OwnFile):
         added = []
         with self.writing() as connection:
             for survey, period, hash_, data in rows:
+                if connection.execute(known, (survey, period, hash_)).fetchone():
+                    added.append(False)
+                    continue
                 done = connection.execute(
-                    known, (survey, period, hash_)
-                ).fetchone() is None and connection.execute(
                     "INSERT OR IGNORE INTO records VALUES (?, ?, 0, ?, ?)",
                     (survey, period, hash_, data),
                 )
-                added.append(bool(done and done.rowcount))
+                added.append(bool(done.rowcount))
             new = {row[:2] for row, is_new in zip(rows, added, strict=True) if is_new}
             for survey, period in new:
                 connection.execute(
