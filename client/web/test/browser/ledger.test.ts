@@ -45,7 +45,8 @@ function recorded(
 const ANSWERS = { smokes: "no", age: 33 };
 
 describe.skipIf(MISSING)("a ledger in IndexedDB", () => {
-  const w = world();
+  // A server takes a survey of two servers where it has a helper. Nothing answers here: the shares wait.
+  const w = world("--helper", "127.0.0.1:1");
 
   test("a record is split between two servers, and charged once", async () => {
     const key = Buffer.alloc(32, 9); // a point of the curve: nobody opens the helper's share here
