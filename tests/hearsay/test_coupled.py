@@ -436,7 +436,7 @@ def replaced(moments: Moments) -> Iterator[None]:
         patch.setattr("hearsay.sending.sender.time", moments)
         patch.setattr("hearsay.sending.sender.queue", moments)
         patch.setattr("hearsay.sending.backoff.random", random.Random(0))
-        patch.setattr("hearsay.sending.plan_keeper._uptime", moments.monotonic)
+        patch.setattr("hearsay.sending.plan_keeper.uptime", moments.monotonic)
         yield
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,13 @@ from typing import Any
 import pytest
 
 from hearsay import Client, create_ledger
+from hearsay.recording import envelopes
 from hearsay.sealed import hpke
 from hearsay.testing import RecordingTransport
+from hearsay.v1 import collector_pb2
 from hearsay_server.surveys import sealing
 from hearsay_server.surveys import survey as surveys
+from ldp import InvalidInput
 
 NOW = datetime(2026, 8, 3, 12, tzinfo=UTC)
 HELPER = hpke.private_key(bytes(range(32))).public_key().public_bytes_raw().hex()
@@ -35,6 +39,13 @@ def plan_of(toml: str) -> bytes:
     return made if toml == PLAIN else sealing.with_keys(made, 0).plan
 
 
+class Unknowing(RecordingTransport):
+    """A server that knows no survey, and takes whatever comes."""
+
+    def get_plan(self, survey: str, timeout: float) -> collector_pb2.GetPlanResponse:
+        raise InvalidInput(f"there is no survey {survey!r}")
+
+
 def client(transport: RecordingTransport, ledger: Path, **options: Any) -> Client:
     given: dict[str, Any] = {"survey": "commute", "epsilon": 1.0, "consent": True, "ledger": ledger}
     return Client(transport, **{**given, "clock": lambda: NOW, **options})
@@ -43,7 +54,8 @@ def client(transport: RecordingTransport, ledger: Path, **options: Any) -> Clien
 def recorded(toml: str, ledger: Path) -> tuple[RecordingTransport, dict[str, Any]]:
     """Record two answers by a plan that seals or splits, and keep them from being packed; return
     the transport, and the client's options."""
-    create_ledger(ledger)
+    if not ledger.exists():
+        create_ledger(ledger)
     data = plan_of(toml)
     transport = RecordingTransport(data)
     transport.server_time = int(NOW.timestamp())
@@ -71,6 +83,36 @@ def test_it_waits_while_the_app_asks_for_a_plan_that_does_not_come(
         assert (len(outbox.reports), len(outbox.batches)) == (2, 0)
         device.close(timeout=0)
     assert not transport.batches
+
+
+@pytest.mark.parametrize("toml", [SEALED, SPLIT], ids=["sealed", "split"])
+def test_it_waits_where_the_plan_comes_with_it_by_another_process(
+    toml: str, tmp_path: Path
+) -> None:
+    ledger, asked = tmp_path / "ledger", threading.Event()
+    create_ledger(ledger)
+    transport = Unknowing(plan_of(toml))
+    _, options = recorded(toml, tmp_path / "other")
+
+    def clock() -> datetime:
+        # The sender asks for the time after it has looked for a plan, and before it looks for
+        # reports: another process takes its first plan and its first answers between the two.
+        if threading.current_thread().name == "hearsay" and asked.is_set():
+            asked.clear()
+            recorded(toml, ledger)
+        return NOW
+
+    with client(transport, ledger, **options, clock=clock) as device:
+        assert not device.wait_ready(0.5)
+        asked.set()
+        device.flush(timeout=2)
+        assert not asked.is_set()
+        batches = (*device.outbox().batches, *(each.batch for each in device.outbox().sent))
+        assert [batch.rows for batch in batches] == [1, 1]
+        if toml == SEALED:
+            assert all(envelopes.find(device._device.store, batch.id) for batch in batches)
+            assert not transport.batches
+        device.close(timeout=0)
 
 
 @pytest.mark.parametrize("toml", [SEALED, SPLIT], ids=["sealed", "split"])

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -28,6 +27,7 @@ from hearsay.attestation import AttestationRefused, Evidence, Policy
 from hearsay.sending import attested
 from hearsay.sending.attested import Attested, pinned
 from hearsay.sending.transport import Tls, connect, open_calls
+from hearsay.sending.uptime import uptime
 from hearsay.v1 import admin_pb2, attestation_pb2, collector_pb2
 from hearsay_server.surveys import survey as surveys
 from support import SURVEY, device, free_port, new_client, wait_until
@@ -197,10 +197,9 @@ def test_evidence_is_asked_for_once_and_again_when_it_is_old(
     monkeypatch.setattr(server, "call", counting)
     revision = hashlib.sha256(server.get_plan("health", 20).plan).digest()
     way = Attested(lambda _: server, attesting.tls, attesting.policy(), lambda: datetime.now(UTC))
-    now = time.monotonic()
+    now = uptime()
     for later in (0.0, 299.0, 301.0):
-        steady = SimpleNamespace(monotonic=lambda later=later: now + later)
-        monkeypatch.setattr(attested, "time", steady)
+        monkeypatch.setattr(attested, "uptime", lambda later=later: now + later)
         way.submit(collector_pb2.Batch(survey="health", revision=revision), 20)
     assert asked.count("Attestation/GetEvidence") == 2
     server.close()

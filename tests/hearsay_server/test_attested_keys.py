@@ -6,7 +6,6 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,6 +21,7 @@ from hearsay.sending.attested_keys import AttestedKeys
 from hearsay.sending.through_shuffler import ThroughShuffler
 from hearsay.sending.through_shuffler import submit as submit_sealed
 from hearsay.sending.transport import Answer, Unreachable, connect
+from hearsay.sending.uptime import uptime
 from hearsay.v1 import attestation_pb2, collector_pb2, shuffler_pb2
 from support import new_client, wait_until
 
@@ -177,8 +177,8 @@ def test_no_record_leaves_on_old_evidence_or_on_that_of_another_plan(
     submit()
     with pytest.raises(Unreachable):
         submit(secrets.token_bytes(32))
-    later = time.monotonic() + 301
-    monkeypatch.setattr(attested_keys, "time", SimpleNamespace(monotonic=lambda: later))
+    later = uptime() + 301
+    monkeypatch.setattr(attested_keys, "uptime", lambda: later)
     assert way.due_in(curious.revision) == 0
     with pytest.raises(Unreachable):
         submit()

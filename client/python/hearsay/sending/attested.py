@@ -1,6 +1,5 @@
 """The way of a device that sends to an attested server alone, without a shuffler."""
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -11,6 +10,7 @@ from google.protobuf.message import Message
 from hearsay.attestation import Policy
 from hearsay.sending import evidence
 from hearsay.sending.transport import Answer, Tls, Transport, Unreachable
+from hearsay.sending.uptime import uptime
 from hearsay.trouble import Reason
 from hearsay.v1 import collector_pb2
 from ldp.errors import InvalidInput, needs
@@ -125,7 +125,7 @@ class Attested:
 
     def _check(self, survey: str, revision: bytes, timeout: float) -> None:
         """Ask for evidence, unless that was done lately; raise `Unreachable` where it fails."""
-        now = time.monotonic()
+        now = uptime()
         if now - self._checked.get(revision, -float("inf")) < self._policy.max_age:
             return
         evidence.ask(

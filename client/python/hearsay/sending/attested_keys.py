@@ -2,7 +2,6 @@
 
 import logging
 import random
-import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
@@ -13,6 +12,7 @@ from hearsay.attestation.claims import SEALING
 from hearsay.sending import evidence
 from hearsay.sending.backoff import backoff
 from hearsay.sending.transport import Answer, Transport, Unreachable
+from hearsay.sending.uptime import uptime
 from hearsay.trouble import Reason
 from hearsay.v1 import collector_pb2, shuffler_pb2
 
@@ -61,11 +61,11 @@ class AttestedKeys:
         It is asked for at once where it never was, again before it is `max_age` old, and after a
         failure as calls are tried again.
         """
-        return max(0.0, self._next.get(revision, -float("inf")) - time.monotonic())
+        return max(0.0, self._next.get(revision, -float("inf")) - uptime())
 
     def ask(self, survey: str, revision: bytes, timeout: float) -> None:
         """Ask for evidence, and note what came of it and when to ask again."""
-        asked = time.monotonic()
+        asked = uptime()
         try:
             evidence.ask(
                 self._server,
@@ -82,7 +82,7 @@ class AttestedKeys:
             self._refused = error
             wait = backoff(self._first_wait, self._longest_wait, self._failures, error.retry_after)
             self._failures += 1
-            self._next[revision] = time.monotonic() + wait
+            self._next[revision] = uptime() + wait
         else:
             self._failures = 0
             self._accepted[revision] = asked
@@ -116,6 +116,6 @@ class AttestedKeys:
 
     def _check(self, revision: bytes) -> None:
         """Raise `Unreachable` unless evidence was accepted lately."""
-        age = time.monotonic() - self._accepted.get(revision, -float("inf"))
+        age = uptime() - self._accepted.get(revision, -float("inf"))
         if age >= self._policy.max_age:
             raise Unreachable(str(self._refused), reason=self._refused.reason)

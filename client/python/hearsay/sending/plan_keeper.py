@@ -4,10 +4,10 @@ import hashlib
 import logging
 import sqlite3
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
+from enum import Enum
 from functools import partial
 
 from hearsay.choices import Agreed, Caps, Choices
@@ -17,6 +17,7 @@ from hearsay.recording import outbox
 from hearsay.recording.terms import Terms
 from hearsay.sealed import records, shares
 from hearsay.sending.transport import Transport, Unreachable
+from hearsay.sending.uptime import uptime
 from hearsay.storage.store import Store
 from hearsay.trouble import Reason, Status, to_raise
 from ldp.errors import HearsayError, InvalidInput, MissingExtra
@@ -30,11 +31,17 @@ _BEHIND = 12 * 3600.0
 process that starts after a while knows only the time that the last process heard."""
 
 
-def _uptime() -> float:
-    """Return the seconds of a steady clock, which counts sleep of the device where the system
-    does."""
-    clock = getattr(time, "CLOCK_BOOTTIME", None)
-    return time.monotonic() if clock is None else time.clock_gettime(clock)
+class Held(Enum):
+    """What of a survey's waiting reports a client must leave where it is."""
+
+    NOTHING = "nothing"
+    UNPACKED = "unpacked"
+    """Reports that are in no batch yet. They are to be sealed, or were split: only their plan,
+    which this client does not have, says how they are packed."""
+    ALL = "all"
+    """All. They wait for a way that this client does not have: a shuffler, the helper that the app
+    names, evidence of the server. Or a later release of the app has put its plan into the ledger:
+    what waits is of that plan, or for that release to drop."""
 
 
 class PlanKeeper:
@@ -82,11 +89,6 @@ class PlanKeeper:
         self._terms: dict[Choices, Terms] = {}
         self.plan: Plan | None = None
         """The plan, once there is one."""
-        self.held_back = False
-        """Whether what waits must stay, while there is no plan: it is to be sealed, and there is no
-        shuffler to send to, or it is split with a helper that the app does not name, or wants
-        evidence that it does not ask for."""
-        self._takes_plan = False
         self.refused = Status(Reason.NO_PLAN, "no plan has come yet")
         """Why there is no plan."""
         self.refused_other = ""
@@ -105,12 +107,12 @@ class PlanKeeper:
         if self._heard is None:
             return None
         said, at = self._heard
-        return said + _uptime() - at
+        return said + uptime() - at
 
     def hear(self, server_time: int) -> None:
         """Note the server's time, in Unix time; 0 where an answer did not report it."""
         if server_time > 0:
-            self._heard = float(server_time), _uptime()
+            self._heard = float(server_time), uptime()
             self._is_told = True
 
     def keep_server_time(self) -> None:
@@ -133,7 +135,7 @@ class PlanKeeper:
         new ledger answer what a lost one answered.
         Raises `Trouble` where that cannot be kept.
         """
-        self._heard = self._clock().timestamp(), _uptime()
+        self._heard = self._clock().timestamp(), uptime()
         self._is_told = False
         self.keep_server_time()
 
@@ -151,12 +153,6 @@ class PlanKeeper:
             if abs(now.timestamp() - server_time) <= _DAY:
                 latest = max(now, datetime.fromtimestamp(server_time, UTC))
                 self._store.confirm_created(latest)
-
-    @property
-    def lacks_its_plan(self) -> bool:
-        """Whether reports must wait until there is a plan: they are of one whose records are sealed
-        or split, and the app asks for another one that has not come."""
-        return self.plan is None and self._takes_plan
 
     def look(self) -> None:
         """Load the plan from the ledger, or from the app's agreement; raise `Trouble` where the
@@ -176,14 +172,7 @@ class PlanKeeper:
 
         data, asked, server_time = self._store.read(work)
         if self._heard is None and server_time > 0:
-            self._heard = server_time, _uptime()
-        survey = message(data).survey
-        without_way = survey.HasField("sealing") and not self._shuffled
-        without_way |= survey.HasField("attestation") and self._policy is None
-        self.held_back = bool(data) and (
-            without_way or survey.two_servers.helper_key != self._helper_key
-        )
-        self._takes_plan = survey.HasField("sealing") or survey.HasField("two_servers")
+            self._heard = server_time, uptime()
         # Where the app asks for another plan than the kept one, its plan is yet to come.
         if data and self._agreed.revision in (None, hashlib.sha256(data).hexdigest()):
             try:
@@ -302,18 +291,33 @@ class PlanKeeper:
         except InvalidInput as error:
             self._refuse(str(error))
 
-    def is_replaced(self) -> bool:
-        """Tell whether a process of a later release of the app has put another plan into the
-        ledger: what waits by that plan is not ours to pack, send or drop."""
-        if self.plan is None:
-            return False
+    def held(self) -> Held:
+        """Load the plan as `look` does, and tell what of what waits now must stay.
+
+        Whoever queues a report has put its plan into the ledger before, so this must come after
+        the look at the queue. Raises `Trouble` where the ledger cannot be read or written.
+        """
+        self.look()
         name = (self._agreed.survey,)
         found = self._store.read(
             lambda connection: connection.execute(
                 "SELECT plan FROM surveys WHERE survey = ?", name
             ).fetchone()
         )
-        return bool(found and found[0] and found[0] != self._kept)
+        if not found or not found[0]:
+            return Held.NOTHING
+        if self.plan is not None:
+            return Held.NOTHING if found[0] == self._kept else Held.ALL
+        survey = message(found[0]).survey
+        sealed = survey.HasField("sealing")
+        without_way = (
+            (sealed and not self._shuffled)
+            or (survey.HasField("attestation") and self._policy is None)
+            or survey.two_servers.helper_key != self._helper_key
+        )
+        if without_way:
+            return Held.ALL
+        return Held.UNPACKED if sealed or survey.HasField("two_servers") else Held.NOTHING
 
     def no_plan(self) -> HearsayError:
         """Return the exception to raise where there is no plan: it says why."""
@@ -408,7 +412,6 @@ class PlanKeeper:
 
     def _accept(self, data: bytes, plan: Plan) -> None:
         self.plan = plan
-        self.held_back = False  # the plan's way is here, and nothing of another plan leaves
         self._kept = data
         levels = ", ".join(
             f"{each.name}: epsilon {each.epsilon:g}" for each in plan.levels.values()

@@ -25,7 +25,7 @@ from hearsay.sealed import records
 from hearsay.sending import packing, through_shuffler
 from hearsay.sending.attested_keys import AttestedKeys
 from hearsay.sending.backoff import backoff
-from hearsay.sending.plan_keeper import PlanKeeper
+from hearsay.sending.plan_keeper import Held, PlanKeeper
 from hearsay.sending.transport import Transport, Unreachable
 from hearsay.storage.store import Store
 from hearsay.trouble import Reason, Trouble, on_one_line
@@ -175,7 +175,7 @@ class Sender:
         self._not_before = 0.0  # monotonic; set by the last failure
         self._forget_failures = 0
         self._forget_at = 0.0  # monotonic; the same for asking the server to forget
-        self._is_held = False  # what waits was not ours to send when we last looked
+        self._held = Held.NOTHING  # when we last looked
 
     def start(self) -> bool:
         """Start the thread, unless it runs; return whether it runs, or is about to."""
@@ -364,7 +364,7 @@ class Sender:
         if everything:
             self._answer_flushes(float("inf"), sent=True)
         idle = min(_IDLE, max(0.01, self._forget_at - time.monotonic())) if waits.forgets else _IDLE
-        if not waits.reports or self._is_held or self._keeper.lacks_its_plan:
+        if not waits.reports or self._held is not Held.NOTHING:
             lacking = self._keeper.lacks_something
             return min(idle, self._delivery.longest_wait) if lacking else idle
         age = self._now() - waits.oldest
@@ -414,19 +414,16 @@ class Sender:
             delivery = self._delivery
             if self._keeper.is_due(delivery.plan_age, delivery.longest_wait):
                 full = _unless_full(self._keeper.fetch, delivery.timeout)
-            self._is_held = self._keeper.held_back
-            if self._is_held:
-                return None, waits
-            due = (
+            due = waits.reports > 0 and (
                 everything
                 or waits.reports >= delivery.batch_rows
                 or waits.size >= delivery.batch_bytes
                 or not 0 <= now - waits.oldest < delivery.batch_age  # or the clock was set back
             )
-            if ((waits.reports and due) or waits.free) and self._keeper.is_replaced():
-                self._is_held = True
+            self._held = self._keeper.held() if due or waits.free else Held.NOTHING
+            if self._held is Held.ALL:
                 return None, waits
-            if waits.reports and due and not self._keeper.lacks_its_plan:
+            if due and self._held is Held.NOTHING:
                 rows, size = delivery.batch_rows, delivery.batch_bytes
                 plan = self._keeper.plan
                 if plan is not None and (plan.sealing or plan.two_servers):
@@ -491,7 +488,7 @@ class Sender:
         name, size = batch.id.hex()[:12], batch.ByteSize()
         plan = self._keeper.plan
         if plan is not None and batch.revision != plan.revision:
-            if self._keeper.is_replaced():  # since we looked
+            if self._keeper.held() is Held.ALL:  # by another release, since we looked
                 return 0.0
             # Its own plan may have had it sealed, split, or kept from servers without evidence.
             detail = f"a batch of revision {batch.revision.hex()[:12]} waited for another plan"
@@ -558,8 +555,8 @@ class Sender:
         each; return the time by the clock of who answered."""
         plan, timeout = self._sealing, self._delivery.timeout
         if plan is None:
-            if self._keeper.held_back:
-                raise Unreachable("there is no shuffler to send requests to forget to")
+            if self._keeper.held() is not Held.NOTHING:
+                raise Unreachable("requests to forget stay with what waits, for their plan")
             return self._transport.forget(self._survey, period, ids, timeout).server_time
         server_time = 0
         for id_ in ids:
