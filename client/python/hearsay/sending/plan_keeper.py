@@ -311,7 +311,7 @@ class PlanKeeper:
         survey = message(found[0]).survey
         sealed = survey.HasField("sealing")
         without_way = (
-            (sealed and not self._shuffled)
+            sealed != self._shuffled
             or (survey.HasField("attestation") and self._policy is None)
             or survey.two_servers.helper_key != self._helper_key
         )

@@ -28,6 +28,16 @@ const BEHIND = 12 * 3600e3;
 const NEVER: TimeRow = { fetched: -Infinity, serverTime: 0 };
 
 /**
+ * What of a survey's waiting reports a client must leave where it is.
+ *
+ * - "unpacked": reports that are in no batch yet. They are to be sealed, or were split: only their plan, which this client
+ *   does not have, says how they are packed.
+ * - "all": they wait for a shuffler, or a helper, that this client does not have. Or a tab of a later release of the app has
+ *   put its plan into the ledger: what waits is of that plan, or for that release to drop.
+ */
+export type Held = "nothing" | "unpacked" | "all";
+
+/**
  * The plan by which a client randomises, and the server's time. Times in milliseconds since 1970.
  *
  * The plan of a survey never changes, so the first one that was accepted is kept and every other one is
@@ -43,12 +53,6 @@ export class PlanKeeper {
   refusedOther = "";
   /** How the last call to the server failed, in words; "" where it succeeded. */
   transportError = "";
-  /** Whether the ledger had another plan when `lookForAnother` last looked. */
-  isReplaced = false;
-  /** Whether what waits must stay, while there is no plan: it is to be sealed, and there is no shuffler to send it to, or it
-   * is split with a helper that the app does not name. */
-  heldBack = false;
-  #takesPlan = false;
   #kept = "";
   #asked = -Infinity;
   #heard: { said: number; at: number } | undefined;
@@ -80,7 +84,6 @@ export class PlanKeeper {
   /** Forget what the ledger said, since another one took its place. */
   reset(): void {
     this.plan = undefined;
-    [this.heldBack, this.#takesPlan] = [false, false];
     this.#looking = undefined;
     this.#kept = "";
     this.#asked = -Infinity;
@@ -98,12 +101,6 @@ export class PlanKeeper {
     if (!(seconds > 0)) return;
     this.#heard = { said: seconds * 1000, at: performance.now() };
     this.#isTold = true;
-  }
-
-  /** Whether reports, and requests to forget, must stay until there is a plan: they are of one whose records are sealed or
-   * split, and the app asks for another one that has not come. */
-  get lacksItsPlan(): boolean {
-    return !this.plan && this.#takesPlan;
   }
 
   /** Keep the server's time in the ledger, for the next page; throw `Trouble` where that cannot be. */
@@ -162,7 +159,6 @@ export class PlanKeeper {
     );
     if (!this.#heard && row.serverTime > 0)
       this.#heard = { said: row.serverTime, at: performance.now() };
-    [this.heldBack, this.#takesPlan] = kept ? this.#ways(kept) : [false, false];
     // Where the app asks for another plan than the kept one, its plan is yet to come.
     if (kept && (agreed.revision === undefined || agreed.revision === (await sha256(kept)))) {
       try {
@@ -280,19 +276,19 @@ export class PlanKeeper {
     });
   }
 
-  /** Look whether a tab of a later release of the app has put another plan into the ledger: what waits by that plan is
-   * not this page's to pack, send or drop. */
-  async lookForAnother(): Promise<boolean> {
+  /** Load the plan as `look` does, and tell what of what waits now must stay. Who queues a report has put its plan into the
+   * ledger before, so this must come after the look at the queue. */
+  async held(): Promise<Held> {
+    await this.look();
     const { store, places } = this.ledger;
     const [kept]: (Uint8Array | undefined)[] = await transact(store, "read", () =>
       get(places.plan),
     );
+    if (!kept) return "nothing";
     const data = this.plan?.data;
-    this.isReplaced =
-      kept !== undefined &&
-      data !== undefined &&
-      !(kept.length === data.length && kept.every((byte, i) => byte === data[i]));
-    return this.isReplaced;
+    if (!data) return this.#withoutPlan(kept);
+    const isSame = kept.length === data.length && kept.every((byte, i) => byte === data[i]);
+    return isSame ? "nothing" : "all";
   }
 
   /** Return the error to throw where there is no plan: it says why. */
@@ -378,21 +374,21 @@ export class PlanKeeper {
     await (await loaded(() => import("../recording/splitting.js"))).checkServers(plan);
   }
 
-  /** Tell whether what waits by a plan that was kept has no way to leave, and whether it takes the plan to leave. */
-  #ways(kept: Uint8Array): [heldBack: boolean, takesPlan: boolean] {
+  /** Tell what of what waits by a plan that was kept must stay with a client that has no plan. */
+  #withoutPlan(kept: Uint8Array): Held {
     try {
       const { survey } = decodePlan(kept);
       const helper = hex(survey?.two_servers?.helper_key ?? new Uint8Array());
       const isSealed = survey?.sealing !== undefined;
-      return [isSealed !== this.shuffled || helper !== this.helperKey, isSealed || helper !== ""];
+      if (isSealed !== this.shuffled || helper !== this.helperKey) return "all";
+      return isSealed || helper !== "" ? "unpacked" : "nothing";
     } catch {
-      return [true, true]; // nothing leaves by a plan that cannot be read
+      return "all"; // nothing leaves by a plan that cannot be read
     }
   }
 
   #accept(plan: Plan): void {
     this.plan = plan;
-    this.heldBack = false; // the plan's way is here, and nothing of another plan leaves
     this.#kept = plan.revision;
     this.log(`took revision ${plan.revision.slice(0, 12)} of ${shown(plan.survey)}`);
   }

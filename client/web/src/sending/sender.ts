@@ -12,7 +12,7 @@ import { get, list, nameOf, put, type Store, transact } from "../storage/store.j
 import { after, type Timer } from "../timers.js";
 import { Trouble, Unreachable } from "../trouble.js";
 import { onOneLine, type Transport } from "./connect.js";
-import type { PlanKeeper } from "./planKeeper.js";
+import type { Held, PlanKeeper } from "./planKeeper.js";
 import { seal, sealSingly } from "./sealing.js";
 
 /** The statuses of a result that end a batch, and how they are counted. Any other leaves it queued. */
@@ -111,6 +111,7 @@ export class Sender {
   #asked = false; // whether the server itself asked for the delay
   #forgetFailures = 0;
   #forgetAt = 0;
+  #held: Held = "nothing"; // when we last looked
 
   /** `transport` is that of the shuffler where records are sealed. `isPage` tells that a page may be left, and then sends
    * without looking at the ledger. */
@@ -306,8 +307,7 @@ export class Sender {
     const idle = waits.forgets
       ? Math.min(IDLE, Math.max(AGAIN, this.#forgetAt - performance.now()))
       : IDLE;
-    const { heldBack, lacksItsPlan, isReplaced } = this.keeper;
-    if (!waits.reports || heldBack || lacksItsPlan || isReplaced) {
+    if (!waits.reports || this.#held !== "nothing") {
       return waits.consent && (await this.keeper.lacksSomething())
         ? Math.min(idle, this.delivery.longestWait)
         : idle;
@@ -363,8 +363,8 @@ export class Sender {
       if (await this.keeper.isDue(delivery.planAge, delivery.longestWait)) {
         full = await unlessFull(this.keeper.fetch(delivery.timeout));
       }
-      if (this.keeper.heldBack || (await this.keeper.lookForAnother()))
-        return { wait: undefined, waits };
+      this.#held = await this.keeper.held();
+      if (this.#held === "all") return { wait: undefined, waits };
       if (!this.consent.maySend)
         throw new Trouble("disk", "nothing is sent before a revocation is noted in the ledger");
       const age = this.clock() - waits.oldest;
@@ -373,7 +373,7 @@ export class Sender {
         waits.reports >= delivery.batchRows ||
         waits.size >= delivery.batchBytes ||
         !(age >= 0 && age < delivery.batchAge); // or the clock was set back
-      if (waits.reports && due && !this.keeper.lacksItsPlan) full = await unlessFull(this.#seal());
+      if (waits.reports && due && this.#held === "nothing") full = await unlessFull(this.#seal());
       else if (!waits.batches) return { wait: undefined, waits };
       const drops = this.#drops;
       const found = await transact(store, "read", () => list<BatchRow>(places.batches));
@@ -408,7 +408,7 @@ export class Sender {
     const isOther = ({ revision }: BatchRow): boolean =>
       plan !== undefined && revision !== plan.revision;
     const others = batches.filter(([, batch]) => isOther(batch));
-    const isOurs = others.length > 0 && !(await this.keeper.lookForAnother());
+    const isOurs = others.length > 0 && (await this.keeper.held()) !== "all";
     for (const [key, { id, revision }] of isOurs ? others : []) {
       const detail = `a batch of revision ${revision.slice(0, 12)} waited for another plan`;
       console.error(`hearsay: ${detail}: it is dropped`);
@@ -505,8 +505,8 @@ export class Sender {
     const { store, places, transport, delivery } = this;
     for (const { period, ids } of await transact(store, "read", () => outbox.toForget(places))) {
       try {
-        if (this.keeper.heldBack || this.keeper.lacksItsPlan)
-          throw new Unreachable("the client has no shuffler, helper or plan of what waits");
+        if ((await this.keeper.held()) !== "nothing")
+          throw new Unreachable("requests to forget stay with what waits, for their plan");
         if (this.keeper.plan?.sealing) {
           for (const id of ids) await this.#forgetSealed(this.keeper.plan, period, id);
           continue;

@@ -172,6 +172,43 @@ test("a page of an earlier release neither sends nor drops what a later one took
   expect(now.batches.length).toBe(1);
 });
 
+test("what waits is packed by its plan where both come by another page meanwhile", async () => {
+  const plan = await sealedPlan();
+  const [knowing, unknowing] = [await Collector.start(plan), await Collector.start()];
+  unknowing.plan = undefined;
+  const shuffler = await Collector.start();
+  const store = new MemoryStore();
+  let isArmed = false;
+  const second = clientOf(unknowing.url, {
+    shuffler: shuffler.url,
+    store: {
+      inMemory: true,
+      // The page's first look is for a plan. Another page takes its plan and an answer before the next one.
+      async run(work) {
+        const found = await store.run(work);
+        if (!isArmed) return found;
+        isArmed = false;
+        const first = clientOf(knowing.url, {
+          shuffler: shuffler.url,
+          store,
+          delivery: { batchAge: 60_000 },
+        });
+        expect(await first.waitReady(5000)).toBe(true);
+        expect((await first.record({ mood: "good" })).taken).toEqual(["mood"]);
+        await first.close(0);
+        return found;
+      },
+    },
+  });
+  expect(await second.waitReady(300)).toBe(false);
+  isArmed = true;
+  await second.flush(2000);
+  expect(isArmed).toBe(false);
+  expect(await second.flush(2000)).toBe(true);
+  expect(shuffler.sealed.length).toBe(1);
+  expect(Buffer.from(shuffler.sealed[0]!, "hex").toString("latin1")).not.toContain("mood");
+});
+
 test("a request to forget is a sealed record like any other", async () => {
   const [collector, shuffler] = [
     await Collector.start(await sealedPlan()),
