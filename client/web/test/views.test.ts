@@ -118,6 +118,8 @@ test("a view whose attributes are not all answered is incomplete, and may be ans
       epsilon: 1,
       reports: 1,
       life: 1,
+      split: 0,
+      delta: 0,
       left: undefined,
       answered: true,
     })),

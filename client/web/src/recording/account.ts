@@ -39,6 +39,8 @@ interface Survey {
   /** The attributes that each view asked, as a later revision may ask them in other views, which must not
    * begin them anew. A question without an entry is the attribute of its name. */
   parts: Map<string, readonly string[]>;
+  /** Of `life`, what was spent on records that were split between two servers: question, epsilon, delta, how often. */
+  split: [string, number, number, number][];
   /** The person's panel, by how many there were to draw from; absent before any was drawn. */
   panels?: Record<number, number>;
   /** The costs in the period. */
@@ -48,12 +50,13 @@ interface Survey {
 type List = [string, [number, number][]][];
 
 /** A survey's account as the ledger keeps it. */
-type Kept = Omit<Survey, "spent" | "life" | "calls" | "parts"> & {
+type Kept = Omit<Survey, "spent" | "life" | "calls" | "parts" | "split"> & {
   spent: [string, number][];
   life: List;
   calls: List;
   /** Missing where an earlier version wrote the account. */
   parts?: [string, readonly string[]][];
+  split?: [string, number, number, number][];
 };
 
 /**
@@ -86,6 +89,7 @@ export class Account {
         life: new Map(),
         calls: new Map(),
         parts: new Map(),
+        split: [],
         costs: { life: [], calls: [] },
       };
       this.#all.set(survey, mine);
@@ -332,9 +336,22 @@ export class Account {
     return total([...this.#all.values()].flatMap((each) => [...each[kind].values()]));
   }
 
-  /** Note a report of `epsilon` in this period, and charge its costs. */
-  report(name: string, epsilon: number, costs: Readonly<Record<Kind, number>>): void {
+  /** Note a report of `epsilon` in this period, and charge its costs. `delta` is that of a record that is split between
+   * two servers; undefined of other reports. */
+  report(
+    name: string,
+    epsilon: number,
+    costs: Readonly<Record<Kind, number>>,
+    delta?: number,
+  ): void {
     const mine = this.#mine;
+    if (costs.life && delta !== undefined) {
+      const same = mine.split.find(
+        (each) => each[0] === name && each[1] === costs.life && each[2] === delta,
+      );
+      if (same) same[3]++;
+      else mine.split.push([name, costs.life, delta, 1]);
+    }
     mine.spent.set(name, epsilon);
     if (this.#left) this.#left = minus(this.#left, fromDouble(epsilon));
     for (const kind of ["life", "calls"] as const) {
@@ -344,6 +361,18 @@ export class Account {
       mine[kind].set(name, often.set(spent, (often.get(spent) ?? 0) + 1));
       mine.costs[kind].push(spent);
     }
+  }
+
+  /** Return what records that were split between two servers spent on some questions: the sums of their epsilons and of
+   * their deltas. */
+  split(names: readonly string[]): { epsilon: number; delta: number } {
+    const spent = { epsilon: 0, delta: 0 };
+    for (const [name, epsilon, delta, often] of this.#mine.split) {
+      if (!names.includes(name)) continue;
+      spent.epsilon += epsilon * often;
+      spent.delta += delta * often;
+    }
+    return spent;
   }
 
   /** Return the epsilon that the caps for life leave an attribute; undefined without such caps. */
@@ -406,5 +435,6 @@ function read(kept: Kept): Survey {
     life: mapped(kept.life),
     calls: mapped(kept.calls),
     parts: new Map(kept.parts),
+    split: kept.split ?? [],
   };
 }

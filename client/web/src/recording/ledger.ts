@@ -46,6 +46,12 @@ export interface Spending {
   readonly reports: number;
   /** The sum ever spent. */
   readonly life: number;
+  /** The part of `life` that was spent on records that are split between two servers. Together they are
+   * (`split`, `delta`)-DP, of sums, against either server while the other one is honest; the other reports hold against
+   * everybody. */
+  readonly split: number;
+  /** The sum of these records' deltas. */
+  readonly delta: number;
   /** The epsilon that the lowest cap for life still allows; undefined without such a cap. */
   readonly left: number | undefined;
   /** Whether this period's report was made. */
@@ -216,12 +222,15 @@ export class Ledger {
       const { name: period } = terms.periodAt(now);
       return [...terms.plan.attributes.keys()].map((name) => {
         const asked = account.questions(name);
+        const split = account.split(asked);
         const spent = asked.flatMap((question) => [...(account.life.get(question) ?? [])]);
         return {
           attribute: name,
           epsilon: terms.levels.has(name) ? cost(terms, name) : terms.epsilonOf(name),
           reports: spent.reduce((sum, [, often]) => sum + often, 0),
           life: spent.reduce((sum, [epsilon, often]) => sum + epsilon * often, 0),
+          split: split.epsilon,
+          delta: split.delta,
           left: account.left(name, all),
           answered: asked.some((question) => account.wasReported(period, question)),
         };

@@ -72,6 +72,7 @@ export function charge(
   }
   // Where memos of other surveys have used up a cap for life, the record is empty.
   if (!isEmpty && !account.allows("life", terms, name, epsilon, limits)) throw new Unaffordable();
-  account.report(name, epsilon, { calls: epsilon, life: isEmpty ? 0 : epsilon });
+  const costs = { calls: epsilon, life: isEmpty ? 0 : epsilon };
+  account.report(name, epsilon, costs, terms.plan.twoServers!.delta);
   return { taken: [...values.keys()], codes: [code], memos: [], dropped: new Map() };
 }

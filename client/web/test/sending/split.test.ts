@@ -107,26 +107,26 @@ test("what devices send sums up to their answers and the noise", async () => {
 test("a record is charged once with all of epsilon, and taken once", async () => {
   const collector = await Collector.start(PLAN);
   const clock = new Clock();
-  const client = splitting(collector.url, { caps: { life: 1.5 }, clock: clock.read });
+  const client = splitting(collector.url, { caps: { life: 2.5 }, clock: clock.read });
   expect(await client.waitReady(5000)).toBe(true);
   expect((await client.record({ way: "bus", minutes: 10 })).taken).toEqual(["way", "minutes"]);
   expect((await client.record({ minutes: 20 })).dropped).toEqual({ minutes: "spent" });
-  const spent = (await client.spendings()).map(({ attribute, life, left, answered }) => [
-    attribute,
-    life,
-    left,
-    answered,
-  ]);
-  expect(spent).toEqual([
-    ["way", 1, 0.5, true],
-    ["minutes", 1, 0.5, true],
-  ]);
+  expect(await client.spendings()).toMatchObject(
+    ["way", "minutes"].map((attribute) => ({ attribute, life: 1, left: 1.5, answered: true })),
+  );
   expect(client.recordEpsilon).toBe(1);
   expect(await client.flush(2000)).toBe(true);
-  clock.now += DAY;
-  collector.serverTime += DAY / 1000;
-  expect((await client.record({ way: "bus" })).dropped).toEqual({ way: "spent" });
-  expect(collector.batches.length).toBe(1);
+  for (const taken of [["way"], []]) {
+    clock.now += DAY;
+    collector.serverTime += DAY / 1000;
+    expect((await client.record({ way: "bus" })).taken).toEqual(taken);
+    expect(await client.flush(2000)).toBe(true);
+  }
+  expect(collector.batches.length).toBe(2);
+  const { delta } = PARSED.twoServers!;
+  expect(await client.spendings()).toMatchObject(
+    ["way", "minutes"].map((attribute) => ({ attribute, life: 2, split: 2, delta: 2 * delta })),
+  );
 });
 
 test("records that begin at once are taken once", async () => {
