@@ -379,10 +379,12 @@ def test_a_repeat_of_what_has_left_counts_toward_no_threshold(
     assert pools.add(envelopes[: LEAST + 1], DAY) == [*[False] * LEAST, True]
     forwarding_.once()
     assert [(pool.gathering, pool.forwarded) for pool in pools.all()] == [(1, LEAST)]
-    # The hashes go once the period has taken no record for a day.
+    # The hashes and their mixes go once the period has taken no record for a day.
     for later, known in (timedelta(hours=35), True), (timedelta(hours=37), False):
         monkeypatch.setattr(forwarding_, "_clock", lambda later=later: NEXT_DAY + later)
         forwarding_.once()
+        with pools.reading() as connection:
+            assert connection.execute("SELECT count(*) FROM mixes").fetchall() == [(known,)]
         assert pools.add(envelopes[:1], DAY) == [not known]
 
 

@@ -1,7 +1,9 @@
 """Device, shuffler and collector are killed at any moment: every record counts once, and none
 leaves among fewer than the threshold."""
 
+import contextlib
 import os
+import sqlite3
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -63,6 +65,12 @@ class Shuffled(Trio):
             stub = admin_pb2_grpc.AdminStub(channel)
             return int(stub.ShowSurvey(asked, timeout=20).status.records)
 
+    def mixes(self) -> int:
+        """Return how many mixes have begun to leave the shuffler."""
+        with contextlib.closing(sqlite3.connect(self.pools / "pools.db")) as connection:
+            ((count,),) = connection.execute("SELECT count(*) FROM mixes")
+            return int(count)
+
     def held(self) -> tuple[int, int]:
         """Return how many records gather at the shuffler, and how many are on their way."""
         found = pools.look(self.pools)[0]
@@ -96,8 +104,9 @@ def test_kills_of_all_three_lose_nothing_repeat_nothing_and_keep_the_threshold(
     trio = Shuffled(tmp_path)
 
     def look() -> None:
-        if (count := trio.stored()) < LEAST:  # the first who leave are at least so many
-            assert count == 0 or count + trio.held()[1] >= LEAST
+        # In this order: what is forwarded meanwhile counts twice, and never not at all.
+        mixes, leaving, stored = trio.mixes(), trio.held()[1], trio.stored()
+        assert leaving + stored >= mixes * LEAST
 
     try:
         for name in ("shuffler", "device"):
@@ -134,6 +143,7 @@ def check(trio: Shuffled) -> None:
         if pool.gathering:  # to the threshold and no further, or some would gather anew
             trio.fill(pool.period, LEAST - pool.gathering)
     wait_until(lambda: trio.held() == (0, 0), 60)
+    assert 0 < trio.mixes() * LEAST <= trio.stored()
     people = trio.recorded()
     # Where a kill came between a record and its line in the log, it was made again: by then the
     # person had spent the day's budget, so it was not made twice. The last one may lack its line.
