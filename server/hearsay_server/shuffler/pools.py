@@ -186,16 +186,14 @@ class Pools(OwnFile):
             return int(count)
 
     def forget(self, survey: str, period: str) -> None:
-        """Delete the hashes of the records that have left, and the names of their mixes once none is
-        on its way: the period takes no records any more."""
+        """Delete the hashes of the records that have left, and the names of their mixes once no
+        record is on its way: the period takes none any more."""
         of = {"survey": survey, "period": period}
         here = "survey = :survey AND period = :period"
+        is_empty = f"NOT EXISTS (SELECT 1 FROM records WHERE {here})"
         with self.writing() as connection:
             connection.execute(f"DELETE FROM gone WHERE {here}", of)
-            connection.execute(
-                f"DELETE FROM mixes WHERE {here} AND NOT EXISTS (SELECT 1 FROM records WHERE {here})",
-                of,
-            )
+            connection.execute(f"DELETE FROM mixes WHERE {here} AND {is_empty}", of)
 
 
 def look(folder: Path) -> tuple[list[Pool], dict[str, bytes]]:
