@@ -1,5 +1,6 @@
 """Estimates beside the truth, as a table and as a plot."""
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,11 +17,14 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-_ROW, _HEAD = 0.26, 0.75
+_ROW, _HEAD = 0.26, 0.9
 """Inches of a panel: for each value, and for its title and its axis."""
 
 _LABEL = 28
 """Characters of a value's label; longer ones are cut."""
+
+_TITLE = 47
+"""Characters in a line of a panel's title; two lines at most."""
 
 _ESTIMATE, _TRUTH = "#0072B2", "#D55E00"  # told apart also by those who are colour-blind
 
@@ -69,7 +73,8 @@ def show(results: Sequence[Comparison], console: Console) -> None:
 def draw(results: Sequence[Comparison], title: str, file: Path, titles: Mapping[str, str]) -> None:
     """Save one panel per attribute: estimates with 95% intervals, and the truth beside them.
 
-    `titles` are those of attributes; one without is called by its name.
+    `titles` are those of attributes, which also name what crosses them; one without a title is
+    called by its name.
     """
     panels: dict[str, list[Comparison]] = {}
     for result in results:
@@ -92,7 +97,7 @@ def draw(results: Sequence[Comparison], title: str, file: Path, titles: Mapping[
         for row, attribute in enumerate(column):
             axis = figure.add_subplot(grid[row, 0])
             legend = _draw_panel(axis, panels[attribute])
-            axis.set_title(_cut(titles.get(attribute) or attribute, 48), fontsize="medium")
+            axis.set_title(_titled(attribute, titles), fontsize="medium")
     figure.suptitle(f"{title}\nestimated from randomised answers alone")
     figure.legend(handles=legend, loc="outside lower center", ncols=2, frameon=False)
     figure.savefig(file, dpi=120)
@@ -128,6 +133,13 @@ def _draw_panel(axis: Axes, results: Sequence[Comparison]) -> list[Artist]:
     axis.spines[["top", "right", "left"]].set_visible(False)
     axis.tick_params(left=False, labelsize="small")
     return [dots, truths]
+
+
+def _titled(attribute: str, titles: Mapping[str, str]) -> str:
+    """Return a panel's title: of "a+b" both titles, of "a: who rated" that of a and the rest."""
+    name, *rest = attribute.split(": ", 1)
+    title = " and ".join(titles.get(part) or part for part in name.split("+"))
+    return textwrap.fill(": ".join([title, *rest]), _TITLE, max_lines=2, placeholder="…")
 
 
 def _cut(text: str, most: int) -> str:
