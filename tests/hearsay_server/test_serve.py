@@ -13,9 +13,10 @@ import pytest
 from google.protobuf import descriptor_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
-from serving import Survey, connected, create, held, registered
+from serving import Survey, connected, create, held, registered, serving
 
 from hearsay.v1 import collector_pb2, collector_pb2_grpc
+from hearsay_server.serving.summing import Summing
 from hearsay_server.storage.store import Store
 from support import SURVEY, Server, at_once, wait_until
 
@@ -290,3 +291,25 @@ def test_every_answer_to_a_device_has_the_servers_time(tmp_path: Path) -> None:
                 assert answer.server_time == int(now.timestamp()) + number
     finally:
         server.stop()
+
+
+def test_the_store_is_closed_after_the_last_thread_that_uses_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, done = threading.Event(), list[str]()
+    close = Store.close
+
+    def once(_: Summing) -> None:
+        began.set()
+        time.sleep(0.3)
+        done.append("summed")
+
+    def closed(store: Store) -> None:
+        done.append("closed")
+        close(store)
+
+    monkeypatch.setattr(Summing, "once", once)
+    monkeypatch.setattr(Store, "close", closed)
+    with serving(tmp_path, helper="127.0.0.1:1", helper_seconds=60.0):
+        assert began.wait(10)
+    assert done == ["summed", "closed"]

@@ -49,6 +49,7 @@ class Elsewhere:
         self.healthy = Health([service])
         self._database = open_database(config.data)
         stack.callback(self._database.close)
+        stack.push_async_callback(doors.threads_ended)  # they use it, and what was opened before
         self.collector: Calls = open_calls(
             config.collector,
             tls=Tls(authorities=config.collector_ca) if config.collector_ca else None,

@@ -43,6 +43,12 @@ async def close(doors: Iterable[Close]) -> None:
     await asyncio.gather(*(close(_GRACE) for close in doors))
 
 
+async def threads_ended() -> None:
+    """Wait for the threads of `asyncio.to_thread`, whose tasks may be cancelled; the loop takes no
+    work for threads any more."""
+    await asyncio.get_running_loop().shutdown_default_executor()
+
+
 def http_bounds(config: Process) -> Bounds:
     """Return the bounds of the HTTP door."""
     return Bounds(

@@ -91,6 +91,7 @@ async def running(
     async with contextlib.AsyncExitStack() as stack:  # unwinds in reverse, whatever fails
         store = Store(config.where)
         stack.callback(store.close)
+        stack.push_async_callback(doors.threads_ended)  # they use the store
         known = tokens.Tokens(store.database)
         if loopback and not known.any():
             _log.warning(
