@@ -7,6 +7,7 @@ function; both together have the value.
 """
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,7 +15,13 @@ from numpy.typing import ArrayLike, NDArray
 from ldp.core.coins import Coins
 from ldp.errors import InvalidInput, needs
 
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers import CipherContext
+
 SEED_BYTES = 32
+
+_BLOCK = 16
+"""Bytes of a block of AES, by which a buffer for what it encrypts must be larger, less one."""
 
 _DTYPES: dict[int, np.dtype[np.unsignedinteger]] = {
     16: np.dtype("<u2"),
@@ -39,15 +46,19 @@ def expand(seed: bytes, dim: int, bits: int) -> Words:
     Raises `InvalidInput` unless the seed has 32 bytes and dim >= 0, and `MissingExtra` without
     the cryptography package.
     """
+    if dim < 0:
+        raise InvalidInput(f"dim must be at least 0, got {dim}")
+    kind = dtype(bits)
+    return np.frombuffer(_keystream(seed).update(bytes(dim * kind.itemsize)), dtype=kind)
+
+
+def _keystream(seed: bytes) -> "CipherContext":
+    """Return what encrypts zeros into the keystream of a seed."""
     with needs("sums over two servers", "fast"):
         from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
     if len(seed) != SEED_BYTES:
         raise InvalidInput(f"a seed has {SEED_BYTES} bytes, got {len(seed)}")
-    if dim < 0:
-        raise InvalidInput(f"dim must be at least 0, got {dim}")
-    kind = dtype(bits)
-    stream = Cipher(algorithms.AES(seed), modes.CTR(bytes(16))).encryptor()
-    return np.frombuffer(stream.update(bytes(dim * kind.itemsize)), dtype=kind)
+    return Cipher(algorithms.AES(seed), modes.CTR(bytes(16))).encryptor()
 
 
 def split(values: ArrayLike, bits: int, coins: Coins) -> tuple[bytes, bytes]:
@@ -75,8 +86,18 @@ def parse(rest: bytes, dim: int, bits: int) -> Words:
 
 
 def sum_seeds(seeds: Iterable[bytes], dim: int, bits: int) -> Words:
-    """Return the sum of the numbers of seeds modulo 2**bits, shape (dim,)."""
-    return sum_words((expand(seed, dim, bits) for seed in seeds), dim, bits)
+    """Return the sum of the numbers of seeds modulo 2**bits, shape (dim,); raise as `expand`."""
+    kind = dtype(bits)
+    total: Words = np.zeros(dim, dtype=kind)
+    zeros = bytes(total.nbytes)
+    stream = bytearray(
+        total.nbytes + _BLOCK - 1
+    )  # one for all: new memory costs as much as the sum
+    numbers = np.frombuffer(stream, dtype=kind, count=dim)
+    for seed in seeds:
+        _keystream(seed).update_into(zeros, stream)
+        np.add(total, numbers, out=total)
+    return total
 
 
 def sum_rests(rests: Iterable[bytes], dim: int, bits: int) -> Words:
@@ -91,14 +112,6 @@ def sum_rests(rests: Iterable[bytes], dim: int, bits: int) -> Words:
         if len(rest) != size:
             raise InvalidInput(f"share B has {len(rest)} bytes, where {size} are due")
         np.add(total, np.frombuffer(rest, kind), out=total)
-    return total
-
-
-def sum_words(shares: Iterable[Words], dim: int, bits: int) -> Words:
-    """Return the sum of shares modulo 2**bits, shape (dim,)."""
-    total: Words = np.zeros(dim, dtype=dtype(bits))
-    for share in shares:
-        total += share
     return total
 
 

@@ -5,7 +5,9 @@ import logging
 import random
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
+from functools import partial
 
 from prometheus_client import Counter
 
@@ -25,6 +27,10 @@ _log = logging.getLogger("hearsay.shuffler")
 
 GROUP = 256
 """Records of one call to the collector."""
+
+_CALLS = 4
+"""Calls under way at once: the collector opens the records of one while another one waits for its
+disk, and for ours."""
 
 _TIMEOUT = 60.0
 _DAY = 86_400
@@ -123,10 +129,10 @@ class Forwarding:
     def _forward(self, pool: Pool) -> None:
         for mix, hashes in self._pools.leaving(pool.survey, pool.period).items():
             self._mixed.shuffle(hashes)
-            later = 0
+            groups = [hashes[first : first + GROUP] for first in range(0, len(hashes), GROUP)]
             begin = time.monotonic()
-            for first in range(0, len(hashes), GROUP):
-                later += self._hand_over(pool, mix, hashes[first : first + GROUP])
+            with ThreadPoolExecutor(_CALLS, "forwarding") as threads:
+                later = sum(threads.map(partial(self._hand_over, pool, mix), groups))
             _log.info(
                 "forwarded %d records of %s in %s in %.1f s; %d are to come again",
                 *(len(hashes) - later, pool.survey, pool.period, time.monotonic() - begin, later),

@@ -4,6 +4,7 @@ A mix is counted after its records are stored. Where a process dies in between, 
 are known already, and are missing here: what is claimed of a mix is never more than it gives.
 """
 
+import functools
 import hashlib
 from collections.abc import Iterable, Mapping
 
@@ -22,7 +23,11 @@ Kinds = Mapping[tuple[str, bytes, str, bytes], int]
 
 def told(batch: collector_pb2.Batch) -> bytes:
     """Return what a record tells in the clear as a serialised `Mixed`, in one order."""
-    columns = sorted((c.attribute, c.level, c.map) for c in batch.columns)
+    return _told(tuple(sorted((c.attribute, c.level, c.map) for c in batch.columns)))
+
+
+@functools.lru_cache(256)
+def _told(columns: tuple[tuple[str, str, str], ...]) -> bytes:
     answers = [
         analyst_pb2.MixedAnswer(attribute=name, level=level, map=chosen)
         for name, level, chosen in columns

@@ -48,6 +48,7 @@ def _label(unit: str, hour: int) -> str:
     return (_EPOCH + timedelta(hours=hour)).strftime(_FORMATS[unit])
 
 
+@lru_cache(maxsize=64)
 def start(unit: str, name: str) -> datetime:
     """Return when the period `name` of `unit` begins; raise `InvalidInput` if it is none."""
     check_unit(unit)
