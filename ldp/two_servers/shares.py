@@ -86,7 +86,10 @@ def parse(rest: bytes, dim: int, bits: int) -> Words:
 
 
 def sum_seeds(seeds: Iterable[bytes], dim: int, bits: int) -> Words:
-    """Return the sum of the numbers of seeds modulo 2**bits, shape (dim,); raise as `expand`."""
+    """Return the sum of the numbers of seeds modulo 2**bits, shape (dim,), which is not negative.
+
+    Raises as `expand` for a seed.
+    """
     kind = dtype(bits)
     total: Words = np.zeros(dim, dtype=kind)
     zeros = bytes(total.nbytes)

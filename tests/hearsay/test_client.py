@@ -341,7 +341,8 @@ def test_a_server_that_lost_the_answer_counts_a_retry_once(server: Server) -> No
     pause = object()
     sender.pause(pause, 10)
     assert sender.is_quiet
-    packing.pack(client._device.store, "health", Coins(), rows=512, size=1 << 20)
+    revision = client.plan.revision
+    packing.pack(client._device.store, "health", revision, Coins(), rows=512, size=1 << 20)
     (batch,) = client.outbox().batches
     with server.channel() as channel:
         request = collector_pb2.SubmitRequest(batches=[batch])

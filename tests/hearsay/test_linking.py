@@ -269,7 +269,8 @@ def test_batches_have_all_waiting_reports_of_a_kind_and_leave_in_a_random_order(
                 person.grant()
                 assert person.record(answer="yes")
             client._device.sender.pause(client, 5.0)
-            packing.pack(client._device.store, "survey", coins, rows=2, size=1 << 20)
+            revision = client.plan.revision
+            packing.pack(client._device.store, "survey", revision, coins, rows=2, size=1 << 20)
             batches = client.outbox().batches
             assert [batch.rows for batch in batches] == [2] * 8  # the ninth waits for an answer
             orders.add(tuple(tuple(batch.properties) for batch in batches))

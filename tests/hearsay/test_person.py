@@ -113,7 +113,9 @@ def test_what_one_takes_back_leaves_what_others_said(transport: RecordingTranspo
         device = client._device
         token = object()
         device.sender.pause(token, 5.0)
-        packing.pack(device.store, "survey", device.coins, rows=512, size=1 << 20)
+        packing.pack(
+            device.store, "survey", client.plan.revision, device.coins, rows=512, size=1 << 20
+        )
         (before,) = client.outbox().batches
         for person in people[:7]:
             person.revoke()
@@ -184,7 +186,9 @@ def test_a_batch_that_never_left_is_not_forgotten(transport: RecordingTransport)
         assert ann.record(answer="yes")
         device, token = client._device, object()
         device.sender.pause(token, 5.0)
-        packing.pack(device.store, "survey", device.coins, rows=512, size=1 << 20)
+        packing.pack(
+            device.store, "survey", client.plan.revision, device.coins, rows=512, size=1 << 20
+        )
         assert len(client.outbox().batches) == 1
         ann.revoke()
         ann.revoke(forget=True)
@@ -207,7 +211,9 @@ def test_a_batch_that_a_full_disk_kept_from_being_marked_as_left_does_not_leave(
             assert person.record(answer="yes")
         device, token = client._device, object()
         device.sender.pause(token, 5.0)
-        packing.pack(device.store, "survey", device.coins, rows=512, size=1 << 20)
+        packing.pack(
+            device.store, "survey", client.plan.revision, device.coins, rows=512, size=1 << 20
+        )
         with monkeypatch.context() as full:
             full.setattr(device.store, "write", _raise_full)
             device.sender.resume(token)
@@ -461,7 +467,9 @@ def test_a_consent_that_is_revoked_elsewhere_stops_what_this_process_has_leased(
         device = client._device
         token = object()
         device.sender.pause(token, 5.0)
-        packing.pack(device.store, "survey", device.coins, rows=512, size=1 << 20)
+        packing.pack(
+            device.store, "survey", client.plan.revision, device.coins, rows=512, size=1 << 20
+        )
         now = device.clock().timestamp()
         (batch,) = outbox.lease(device.store, "survey", now)
         with backend(RecordingTransport(plan), ledger=file) as other:

@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import itertools
 import random
 import sqlite3
 import subprocess
@@ -324,6 +325,35 @@ def test_records_leave_in_an_order_that_tells_nothing(
             (b - mean) ** 2 for _, b in pairs
         )
         assert abs(correlation) < 6 / len(found) ** 0.5  # a chance below 1e-8
+
+
+@pytest.mark.parametrize("ends", ["fails", "stops"])
+def test_a_collector_that_fails_and_a_shuffler_that_stops_get_no_other_call(
+    ends: str,
+    forwarded: tuple[Pools, Collector, Forwarding],
+    envelopes: list[shuffler_pb2.SealedRecord],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pools, away, forwarding_ = forwarded
+    monkeypatch.setattr(forwarding, "GROUP", 20)
+    calls, call = itertools.count(), away.call
+
+    def failing(*given: Any) -> Any:
+        number = next(calls)
+        if number == 0:
+            time.sleep(0.3)  # the errors of the others come first
+            return call(*given)
+        if ends == "stops":
+            forwarding_.stop()
+            return call(*given)
+        raise Unreachable("leave me alone", retry_after=1.0)
+
+    monkeypatch.setattr(away, "call", failing)
+    pools.add(envelopes[:LEAST], DAY)
+    with contextlib.nullcontext() if ends == "stops" else pytest.raises(Unreachable):
+        forwarding_.once()
+    assert next(calls) <= 4
+    assert [pool.leaving for pool in pools.all()] == [LEAST - len(away.came)]
 
 
 def test_records_that_come_while_others_leave_wait_for_a_threshold_of_their_own(

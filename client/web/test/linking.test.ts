@@ -7,7 +7,7 @@ import { add } from "../src/recording/outbox.js";
 import { type BatchRow, EMPTY, Places } from "../src/recording/places.js";
 import { termsOf } from "../src/recording/terms.js";
 import { seal } from "../src/sending/sealing.js";
-import { list, transact } from "../src/storage/store.js";
+import { list, put, transact } from "../src/storage/store.js";
 import { parsePlan } from "../src/plans/plan.js";
 import { SystemCoins } from "../src/coins.js";
 import { categorical, clientOf, Collector, krr, planOf, readyOf, revisionOf } from "./kit.js";
@@ -135,7 +135,9 @@ test("batches have all waiting reports of a kind, and leave in a random order", 
         const report = { ...row, at: i, properties: kinds[i % 8]! };
         ({ queue } = yield* add(places, queue, report, [99, 99]));
       }
-      yield* seal(places, 2, 1 << 20, false, new SystemCoins());
+      const kept = new Uint8Array(1);
+      yield* put(places.plan, kept);
+      yield* seal(places, kept, "00", 2, 1 << 20, false, new SystemCoins());
     });
     const batches = await transact(store, "read", () => list<BatchRow>(places.batches));
     expect(batches.map(([, { rows }]) => rows.length)).toEqual(Array(8).fill(2));

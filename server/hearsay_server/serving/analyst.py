@@ -95,6 +95,10 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         self._together = Together(store, analyses, self._read)
         self._exports = Exporting(store, exports, self._read)
 
+    def close(self) -> None:
+        """Wait for the threads that read the store."""
+        self._readers.shutdown()
+
     def stop_watching(self) -> None:
         """Let those who watch an estimate go: they would outlast any grace."""
         self._feeds.end()

@@ -134,6 +134,7 @@ async def running(
         watched = Analyses("watch", 1, 0, bounds, metrics)
         stack.callback(watched.close)
         analyst = Analyst(store, analyses, exports, watched, clock)
+        stack.callback(analyst.close)
         analyst_pb2_grpc.add_AnalystServicer_to_server(analyst, server)
         helper = stack.enter_context(_helper(config))
         rounds = Rounds(store.database, writer, metrics, clock, helper)
@@ -258,6 +259,7 @@ async def _summing(
     try:
         yield
     finally:
+        summing.stop()  # a thread of the task may have a call under way still
         task.cancel()
         await asyncio.wait((task,))
 

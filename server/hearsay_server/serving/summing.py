@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from itertools import pairwise
@@ -59,6 +60,11 @@ class Summing:
         self._clock = clock
         self._counted = counted
         self._handed: dict[tuple[bytes, str], set[bytes]] = {}
+        self._stopping = threading.Event()
+
+    def stop(self) -> None:
+        """Hand nothing more over: what the helper has not taken stays."""
+        self._stopping.set()
 
     async def run(self, every: float) -> None:
         """Look at what waits every so many seconds, until cancelled."""
@@ -69,7 +75,7 @@ class Summing:
     def once(self) -> None:
         """Hand over and sum what is due; log what cannot be done now."""
         for plan in self._plans():
-            if plan.two_servers is None:
+            if plan.two_servers is None or self._stopping.is_set():
                 continue
             try:
                 self._complete(plan)
@@ -102,7 +108,7 @@ class Summing:
         size = handed_over_at_once(part.by)
         for some in groups([id_ for id_ in here if id_ not in handed], size):
             codes = sums.codes(self._database, plan.survey, period, some)
-            if not codes:
+            if not codes or self._stopping.is_set():
                 continue
             theirs = [(id_, code[shares.LEADER_BYTES :]) for id_, code in codes.items()]
             each = self._helper.take(part, theirs)

@@ -3,11 +3,11 @@
 import asyncio
 import logging
 import random
+import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
-from functools import partial
 
 from prometheus_client import Counter
 
@@ -62,6 +62,11 @@ class Forwarding:
         self._clock = clock
         self._moved = moved
         self._mixed = random.SystemRandom()
+        self._stopping = threading.Event()
+
+    def stop(self) -> None:
+        """Begin no other call: what the collector has not acknowledged stays."""
+        self._stopping.set()
 
     async def run(self, every: float) -> None:
         """Look at the pools every so many seconds, until cancelled."""
@@ -110,7 +115,7 @@ class Forwarding:
         failed: Exception | None = None
         for pool in self._pools.all():
             try:
-                if pool.leaving:
+                if pool.leaving and not self._stopping.is_set():
                     self._forward(pool)
             except Exception as error:  # which may be of one pool's records alone
                 failed = error
@@ -130,9 +135,22 @@ class Forwarding:
         for mix, hashes in self._pools.leaving(pool.survey, pool.period).items():
             self._mixed.shuffle(hashes)
             groups = [hashes[first : first + GROUP] for first in range(0, len(hashes), GROUP)]
+            failed = threading.Event()
+
+            def hand_over(
+                group: Sequence[bytes], mix: bytes = mix, failed: threading.Event = failed
+            ) -> int:
+                if failed.is_set() or self._stopping.is_set():
+                    return len(group)
+                try:
+                    return self._hand_over(pool, mix, group)
+                except BaseException:
+                    failed.set()  # whoever asks to be left alone gets no other call
+                    raise
+
             begin = time.monotonic()
             with ThreadPoolExecutor(_CALLS, "forwarding") as threads:
-                later = sum(threads.map(partial(self._hand_over, pool, mix), groups))
+                later = sum(threads.map(hand_over, groups))
             _log.info(
                 "forwarded %d records of %s in %s in %.1f s; %d are to come again",
                 *(len(hashes) - later, pool.survey, pool.period, time.monotonic() - begin, later),

@@ -55,7 +55,7 @@ async def running(config: ShufflerConfig, clock: Clock = system) -> AsyncIterato
         )
         forwarding = Forwarding(pools, plans, process.collector, clock, moved)
         task = asyncio.create_task(forwarding.run(config.check_seconds))
-        stack.push_async_callback(_ended, task)
+        stack.push_async_callback(_ended, forwarding, task)
         yield port
 
 
@@ -68,8 +68,9 @@ def _gateway(config: ShufflerConfig, pools: Pools) -> Callable[[App], Gateway]:
     return lambda app: Gateway(app, found, config)
 
 
-async def _ended(task: "asyncio.Task[None]") -> None:
-    """Stop forwarding: what the collector has not acknowledged stays."""
+async def _ended(forwarding: Forwarding, task: "asyncio.Task[None]") -> None:
+    """Stop forwarding; a thread of the task may have calls under way still."""
+    forwarding.stop()
     task.cancel()
     await asyncio.wait((task,))
 

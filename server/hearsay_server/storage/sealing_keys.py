@@ -120,8 +120,7 @@ class Keys:
         mine = query.where(_keys.c.survey == plan.survey, _surveys.c.revision == plan.revision)
         with self._database.reading() as connection:
             found = {row.place: hpke.private_key(row.private) for row in connection.execute(mine)}
-        self._known = {
-            revision: kept for revision, kept in self._known.items() if now < kept[0] + _FRESH
-        }
-        self._known[plan.revision] = now, found
+        # Whole, since other threads read it and write it, too.
+        known_now = {r: kept for r, kept in [*self._known.items()] if now < kept[0] + _FRESH}
+        self._known = known_now | {plan.revision: (now, found)}
         return found

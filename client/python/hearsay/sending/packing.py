@@ -1,5 +1,6 @@
 """Pack waiting reports into batches, outside of the transactions that answers wait for."""
 
+import hashlib
 import sqlite3
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -31,11 +32,15 @@ class _Row(NamedTuple):
     report: bytes
 
 
-def pack(store: Store, survey: str, coins: Coins, *, rows: int, size: int) -> None:
-    """Turn waiting reports into batches: of one revision, period, panel and tuple of properties
-    each, of at most `rows` rows and about `size` bytes, the rows in random order. `lease` makes
-    them durable."""
-    while _pack_some(store, survey, coins, rows, size):
+def pack(store: Store, survey: str, revision: bytes, coins: Coins, *, rows: int, size: int) -> None:
+    """Turn waiting reports into batches: of one period, panel and tuple of properties each, of at
+    most `rows` rows and about `size` bytes, the rows in random order. `lease` makes them durable.
+
+    `revision` is that of the ledger's plan: where another one has taken its place, nothing is done.
+    What waits of another revision is dropped, and counted as "refused": its own plan may have had
+    it sealed, split, or kept from servers without evidence.
+    """
+    while _pack_some(store, survey, revision, coins, rows, size):
         pass
 
 
@@ -43,8 +48,8 @@ def seal(store: Store, coins: Coins, plan: Plan) -> None:
     """Turn waiting reports into sealed records: each a batch of its own, in random order.
 
     A record that is split between two servers was sealed when it was made, and keeps its id.
-    What waits of another revision could be sealed to none of the plan's keys: it is dropped, and
-    counted as "refused".
+    What waits of another revision is dropped as by `pack`, and nothing is done where another plan
+    has taken the place of this one.
     """
 
     def look(connection: sqlite3.Connection) -> list[_Row]:
@@ -58,9 +63,7 @@ def seal(store: Store, coins: Coins, plan: Plan) -> None:
         return [_Row(*row) for row in found]
 
     found = store.read(look)
-    stale = [row for row in found if Batch.FromString(row.report).revision != plan.revision]
-    gone = {row.seq for row in stale}
-    fresh = [row for row in found if row.seq not in gone]
+    fresh, stale = _of_revision(found, plan.revision)
     packed: list[tuple[_Row, tuple[Any, ...], shuffler_pb2.SealedRecord | None]] = []
     for number, place in enumerate(coins.permutation(len(fresh))):
         let_others(number)
@@ -73,6 +76,8 @@ def seal(store: Store, coins: Coins, plan: Plan) -> None:
         packed.append((row, batch, records.seal(plan, content.batch.period, content)))
 
     def work(connection: sqlite3.Connection) -> None:
+        if not _is_kept(connection, plan.survey, plan.revision):
+            return
         keep_totals(connection, plan.survey)
         for row, batch, sealed in packed:
             if _take_out(connection, plan.survey, [row.seq]):
@@ -80,7 +85,7 @@ def seal(store: Store, coins: Coins, plan: Plan) -> None:
                 if sealed is not None:
                     envelopes.keep(connection, [(batch[0], sealed)])
         if stale:
-            drop_reports(connection, plan.survey, sorted(gone), "refused")
+            drop_reports(connection, plan.survey, stale, "refused")
 
     if found:
         store.write(work)
@@ -94,7 +99,9 @@ def _insert(connection: sqlite3.Connection, row: tuple[Any, ...]) -> None:
     )
 
 
-def _pack_some(store: Store, survey: str, coins: Coins, rows: int, size: int) -> bool:
+def _pack_some(
+    store: Store, survey: str, revision: bytes, coins: Coins, rows: int, size: int
+) -> bool:
     """Pack the oldest reports, or in a survey with panels or properties all reports of the kind of
     some that are drawn; return whether there may be more.
 
@@ -119,17 +126,35 @@ def _pack_some(store: Store, survey: str, coins: Coins, rows: int, size: int) ->
     # Batches are built outside of the transaction, so that no answer waits for it.
     if grouped:
         found = [found[i] for i in coins.permutation(len(found))]
-    packed = [(group, _packed(survey, group, coins)) for group in _groups(found, rows, size)[:free]]
+    fresh, stale = _of_revision(found, revision)
+    packed = [(group, _packed(survey, group, coins)) for group in _groups(fresh, rows, size)[:free]]
 
-    def work(connection: sqlite3.Connection) -> None:
+    def work(connection: sqlite3.Connection) -> bool:
+        if not _is_kept(connection, survey, revision):
+            return False
         keep_totals(connection, survey)
         for group, row in packed:
             if _take_out(connection, survey, [each.seq for each in group]):
                 _insert(connection, row)
+        if stale:
+            drop_reports(connection, survey, stale, "refused")
+        return True
 
-    if packed:
-        store.write(work)
-    return len(found) == rows and bool(packed)
+    if not packed and not stale:
+        return False
+    return store.write(work) and len(found) == rows
+
+
+def _of_revision(found: Sequence[_Row], revision: bytes) -> tuple[list[_Row], list[int]]:
+    """Return the rows of a revision, and the numbers of the others, rising."""
+    fresh = [row for row in found if Batch.FromString(row.report).revision == revision]
+    return fresh, sorted({row.seq for row in found} - {row.seq for row in fresh})
+
+
+def _is_kept(connection: sqlite3.Connection, survey: str, revision: bytes) -> bool:
+    """Tell whether the ledger's plan is of this revision, still."""
+    found = connection.execute("SELECT plan FROM surveys WHERE survey = ?", (survey,)).fetchone()
+    return bool(found) and hashlib.sha256(found[0]).digest() == revision
 
 
 def _take_out(connection: sqlite3.Connection, survey: str, seqs: Sequence[int]) -> bool:

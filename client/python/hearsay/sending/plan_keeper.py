@@ -9,9 +9,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from enum import Enum
 from functools import partial
+from typing import NamedTuple
 
 from hearsay.choices import Agreed, Caps, Choices
-from hearsay.plans.attested import Policy
+from hearsay.plans.attested import Policy, requirement_of
 from hearsay.plans.plan import Level, Plan, message, parse
 from hearsay.recording import outbox
 from hearsay.recording.terms import Terms
@@ -20,6 +21,7 @@ from hearsay.sending.transport import Transport, Unreachable
 from hearsay.sending.uptime import uptime
 from hearsay.storage.store import Store
 from hearsay.trouble import Reason, Status, to_raise
+from hearsay.v1 import survey_pb2
 from ldp.errors import HearsayError, InvalidInput, MissingExtra
 
 _log = logging.getLogger("hearsay")
@@ -36,12 +38,20 @@ class Held(Enum):
 
     NOTHING = "nothing"
     UNPACKED = "unpacked"
-    """Reports that are in no batch yet. They are to be sealed, or were split: only their plan,
+    """Reports that are in no batch yet. They were split between two servers, and only their plan,
     which this client does not have, says how they are packed."""
     ALL = "all"
-    """All. They wait for a way that this client does not have: a shuffler, the helper that the app
-    names, evidence of the server. Or a later release of the app has put its plan into the ledger:
-    what waits is of that plan, or for that release to drop."""
+    """All. They wait for a way that this client does not have: a shuffler and the plan's keys, the
+    helper that the app names, evidence as strict as their plan's. Or a later release of the app has
+    put its plan into the ledger: what waits is of that plan, or for that release to drop."""
+
+
+class Look(NamedTuple):
+    """What of a survey's waiting reports must stay, and the revision of the plan that the ledger
+    has: nothing of another revision leaves."""
+
+    held: Held
+    revision: bytes
 
 
 class PlanKeeper:
@@ -291,7 +301,7 @@ class PlanKeeper:
         except InvalidInput as error:
             self._refuse(str(error))
 
-    def held(self) -> Held:
+    def held(self) -> Look:
         """Load the plan as `look` does, and tell what of what waits now must stay.
 
         Whoever queues a report has put its plan into the ledger before, so this must come after
@@ -304,20 +314,25 @@ class PlanKeeper:
                 "SELECT plan FROM surveys WHERE survey = ?", name
             ).fetchone()
         )
-        if not found or not found[0]:
-            return Held.NOTHING
-        if self.plan is not None:
-            return Held.NOTHING if found[0] == self._kept else Held.ALL
-        survey = message(found[0]).survey
-        sealed = survey.HasField("sealing")
-        without_way = (
-            sealed != self._shuffled
-            or (survey.HasField("attestation") and self._policy is None)
-            or survey.two_servers.helper_key != self._helper_key
-        )
-        if without_way:
+        data = bytes(found[0]) if found else b""
+        if self.plan is None:
+            held = self._without_plan(message(data).survey) if data else Held.NOTHING
+            return Look(held, hashlib.sha256(data).digest())
+        held = Held.NOTHING if data in (b"", self._kept) else Held.ALL
+        return Look(held, self.plan.revision)
+
+    def _without_plan(self, kept: survey_pb2.Survey) -> Held:
+        """Tell what must stay with a client that does not have the plan that was kept."""
+        if kept.HasField("sealing") or self._shuffled:
             return Held.ALL
-        return Held.UNPACKED if sealed or survey.HasField("two_servers") else Held.NOTHING
+        if kept.two_servers.helper_key != self._helper_key:
+            return Held.ALL
+        try:
+            if required := requirement_of(kept):
+                required.check(kept.name, self._policy)
+        except InvalidInput:
+            return Held.ALL
+        return Held.UNPACKED if kept.HasField("two_servers") else Held.NOTHING
 
     def no_plan(self) -> HearsayError:
         """Return the exception to raise where there is no plan: it says why."""

@@ -176,6 +176,7 @@ class Sender:
         self._forget_failures = 0
         self._forget_at = 0.0  # monotonic; the same for asking the server to forget
         self._held = Held.NOTHING  # when we last looked
+        self._revision = b""  # of the ledger's plan then
 
     def start(self) -> bool:
         """Start the thread, unless it runs; return whether it runs, or is about to."""
@@ -420,7 +421,9 @@ class Sender:
                 or waits.size >= delivery.batch_bytes
                 or not 0 <= now - waits.oldest < delivery.batch_age  # or the clock was set back
             )
-            self._held = self._keeper.held() if due or waits.free else Held.NOTHING
+            self._held = Held.NOTHING
+            if due or waits.free:
+                self._held, self._revision = self._keeper.held()
             if self._held is Held.ALL:
                 return None, waits
             if due and self._held is Held.NOTHING:
@@ -429,9 +432,8 @@ class Sender:
                 if plan is not None and (plan.sealing or plan.two_servers):
                     full = _unless_full(packing.seal, self._store, self._coins, plan)
                 else:
-                    full = _unless_full(
-                        packing.pack, self._store, self._survey, self._coins, rows=rows, size=size
-                    )
+                    of = (self._store, self._survey, self._revision, self._coins)
+                    full = _unless_full(packing.pack, *of, rows=rows, size=size)
             elif not waits.free:
                 self._tidy()
                 return None, waits
@@ -486,9 +488,9 @@ class Sender:
         if batch.id in self._answered:
             return self._settle(batch, self._answered[batch.id])
         name, size = batch.id.hex()[:12], batch.ByteSize()
-        plan = self._keeper.plan
-        if plan is not None and batch.revision != plan.revision:
-            if self._keeper.held() is Held.ALL:  # by another release, since we looked
+        if batch.revision != self._revision:
+            held, revision = self._keeper.held()
+            if held is Held.ALL or revision != self._revision:  # by a release, since we looked
                 return 0.0
             # Its own plan may have had it sealed, split, or kept from servers without evidence.
             detail = f"a batch of revision {batch.revision.hex()[:12]} waited for another plan"
@@ -555,7 +557,7 @@ class Sender:
         each; return the time by the clock of who answered."""
         plan, timeout = self._sealing, self._delivery.timeout
         if plan is None:
-            if self._keeper.held() is not Held.NOTHING:
+            if self._keeper.held().held is Held.ALL:
                 raise Unreachable("requests to forget stay with what waits, for their plan")
             return self._transport.forget(self._survey, period, ids, timeout).server_time
         server_time = 0

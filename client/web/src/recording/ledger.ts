@@ -48,7 +48,7 @@ export interface Spending {
   readonly life: number;
   /** The part of `life` that was spent on records that are split between two servers. Together they are
    * (`split`, `delta`)-DP, of sums, against either server while the other one is honest; the other reports hold against
-   * everybody. */
+   * everybody. A ledger that was written before records were told apart here counts its split ones among the others. */
   readonly split: number;
   /** The sum of these records' deltas. */
   readonly delta: number;

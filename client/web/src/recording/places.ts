@@ -166,3 +166,8 @@ export function hex(bytes: Uint8Array): string {
 export function unhex(text: string): Uint8Array {
   return Uint8Array.from(text.match(/../g) ?? [], (pair) => Number.parseInt(pair, 16));
 }
+
+/** Tell whether two byte strings are the same. */
+export function areSame(a: Uint8Array, b: Uint8Array): boolean {
+  return a.length === b.length && a.every((byte, i) => byte === b[i]);
+}

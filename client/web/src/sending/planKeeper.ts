@@ -15,7 +15,7 @@ import { decodePlan, type PlanResponse } from "../plans/protobuf.js";
 import { AHEAD } from "../recording/account.js";
 import type { Ledger } from "../recording/ledger.js";
 import * as outbox from "../recording/outbox.js";
-import { hex, type TimeRow } from "../recording/places.js";
+import { areSame, hex, type TimeRow } from "../recording/places.js";
 import { checkLimits, type Terms, termsOf } from "../recording/terms.js";
 import { get, nameOf, put, transact } from "../storage/store.js";
 import { type Status, statusOf, toThrow, Trouble, Unreachable } from "../trouble.js";
@@ -30,12 +30,19 @@ const NEVER: TimeRow = { fetched: -Infinity, serverTime: 0 };
 /**
  * What of a survey's waiting reports a client must leave where it is.
  *
- * - "unpacked": reports that are in no batch yet. They are to be sealed, or were split: only their plan, which this client
- *   does not have, says how they are packed.
- * - "all": they wait for a shuffler, or a helper, that this client does not have. Or a tab of a later release of the app has
- *   put its plan into the ledger: what waits is of that plan, or for that release to drop.
+ * - "unpacked": reports that are in no batch yet. They were split between two servers, and only their plan, which this
+ *   client does not have, says how they are packed.
+ * - "all": they wait for a shuffler and the plan's keys, or for a helper, that this client does not have. Or a tab of a later
+ *   release of the app has put its plan into the ledger: what waits is of that plan, or for that release to drop.
  */
 export type Held = "nothing" | "unpacked" | "all";
+
+/** What must stay, and the plan that the ledger has, with its revision: nothing of another revision leaves. */
+export interface Look {
+  readonly held: Held;
+  readonly kept: Uint8Array | undefined;
+  readonly revision: string;
+}
 
 /**
  * The plan by which a client randomises, and the server's time. Times in milliseconds since 1970.
@@ -278,17 +285,19 @@ export class PlanKeeper {
 
   /** Load the plan as `look` does, and tell what of what waits now must stay. Who queues a report has put its plan into the
    * ledger before, so this must come after the look at the queue. */
-  async held(): Promise<Held> {
+  async held(): Promise<Look> {
     await this.look();
     const { store, places } = this.ledger;
     const [kept]: (Uint8Array | undefined)[] = await transact(store, "read", () =>
       get(places.plan),
     );
-    if (!kept) return "nothing";
-    const data = this.plan?.data;
-    if (!data) return this.#withoutPlan(kept);
-    const isSame = kept.length === data.length && kept.every((byte, i) => byte === data[i]);
-    return isSame ? "nothing" : "all";
+    const { plan } = this;
+    if (plan) {
+      const held = !kept || areSame(kept, plan.data) ? "nothing" : "all";
+      return { held, kept, revision: plan.revision };
+    }
+    if (!kept) return { held: "nothing", kept, revision: "" };
+    return { held: this.#withoutPlan(kept), kept, revision: await sha256(kept) };
   }
 
   /** Return the error to throw where there is no plan: it says why. */
@@ -379,9 +388,8 @@ export class PlanKeeper {
     try {
       const { survey } = decodePlan(kept);
       const helper = hex(survey?.two_servers?.helper_key ?? new Uint8Array());
-      const isSealed = survey?.sealing !== undefined;
-      if (isSealed !== this.shuffled || helper !== this.helperKey) return "all";
-      return isSealed || helper !== "" ? "unpacked" : "nothing";
+      if (survey?.sealing || this.shuffled || helper !== this.helperKey) return "all";
+      return helper !== "" ? "unpacked" : "nothing";
     } catch {
       return "all"; // nothing leaves by a plan that cannot be read
     }

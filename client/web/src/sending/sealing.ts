@@ -6,6 +6,7 @@ import type { Plan } from "../plans/plan.js";
 import { sealed } from "../recording/batches.js";
 import { count } from "../recording/outbox.js";
 import {
+  areSame,
   type BatchRow,
   EMPTY,
   hex,
@@ -24,8 +25,11 @@ const UNANSWERED = 8;
 const UNANSWERED_SEALED = 256;
 
 /**
- * Turn waiting reports into batches: of one revision, period, panel and properties each, of at most `rows` rows and
+ * Turn waiting reports into batches: of one period, panel and properties each, of at most `rows` rows and
  * about `size` bytes, the rows in random order. Return whether there may be more.
+ *
+ * `kept` is the ledger's plan, of this `revision`: where another one has taken its place, nothing is done. What waits of
+ * another revision is dropped, and counted as "refused": its own plan may have had it sealed, or split.
  *
  * They are the oldest reports or, in a survey with panels or properties, all of the kind of some that are drawn: few are
  * of one kind there, and the oldest alone would make small batches, which would leave in the order in which people
@@ -37,6 +41,8 @@ const UNANSWERED_SEALED = 256;
  */
 export function* seal(
   places: Places,
+  kept: Uint8Array | undefined,
+  revision: string,
   rows: number,
   size: number,
   leaves: boolean,
@@ -49,8 +55,11 @@ export function* seal(
   const [first] = found;
   const isGrouped = first?.[1].panel || first?.[1].properties;
   if (isGrouped) found = shuffled(yield* list<ReportRow>(places.reports), coins);
-  const groups = grouped(found, rows, size).slice(0, free);
-  if (!groups.length) return false;
+  const stale = found.filter(([, report]) => report.revision !== revision);
+  const fresh = found.filter(([, report]) => report.revision === revision);
+  const groups = grouped(fresh, rows, size).slice(0, free);
+  if (!found.length || !(yield* isKept(places, kept))) return false;
+  yield* dropStale(places, stale);
   const [queue = EMPTY]: QueueRow[] = yield* get(places.queue);
   let { next } = queue;
   const again = new Set<string>();
@@ -60,7 +69,7 @@ export function* seal(
       for (const each of [Places.person(report.person), ...report.memos]) again.add(each);
     }
     const reports = shuffled(group, coins).map(([, report]) => report);
-    const { period, revision, panel, properties } = reports[0]!;
+    const { period, panel, properties } = reports[0]!;
     const id = hex(crypto.getRandomValues(new Uint8Array(16))); // never from the coins of a simulation
     yield* put(places.batches + ordered(next++), {
       ...sealed(
@@ -78,6 +87,27 @@ export function* seal(
   return found.length === rows;
 }
 
+/** Tell whether the ledger's plan is this one, still. */
+function* isKept(places: Places, plan: Uint8Array | undefined): Work<boolean> {
+  const [kept]: (Uint8Array | undefined)[] = yield* get(places.plan);
+  return kept !== undefined && plan !== undefined && areSame(kept, plan);
+}
+
+/** Drop waiting reports that are there still. */
+function* dropStale(places: Places, stale: readonly [string, ReportRow][]): Work<void> {
+  if (!stale.length) return;
+  const [queue = EMPTY]: QueueRow[] = yield* get(places.queue);
+  let { rows, size } = queue;
+  for (const [key, report] of stale) {
+    const [here] = yield* get(key);
+    if (!here) continue;
+    yield* remove(key);
+    [rows, size] = [rows - 1, size - report.size];
+    yield* count(places, { refused: 1 });
+  }
+  yield* put(places.queue, { ...queue, rows, size });
+}
+
 /** Write rows again, as they are. */
 function* written(keys: readonly string[]): Work<void> {
   const values = yield* get(...keys);
@@ -88,7 +118,7 @@ function* written(keys: readonly string[]): Work<void> {
  * Turn waiting reports into sealed records: each a batch of its own, in random order.
  *
  * A record that is split between two servers was sealed when it was made, and keeps its id.
- * What waits of another revision could be sealed to none of the plan's keys: it is dropped, and counted as "refused".
+ * What waits of another revision is dropped as by `seal`, and nothing is done where another plan took the place of this one.
  * Records are sealed outside of the transaction that keeps them, which waits for no key; a report that was dropped
  * meanwhile stays dropped. `leaves` is as of `seal`.
  */
@@ -128,8 +158,10 @@ export async function sealSingly(
   );
   if (!found.length) return;
   await transact(store, "strict", function* (): Work<void> {
+    if (!(yield* isKept(places, plan.data))) return;
+    yield* dropStale(places, stale);
     const [queue = EMPTY]: QueueRow[] = yield* get(places.queue);
-    let { next, rows, size } = queue;
+    let { next } = queue;
     const again = new Set<string>();
     for (const { key, report, batch } of made) {
       const [here] = yield* get(key);
@@ -138,14 +170,7 @@ export async function sealSingly(
       yield* put(places.batches + ordered(next++), { ...batch, left: leaves, putOff: false });
       for (const each of [Places.person(report.person), ...report.memos]) again.add(each);
     }
-    for (const [key, report] of stale) {
-      const [here] = yield* get(key);
-      if (!here) continue;
-      yield* remove(key);
-      [rows, size] = [rows - 1, size - report.size];
-      yield* count(places, { refused: 1 });
-    }
-    yield* put(places.queue, { ...queue, next, rows, size });
+    yield* put(places.queue, { ...queue, next });
     yield* written([...again]);
   });
 }

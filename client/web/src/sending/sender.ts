@@ -12,7 +12,7 @@ import { get, list, nameOf, put, type Store, transact } from "../storage/store.j
 import { after, type Timer } from "../timers.js";
 import { Trouble, Unreachable } from "../trouble.js";
 import { onOneLine, type Transport } from "./connect.js";
-import type { Held, PlanKeeper } from "./planKeeper.js";
+import type { Held, Look, PlanKeeper } from "./planKeeper.js";
 import { seal, sealSingly } from "./sealing.js";
 
 /** The statuses of a result that end a batch, and how they are counted. Any other leaves it queued. */
@@ -363,8 +363,9 @@ export class Sender {
       if (await this.keeper.isDue(delivery.planAge, delivery.longestWait)) {
         full = await unlessFull(this.keeper.fetch(delivery.timeout));
       }
-      this.#held = await this.keeper.held();
-      if (this.#held === "all") return { wait: undefined, waits };
+      const look = await this.keeper.held();
+      this.#held = look.held;
+      if (look.held === "all") return { wait: undefined, waits };
       if (!this.consent.maySend)
         throw new Trouble("disk", "nothing is sent before a revocation is noted in the ledger");
       const age = this.clock() - waits.oldest;
@@ -373,11 +374,12 @@ export class Sender {
         waits.reports >= delivery.batchRows ||
         waits.size >= delivery.batchBytes ||
         !(age >= 0 && age < delivery.batchAge); // or the clock was set back
-      if (waits.reports && due && this.#held === "nothing") full = await unlessFull(this.#seal());
+      if (waits.reports && due && look.held === "nothing")
+        full = await unlessFull(this.#seal(look));
       else if (!waits.batches) return { wait: undefined, waits };
       const drops = this.#drops;
       const found = await transact(store, "read", () => list<BatchRow>(places.batches));
-      const batches = await this.#ofThisPlan(found);
+      const batches = await this.#ofThisPlan(found, look);
       if (drops !== this.#drops) continue; // they may be from before a revocation
       for (const [key, ready] of this.#ready) {
         // Another tab has sent it.
@@ -403,12 +405,13 @@ export class Sender {
 
   /** Drop the batches that waited for another plan, and return the others. Its own plan may have had a batch sealed, or
    * split; and no server takes it, since a survey's plan never changes. */
-  async #ofThisPlan(batches: readonly [string, BatchRow][]): Promise<[string, BatchRow][]> {
-    const { plan } = this.keeper;
-    const isOther = ({ revision }: BatchRow): boolean =>
-      plan !== undefined && revision !== plan.revision;
-    const others = batches.filter(([, batch]) => isOther(batch));
-    const isOurs = others.length > 0 && (await this.keeper.held()) !== "all";
+  async #ofThisPlan(
+    batches: readonly [string, BatchRow][],
+    look: Look,
+  ): Promise<[string, BatchRow][]> {
+    const others = batches.filter(([, { revision }]) => revision !== look.revision);
+    const now = others.length ? await this.keeper.held() : look;
+    const isOurs = now.held !== "all" && now.revision === look.revision;
     for (const [key, { id, revision }] of isOurs ? others : []) {
       const detail = `a batch of revision ${revision.slice(0, 12)} waited for another plan`;
       console.error(`hearsay: ${detail}: it is dropped`);
@@ -416,10 +419,10 @@ export class Sender {
       const work = () => outbox.settle(this.places, key, id, "refused", this.clock());
       await unlessFull(transact(this.store, "relaxed", work));
     }
-    return batches.filter(([, batch]) => !isOther(batch));
+    return batches.filter(([, { revision }]) => revision === look.revision);
   }
 
-  async #seal(): Promise<void> {
+  async #seal({ kept, revision }: Look): Promise<void> {
     const { batchRows, batchBytes } = this.delivery;
     const { plan } = this.keeper;
     if (plan?.sealing || plan?.twoServers)
@@ -427,7 +430,7 @@ export class Sender {
     let more = true;
     while (more) {
       more = await transact(this.store, "strict", () =>
-        seal(this.places, batchRows, batchBytes, this.isPage, this.coins),
+        seal(this.places, kept, revision, batchRows, batchBytes, this.isPage, this.coins),
       );
     }
   }
@@ -505,7 +508,7 @@ export class Sender {
     const { store, places, transport, delivery } = this;
     for (const { period, ids } of await transact(store, "read", () => outbox.toForget(places))) {
       try {
-        if ((await this.keeper.held()) !== "nothing")
+        if ((await this.keeper.held()).held === "all")
           throw new Unreachable("requests to forget stay with what waits, for their plan");
         if (this.keeper.plan?.sealing) {
           for (const id of ids) await this.#forgetSealed(this.keeper.plan, period, id);

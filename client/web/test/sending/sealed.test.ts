@@ -3,6 +3,8 @@
 import { KEM_DHKEM_X25519_HKDF_SHA256 } from "hpke";
 import { expect, test } from "vitest";
 import { MemoryStore } from "../../src/index.js";
+import { Places } from "../../src/recording/places.js";
+import { put, transact } from "../../src/storage/store.js";
 import { Clock, clientOf, Collector, DAY, planOf, revisionOf } from "../kit.js";
 
 async function sealedPlan(): Promise<Uint8Array> {
@@ -207,6 +209,43 @@ test("what waits is packed by its plan where both come by another page meanwhile
   expect(await second.flush(2000)).toBe(true);
   expect(shuffler.sealed.length).toBe(1);
   expect(Buffer.from(shuffler.sealed[0]!, "hex").toString("latin1")).not.toContain("mood");
+});
+
+test("what waits in the clear is not posted to a shuffler by a page that has no plan", async () => {
+  const [collector, shuffler] = [await Collector.start(), await Collector.start()];
+  collector.statuses.push(...Array.from({ length: 99 }, () => 4)); // not yet: it stays packed
+  const store = new MemoryStore();
+  const first = clientOf(collector.url, { store });
+  await first.waitReady(5000);
+  await first.record({ mood: "good" });
+  expect(await first.flush(200)).toBe(false);
+  await first.close(0);
+  const kept = await sealedPlan(); // which a page took that was closed at once
+  await transact(store, "strict", () => put(new Places("daily").plan, kept));
+  const second = clientOf(collector.url, {
+    store,
+    shuffler: shuffler.url,
+    revision: "ab".repeat(32),
+  });
+  expect(await second.flush(300)).toBe(false);
+  await second.close(0);
+  expect(shuffler.sealed).toEqual([]);
+});
+
+test("what a page of an earlier release goes on to record sealed does not leave in the clear", async () => {
+  const [sealed, plain] = [await Collector.start(await sealedPlan()), await Collector.start()];
+  const shuffler = await Collector.start();
+  const store = new MemoryStore();
+  const given = { store, delivery: { batchAge: 60_000 } };
+  const earlier = clientOf(sealed.url, { ...given, shuffler: shuffler.url });
+  expect(await earlier.waitReady(5000)).toBe(true);
+  await transact(store, "strict", () => put(new Places("daily").plan, plain.plan!));
+  expect((await earlier.record({ mood: "good", walked: 3 })).taken).toEqual(["mood", "walked"]);
+  await earlier.close(0);
+  const another = clientOf(plain.url, { store, revision: "ab".repeat(32) });
+  await another.flush(500);
+  expect(plain.batches).toEqual([]);
+  expect((await another.counters()).refused).toBe(1);
 });
 
 test("a request to forget is a sealed record like any other", async () => {
