@@ -151,6 +151,13 @@ def keep_totals(connection: sqlite3.Connection, survey: str) -> None:
     )
 
 
+def kept_plan(connection: sqlite3.Connection, survey: str) -> bytes:
+    """Return the survey's plan that the ledger has; empty where it has none."""
+    query = "SELECT plan FROM surveys WHERE survey = ?"
+    found = connection.execute(query, (survey,)).fetchone()
+    return bytes(found[0]) if found else b""
+
+
 def lease(store: Store, survey: str, now: float) -> list[Batch]:
     """Return the packed batches that no other process is sending, marked as ours; the epsilon
     spent on them is in the ledger's main file by then.

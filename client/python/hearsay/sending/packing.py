@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from hearsay.plans.plan import Plan
 from hearsay.recording import envelopes
 from hearsay.recording.batches import Batch, kind, let_others, together
-from hearsay.recording.outbox import PERSON, drop_reports, keep_totals
+from hearsay.recording.outbox import PERSON, drop_reports, keep_totals, kept_plan
 from hearsay.sealed import records
 from hearsay.storage.store import Store
 from hearsay.v1 import shuffler_pb2
@@ -153,8 +153,8 @@ def _of_revision(found: Sequence[_Row], revision: bytes) -> tuple[list[_Row], li
 
 def _is_kept(connection: sqlite3.Connection, survey: str, revision: bytes) -> bool:
     """Tell whether the ledger's plan is of this revision, still."""
-    found = connection.execute("SELECT plan FROM surveys WHERE survey = ?", (survey,)).fetchone()
-    return bool(found) and hashlib.sha256(found[0]).digest() == revision
+    kept = kept_plan(connection, survey)
+    return kept != b"" and hashlib.sha256(kept).digest() == revision
 
 
 def _take_out(connection: sqlite3.Connection, survey: str, seqs: Sequence[int]) -> bool:

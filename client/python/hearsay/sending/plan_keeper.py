@@ -279,12 +279,10 @@ class PlanKeeper:
         said = 0.0 if self._heard is None else self._heard[0]
 
         def work(connection: sqlite3.Connection) -> bytes:
-            found = connection.execute(
-                "SELECT plan FROM surveys WHERE survey = ?", (self._agreed.survey,)
-            ).fetchone()
-            if found and found[0] and self._agreed.revision is None:
-                return bytes(found[0])  # another process was first
-            if found and message(found[0]).survey.HasField("sealing") and plan.sealing is None:
+            found = outbox.kept_plan(connection, self._agreed.survey)
+            if found and self._agreed.revision is None:
+                return found  # another process was first
+            if found and message(found).survey.HasField("sealing") and plan.sealing is None:
                 # Asked for in the clear, requests to forget would tell whose the mixed records are.
                 outbox.drop_all(connection, self._agreed.survey, "refused")
             connection.execute(
@@ -308,13 +306,8 @@ class PlanKeeper:
         the look at the queue. Raises `Trouble` where the ledger cannot be read or written.
         """
         self.look()
-        name = (self._agreed.survey,)
-        found = self._store.read(
-            lambda connection: connection.execute(
-                "SELECT plan FROM surveys WHERE survey = ?", name
-            ).fetchone()
-        )
-        data = bytes(found[0]) if found else b""
+        survey = self._agreed.survey
+        data = self._store.read(lambda connection: outbox.kept_plan(connection, survey))
         if self.plan is None:
             held = self._without_plan(message(data).survey) if data else Held.NOTHING
             return Look(held, hashlib.sha256(data).digest())

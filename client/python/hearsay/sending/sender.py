@@ -25,7 +25,7 @@ from hearsay.sealed import records
 from hearsay.sending import packing, through_shuffler
 from hearsay.sending.attested_keys import AttestedKeys
 from hearsay.sending.backoff import backoff
-from hearsay.sending.plan_keeper import Held, PlanKeeper
+from hearsay.sending.plan_keeper import Held, Look, PlanKeeper
 from hearsay.sending.transport import Transport, Unreachable
 from hearsay.storage.store import Store
 from hearsay.trouble import Reason, Trouble, on_one_line
@@ -52,6 +52,7 @@ _KEEP = 5.0
 """Seconds for which new counts may be in memory only."""
 _LONGEST_CALL = 24 * 3600.0
 """Seconds of the longest call; nothing could wait for an infinite one."""
+_NOTHING_WAITS = Look(Held.NOTHING, b"")
 _AGAIN = 0.1
 """Seconds after which a flush looks again where another process has a batch under way."""
 
@@ -175,8 +176,7 @@ class Sender:
         self._not_before = 0.0  # monotonic; set by the last failure
         self._forget_failures = 0
         self._forget_at = 0.0  # monotonic; the same for asking the server to forget
-        self._held = Held.NOTHING  # when we last looked
-        self._revision = b""  # of the ledger's plan then
+        self._looked = _NOTHING_WAITS
 
     def start(self) -> bool:
         """Start the thread, unless it runs; return whether it runs, or is about to."""
@@ -365,7 +365,7 @@ class Sender:
         if everything:
             self._answer_flushes(float("inf"), sent=True)
         idle = min(_IDLE, max(0.01, self._forget_at - time.monotonic())) if waits.forgets else _IDLE
-        if not waits.reports or self._held is not Held.NOTHING:
+        if not waits.reports or self._looked.held is not Held.NOTHING:
             lacking = self._keeper.lacks_something
             return min(idle, self._delivery.longest_wait) if lacking else idle
         age = self._now() - waits.oldest
@@ -421,18 +421,16 @@ class Sender:
                 or waits.size >= delivery.batch_bytes
                 or not 0 <= now - waits.oldest < delivery.batch_age  # or the clock was set back
             )
-            self._held = Held.NOTHING
-            if due or waits.free:
-                self._held, self._revision = self._keeper.held()
-            if self._held is Held.ALL:
+            self._looked = self._keeper.held() if due or waits.free else _NOTHING_WAITS
+            if self._looked.held is Held.ALL:
                 return None, waits
-            if due and self._held is Held.NOTHING:
+            if due and self._looked.held is Held.NOTHING:
                 rows, size = delivery.batch_rows, delivery.batch_bytes
                 plan = self._keeper.plan
                 if plan is not None and (plan.sealing or plan.two_servers):
                     full = _unless_full(packing.seal, self._store, self._coins, plan)
                 else:
-                    of = (self._store, self._survey, self._revision, self._coins)
+                    of = (self._store, self._survey, self._looked.revision, self._coins)
                     full = _unless_full(packing.pack, *of, rows=rows, size=size)
             elif not waits.free:
                 self._tidy()
@@ -488,9 +486,11 @@ class Sender:
         if batch.id in self._answered:
             return self._settle(batch, self._answered[batch.id])
         name, size = batch.id.hex()[:12], batch.ByteSize()
-        if batch.revision != self._revision:
+        if batch.revision != self._looked.revision:
             held, revision = self._keeper.held()
-            if held is Held.ALL or revision != self._revision:  # by a release, since we looked
+            if (
+                held is Held.ALL or revision != self._looked.revision
+            ):  # by a release, since we looked
                 return 0.0
             # Its own plan may have had it sealed, split, or kept from servers without evidence.
             detail = f"a batch of revision {batch.revision.hex()[:12]} waited for another plan"
