@@ -16,7 +16,6 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betainc
-from scipy.stats import binom
 
 from ldp.core.channel import Channel
 from ldp.core.exact import check_epsilon, exp_bounds, float_below
@@ -155,7 +154,7 @@ class _Clones:
         low = max(0, math.floor(others * mass - reach))
         high = min(others, math.ceil(others * mass + reach))
         counts = np.arange(low, high + 1)
-        chances = binom.pmf(counts, others, mass)
+        chances = _chance(counts, others, mass)
         starts = np.arange(0, counts.size, -(-counts.size // _BLOCKS))
         outside = _tail(high + 1, others, mass) + _tail(others - low + 1, others, 1 - mass)
         return cls(counts[starts], np.add.reduceat(chances, starts), float(outside))
@@ -168,7 +167,7 @@ class _Clones:
         share = (e * w - (1 - w)) / ((1 + e) * (2 * w - 1))
         first = np.floor((self.counts + 1) * share) + 1
         fewer = _tail(first, self.counts, 0.5)
-        more = fewer + binom.pmf(first - 1, self.counts, 0.5)
+        more = fewer + _chance(first - 1, self.counts, 0.5)
         p = w * more + (1 - w) * fewer
         q = (1 - w) * more + w * fewer
         inside = float(self.chances @ np.maximum(p - e * q, 0))
@@ -201,6 +200,14 @@ def _tail(count: ArrayLike, n: ArrayLike, p: float) -> NDArray[np.float64]:
     count, n = np.asarray(count, dtype=float), np.asarray(n, dtype=float)
     inside = betainc(np.maximum(count, 1), np.maximum(n - count + 1, 1), p)
     return np.where(count < 1, 1.0, np.where(count > n, 0.0, inside))
+
+
+def _chance(count: ArrayLike, n: ArrayLike, p: float) -> NDArray[np.float64]:
+    """Return Pr[Bin(n, p) = count]."""
+    from scipy.stats import binom  # takes a second, and this module explains every survey
+
+    found: NDArray[np.float64] = binom.pmf(count, n, p)
+    return found
 
 
 def _default_mass(epsilon: float) -> float:

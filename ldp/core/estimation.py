@@ -438,8 +438,17 @@ def _weighted(
         return found
 
     def weights_at(truth: NDArray[np.float64]) -> NDArray[np.float64]:
-        variances = [m.variance(truth, tally.n) for m, tally in cohorts]
-        return shares(cohorts.allowing(truth, variances))
+        variances = at(truth)
+        if not variances.all():
+            # A value that only its own people can report has no variance where nobody did. Its
+            # weights are those of one imagined person of two who has it, and so finite.
+            low, high = cohorts.bounds
+            one = (high - low) / (cohorts.counts.sum() + 2)
+            variances = np.where(variances > 0, variances, at(truth.clip(low + one, high - one)))
+        return shares(variances)
+
+    def at(truth: NDArray[np.float64]) -> NDArray[np.float64]:
+        return cohorts.allowing(truth, [m.variance(truth, tally.n) for m, tally in cohorts])
 
     first = (values * weights_at(np.full(cohorts.parameters, np.mean(cohorts.bounds)))).sum(axis=0)
     shared = np.clip(first, *cohorts.bounds)

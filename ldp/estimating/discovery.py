@@ -17,8 +17,7 @@ from itertools import compress, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_ndtr, ndtr, ndtri
-from scipy.stats import binom
+from scipy.special import betainc, log_ndtr, ndtr, ndtri
 
 from ldp.core.estimation import Estimate, Interval
 from ldp.core.exact import ONE
@@ -196,20 +195,34 @@ def _limits(
     """
     q = [1 / mechanism.buckets for mechanism in mechanisms]
     weights = [weight_of(mechanism) for mechanism in mechanisms]
+    cases, where = np.unique(np.vstack([seeing, errors]), axis=1, return_inverse=True)
     if len(set(mechanisms)) == 1:
-        n = seeing.sum(axis=0)
-        exact: Floats = weights[0] * (binom.isf(errors, n, q[0]) + 0.5 - n * q[0])
-        return exact
-    cases, where = np.unique(np.vstack([seeing, np.log(errors)]), axis=1, return_inverse=True)
-    *counts, logs = cases[..., np.newaxis]
+        *reports, chances = cases
+        n = np.sum(reports, axis=0)
+        exact: Floats = weights[0] * (_exceeded(chances, n, q[0]) + 0.5 - n * q[0])
+        return exact[where.reshape(-1)]
+    *counts, chances = cases[..., np.newaxis]
     variance = sum(w**2 * n * p * (1 - p) for w, n, p in zip(weights, counts, q, strict=True))
     t = np.minimum(_EXPONENTS / np.sqrt(np.maximum(variance, 1e-18)), _STEEPEST / max(weights))
     moments = sum(
         n * (np.log1p(p * np.expm1(t * w)) - t * w * p)
         for w, n, p in zip(weights, counts, q, strict=True)
     )
-    bounds: Floats = ((moments - logs) / t).min(axis=1)[where.reshape(-1)]
+    bounds: Floats = ((moments - np.log(chances)) / t).min(axis=1)[where.reshape(-1)]
     return bounds
+
+
+def _exceeded(errors: Floats, n: Floats, p: float) -> Floats:
+    """Return for each n the least count that Binomial(n, p) exceeds with this probability at most.
+
+    By halving: scipy.stats has it, and takes a second to import.
+    """
+    low, high = np.full_like(n, -1), n
+    while (high - low > 1).any():
+        middle = np.floor((low + high) / 2)
+        enough = betainc(middle + 1, n - middle, p) <= errors
+        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+    return high
 
 
 def _check_chance(what: str, chance: float) -> None:

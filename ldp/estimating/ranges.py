@@ -22,7 +22,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import minimize
 from scipy.special import gammainc, log_softmax, ndtri
 
 from ldp.core.estimation import check_confidence
@@ -118,6 +117,8 @@ def fitted(edges: ArrayLike, estimate: ArrayLike, covariance: ArrayLike) -> Fitt
     `estimate` has shape (bins,), sums to one, and has the covariance `covariance`. Raises
     `InvalidInput` for other shapes, and unless zero lies in a bin, which may be the first one.
     """
+    from scipy.optimize import minimize  # loaded for those alone who ask for a range
+
     ends, found, spread = _checked(edges, estimate, covariance)
     middle = int(np.searchsorted(ends, 0.0, side="right")) - 1
     precision = np.linalg.pinv(spread)

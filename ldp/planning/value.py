@@ -15,7 +15,6 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import brentq, minimize
 from scipy.special import ndtr
 
 from ldp.core.exact import check_epsilon
@@ -269,6 +268,8 @@ def posted(levels: Levels, people: People, direction: ArrayLike, budget: float) 
     spent on average per invited person. What is spent rises with the prices, so one scale fits.
     Raises `InvalidInput` unless the direction is at least 0, with a level that some accept.
     """
+    from scipy.optimize import brentq  # loaded for those alone who price levels
+
     worth = _array(direction, "a direction of prices")
     people.chosen(levels.strengths, worth)
     top = worth[: 1 + int(np.flatnonzero(people.accepted)[-1])]
@@ -301,6 +302,8 @@ def best(levels: Levels, people: People, budget: float) -> Menu:
     and a local optimum. Raises `InvalidInput` as `posted`. Cost: some milliseconds for each level
     squared.
     """
+    from scipy.optimize import minimize
+
     ones = np.ones(len(levels.information))
     starts = [levels.one_more(ones), levels.strengths]
     menus = [posted(levels, people, start, budget) for start in starts]

@@ -18,7 +18,6 @@ from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import minimize_scalar
 
 from ldp.core.exact import MAX_EPSILON, check_epsilon
 from ldp.errors import InvalidInput
@@ -66,6 +65,8 @@ def for_target(epsilon: float, target: Attribute, others: Sequence[Attribute]) -
     The importances of the others count; those below `LEAST` of the largest count as that. Raises
     `InvalidInput` where there are no others, and as `split`. Cost: some tens of `split`.
     """
+    from scipy.optimize import minimize_scalar  # loaded for surveys with a target alone
+
     check_epsilon(epsilon)
     if not others:
         raise InvalidInput("a target is explained by other attributes: the survey has none")

@@ -4,6 +4,8 @@ import asyncio
 import errno
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Coroutine
 from multiprocessing.context import ForkServerContext
@@ -14,7 +16,7 @@ import analysed
 import pytest
 
 from hearsay_server.limits import TooMany
-from hearsay_server.serving.analyses import Analyses, Bounds, TooLarge
+from hearsay_server.serving.analyses import _LOADED, Analyses, Bounds, TooLarge
 from hearsay_server.serving.metrics import Metrics
 from ldp import InvalidInput
 from ldp.errors import StorageFailed
@@ -57,6 +59,15 @@ def test_each_question_has_a_process_of_lower_priority() -> None:
             assert await run(analysed.pid) == await run(analysed.pid)
 
     done(ask())
+
+
+def test_what_few_questions_need_is_loaded_by_them_alone() -> None:
+    """The first question after a start waits until the rest is loaded."""
+    loaded = ", ".join(_LOADED)
+    dear = "{'scipy.stats', 'scipy.optimize', 'pandas', 'matplotlib', 'torch'}"
+    program = f"import sys, {loaded}\nprint(sorted({dear} & set(sys.modules)))"
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert run.stdout == "[]\n", run.stderr
 
 
 def test_bad_input_is_raised_as_it_is_and_faults_with_their_traceback() -> None:

@@ -16,6 +16,7 @@ from ldp import (
     HybridMechanism,
     InvalidInput,
     OneBitMean,
+    PolicyUnary,
     Tally,
     UnaryEncoding,
     estimate,
@@ -23,6 +24,7 @@ from ldp import (
 from ldp.core.estimation import Cohorts, Estimate
 from ldp.core.exact import ONE
 from ldp.core.repeated import Repeats
+from ldp.estimating.pooling import Method, pool
 from ldp.estimating.strata import answer, stratified
 from ldp.testing import SeededCoins
 
@@ -200,6 +202,20 @@ def test_empty_cohorts_do_not_count() -> None:
 def test_a_category_that_no_report_supports_still_has_an_error() -> None:
     estimated = UnaryEncoding(3, 4.0).estimate(Tally(4, np.array([2, 1, 0])))
     assert np.all(estimated.standard_error > 0)
+
+
+@pytest.mark.parametrize("method", ["mle", "gls", "inverse_variance", "scalar"])
+@pytest.mark.parametrize("levels", [(1.0,), (1.0, 4.0)])
+def test_an_ordinary_value_that_nobody_reported_is_estimated(
+    method: Method, levels: tuple[float, ...], coins: SeededCoins
+) -> None:
+    """Only those who have it report it: its variance at the frequency 0 is 0."""
+    mechanisms = [PolicyUnary.utility_optimised(4, [1], epsilon) for epsilon in levels]
+    cohorts = Cohorts([(m, m.tally(m.randomize_many([0] * 200, coins))) for m in mechanisms])
+    found = pool(cohorts, method)
+    assert np.isfinite(found.value).all()
+    assert np.isfinite(found.standard_error).all()
+    assert np.abs(found.value - [1, 0, 0, 0]).max() < 0.4
 
 
 def test_rescaling_keeps_the_estimate_in_step_with_its_interval() -> None:

@@ -494,13 +494,13 @@ def shown(
 
 
 def effective_sample_size(raw: Estimate) -> Floats:
-    """Return f (1 - f) / standard_error**2 for frequencies, 0 outside (0, 1).
+    """Return f (1 - f) / standard_error**2 for frequencies, 0 outside (0, 1) and without an error.
 
     So many people asked without any privacy would have given an estimate with this error.
     """
     f = np.clip(raw.value, 0, 1)
-    size: Floats = f * (1 - f) / raw.standard_error**2
-    return size
+    variance = raw.standard_error**2
+    return np.divide(f * (1 - f), variance, out=np.zeros_like(f), where=variance > 0)
 
 
 def _processed(

@@ -12,7 +12,7 @@ import numpy as np
 
 import hearsay.plans.plan
 from hearsay.columns import NOT_GIVEN
-from hearsay.plans.domains import Categorical, Ratings, SetOf, Strings
+from hearsay.plans.domains import Categorical, Ratings, SetOf, Strings, Value
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2, collector_pb2
 from hearsay_server.answers import (
@@ -34,6 +34,7 @@ from hearsay_server.storage.selection import Selected
 from ldp import InvalidInput
 from ldp.assurance import suspicion
 from ldp.assurance.suspicion import Supports
+from ldp.core.coins import Coins
 from ldp.estimating.pairs import PairTally
 
 _TARGETS = 3
@@ -51,6 +52,9 @@ _Long = TypeVar(
     analyst_pb2.CrosstabResponse,
     analyst_pb2.CompareGroupsResponse,
 )
+
+_REHEARSED = 64
+"""Answers of each level of which a question that is watched is asked before any report came."""
 
 _LISTS = ("groups", "rows", "cohorts", "differences")
 """The fields of long answers that go on in the next message."""
@@ -91,6 +95,46 @@ def estimates(
         answers.append(weighted.estimate(plan, own, part, name))
     answers[0].warning = "; ".join(filter(None, (answers[0].warning, left_out)))
     return [data for answer in answers for data in _messages(answer)]
+
+
+def rehearse(frozen: bytes, question: analyst_pb2.EstimateRequest) -> None:
+    """Raise `InvalidInput` for a question that no reports could answer, as `estimate` would.
+
+    Some people of each selected level answer anything, and the question is asked of each level's
+    reports by itself: it is refused where no level has an answer.
+    """
+    plan = _parsed(frozen)
+    plain = analyst_pb2.EstimateRequest()
+    plain.CopyFrom(question)
+    if question.margins:
+        weighted.check(plan, question)
+        plain.ClearField("margins")
+    refused: InvalidInput | None = None
+    for level in question.selection.levels or plan.levels:
+        try:
+            queries.estimate(plan, plain, _rehearsed(plan, question, level))
+        except InvalidInput as error:
+            refused = refused or error
+        else:
+            return
+    if refused:
+        raise refused
+
+
+def _rehearsed(plan: Plan, question: analyst_pb2.EstimateRequest, level: str) -> Tallies:
+    """Return the tallies of people of a level who answer anything: for each selected map."""
+    coins = Coins()
+    tallies = {}
+    for asked in plan.questions_of(plan.parts(question.attribute)):
+        domain = plan.questions[asked].domain
+        for name, mechanism in plan.levels[level].by_map[asked].items():
+            if name in (question.selection.maps or (name,)):
+                answers: list[Value] = [domain.anything(coins) for _ in range(_REHEARSED)]
+                settled = [domain.settled(answer, coins) for answer in answers]
+                codes = [mechanism.randomize(value, coins) for value in settled]
+                cohort = Cohort(plan.survey, plan.revision, asked, level, "", name)
+                tallies[cohort] = mechanism.tally(codes)
+    return tallies
 
 
 def distribution(

@@ -35,7 +35,7 @@ def estimate(
     `queries.estimate`, and `InvalidInput` for margins that the survey or its respondents do not
     fit.
     """
-    _check(question)
+    check(plan, question)
     plain = analyst_pb2.EstimateRequest()
     plain.CopyFrom(question)
     for name in ("margins", "least", "top", "values"):
@@ -106,8 +106,9 @@ def tell(
     answer.warning = "; ".join(told)
 
 
-def _check(question: analyst_pb2.EstimateRequest) -> None:
-    """Raise `InvalidInput` for what a weighted estimate does not have."""
+def check(plan: Plan, question: analyst_pb2.EstimateRequest) -> None:
+    """Raise `InvalidInput` for what a weighted estimate does not have, and margins that do not fit
+    the survey."""
     for name in ("consistency", "forged", "recover"):
         if question.HasField(name) if name != "consistency" else question.consistency:
             raise InvalidInput(f"weighted estimates have no {name}: leave it out, or the margins")
@@ -115,6 +116,7 @@ def _check(question: analyst_pb2.EstimateRequest) -> None:
         raise InvalidInput(
             f"weighted estimates are stratified by level, got the method {question.method!r}"
         )
+    _margins(plan, question)
 
 
 def _margins(

@@ -187,6 +187,8 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
                 raise InvalidInput(
                     f"the interval must be at least {_LEAST_INTERVAL} seconds, got {interval:g}"
                 )
+            if not await self._tallies(plan, question, none=True):
+                await self._watched.run(partial(questions.rehearse, frozen, question), begun=True)
 
             async def answered(tallies: PackedTallies) -> Messages:
                 return await self._answer(
