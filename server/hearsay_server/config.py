@@ -34,8 +34,14 @@ _NOT_OURS = {
     "HEARSAY_CERTIFICATE",
     "HEARSAY_KEY",
     "HEARSAY_SERVER_NAME",
+    "HEARSAY_TARGET",
+    "HEARSAY_DISABLED",
+    "HEARSAY_DEBUG",
+    "HEARSAY_TESTING",
+    "HEARSAY_QUOTES",
+    "HEARSAY_FUZZ_REPORTS",
 }
-"""Variables that are read elsewhere: where the file is, and how a command reaches a server."""
+"""Variables that are read elsewhere: by commands, by the SDK, and by the project's tests."""
 
 _HOST = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*")
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://([a-z0-9._-]+|\[[0-9a-f:.]+\])(:\d{1,5})?")

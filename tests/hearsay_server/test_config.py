@@ -1,17 +1,19 @@
 """Where the server's configuration comes from, and what is refused."""
 
 import os
+import re
 import tomllib
 from pathlib import Path
 
 import pytest
 from command import hearsay
 
-from hearsay_server.config import Config, explained, load
+from hearsay_server.config import Config, HelperConfig, ShufflerConfig, explained, load, read
 from hearsay_server.ingest.intake import Limits
 from ldp import InvalidInput
 
-SAMPLE = Path(__file__).resolve().parents[2] / "deploy" / "hearsay.toml"
+ROOT = Path(__file__).resolve().parents[2]
+SAMPLE = ROOT / "deploy" / "hearsay.toml"
 
 
 @pytest.fixture(autouse=True)
@@ -115,10 +117,29 @@ def test_an_empty_variable_takes_back_a_path_of_the_file(
     assert load(file) == Config()
 
 
-def test_what_is_meant_for_clients_is_no_key_of_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HEARSAY_TOKEN", "secret")
-    monkeypatch.setenv("HEARSAY_CONFIG", "x")
+def read_by_others() -> set[str]:
+    """Return the variables that commands, the SDK or the tests read, besides the keys."""
+    reading = re.compile(r'(?:environ\.get\(|envvar=|value\(|is_set\()"(HEARSAY_\w+)"')
+    files = [
+        file for folder in ("client", "server", "tests") for file in ROOT.glob(f"{folder}/**/*.py")
+    ]
+    return {name for file in files for name in reading.findall(file.read_text())}
+
+
+@pytest.mark.parametrize("name", sorted({"HEARSAY_CONFIG", *read_by_others()}))
+def test_what_is_read_elsewhere_is_no_key_of_a_process(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv(name, "1")
     assert load() == Config()
+    for kind in (ShufflerConfig, HelperConfig):
+        assert read(kind, flags={"collector": "x"}) == kind(collector="x")
+
+
+def test_the_switches_of_tests_and_clients_are_read_elsewhere() -> None:
+    assert {"HEARSAY_TESTING", "HEARSAY_DEBUG", "HEARSAY_DISABLED", "HEARSAY_TARGET"} <= (
+        read_by_others()
+    )
 
 
 @pytest.mark.parametrize(
