@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import pickle
+import random
 import signal
 import subprocess
 import sys
@@ -377,7 +378,7 @@ def test_a_file_of_another_run_changes_nothing(tmp_path: Path) -> None:
     spoilt.write_bytes(file.read_bytes()[:-100])
     text.write_text("epsilon = 3\n")
     words.write_text("hello world\n")
-    torch.save({"engine": engine.state_dict()}, alien)
+    write(alien, {"engine": engine.state_dict()})
     attempts: list[tuple[Any, Path, str]] = [
         *(({}, path, "in a file that is whole") for path in (spoilt, text, words)),
         ({}, alien, "is not a file of save_checkpoint"),
@@ -398,6 +399,41 @@ def test_a_file_of_another_run_changes_nothing(tmp_path: Path) -> None:
     assert other.state_dict() == engine.state_dict()
     with pytest.raises(InvalidInput, match="of head, module, optimizer; expected module, optim"):
         make()[0].load_checkpoint(file)
+
+
+def test_every_bit_that_is_flipped_in_a_file_is_found(tmp_path: Path) -> None:
+    engine, *_ = run = make()
+    train(*run[1:], 1)
+    file, spoilt = tmp_path / "run.pt", tmp_path / "spoilt.pt"
+    engine.save_checkpoint(file, epoch=1)
+    whole, chance = file.read_bytes(), random.Random(7)
+    bits = range(8 * len(whole))
+    for bit in [*chance.sample(bits, 120), *bits[-640::8]]:
+        flipped = bytearray(whole)
+        flipped[bit >> 3] ^= 1 << (bit & 7)
+        spoilt.write_bytes(flipped)
+        with pytest.raises(InvalidInput, match=r"spoilt\.pt: expected .* in a file that is whole"):
+            read(spoilt)
+    for cut in (0, 1, len(whole) // 2, *range(len(whole) - 75, len(whole))):
+        spoilt.write_bytes(whole[:cut])
+        with pytest.raises(InvalidInput, match="in a file that is whole"):
+            read(spoilt)
+    for more in (b"\0", whole):
+        spoilt.write_bytes(whole + more)
+        with pytest.raises(InvalidInput, match="in a file that is whole"):
+            read(spoilt)
+    assert make()[0].load_checkpoint(file) == {"epoch": 1}
+
+
+def test_a_file_without_a_digest_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    torch.save({"engine": {}, "parts": {}, "values": {}}, tmp_path / "old.pt")
+    with pytest.raises(InvalidInput, match=r"has no SHA-256 at its end: .* save it anew"):
+        read(tmp_path / "old.pt")
+
+
+def test_a_file_with_its_digest_is_read_by_torch_as_well(tmp_path: Path) -> None:
+    write(tmp_path / "state", {"weights": torch.arange(3)})
+    assert torch.equal(torch.load(tmp_path / "state")["weights"], torch.arange(3))
 
 
 def test_a_process_killed_while_it_saves_leaves_a_whole_file(tmp_path: Path) -> None:

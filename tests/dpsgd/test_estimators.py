@@ -36,6 +36,7 @@ from dpsgd.estimators import PrivateClassifier, PrivateRegressor, Progress, load
 from dpsgd.estimators.features import Feature
 from dpsgd.estimators.moments import moments
 from dpsgd.reports.rows import Column
+from dpsgd.training.checkpoint import write
 from ldp import KRR, InvalidInput, Mechanism, OneBitMean, PiecewiseMechanism, Policy
 from ldp.errors import NotReady, StorageFailed
 from ldp.estimating.regression import Indicator, Number, Records, linear
@@ -371,9 +372,9 @@ def test_what_is_no_saved_model_is_refused(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("hello")
     torch.save(nn.Linear(1, 1), tmp_path / "code")  # reading it would run code
     for name in ("text", "code"):
-        with pytest.raises(InvalidInput, match=r"expected tensors|is no saved model"):
+        with pytest.raises(InvalidInput, match="expected tensors"):
             load(tmp_path / name)
-    torch.save({"version": 1, "kind": "PrivateClassifier"}, tmp_path / "half")
+    write(tmp_path / "half", {"version": 1, "kind": "PrivateClassifier"})
     with pytest.raises(InvalidInput, match="is no saved model: KeyError"):
         load(tmp_path / "half")
     model = PrivateRegressor(steps=1).fit(np.zeros((10, 1)), np.arange(10.0))
