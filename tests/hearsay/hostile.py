@@ -14,7 +14,7 @@ from hearsay.testing import RecordingTransport
 from hearsay.v1 import collector_pb2, plan_pb2, survey_pb2
 from hearsay_server.surveys import catalogue
 from hearsay_server.surveys import survey as surveys
-from ldp import KRR, ChannelTable, InvalidInput, Mechanism, PolicyUnary
+from ldp import KRR, ChannelTable, InvalidInput, Mechanism, PolicyUnary, SetBits, Waves
 
 
 def plan_of(toml: str) -> bytes:
@@ -158,10 +158,10 @@ def _another_mechanism(plan: plan_pb2.Plan, choose: Random, _: int) -> None:
 
 
 def _fitting(k: int, epsilon: float, choose: Random) -> Mechanism:
-    """Return some mechanism for k values, or for numbers where there are none."""
+    """Return some mechanism for k values or items, or for numbers where there are none."""
     if not k:
         return catalogue.numeric(choose.choice(sorted(catalogue.NUMERIC)), epsilon)
-    match choose.randrange(4):
+    match choose.randrange(6):
         case 0:
             rows = KRR(k, epsilon * 0.9).matrix()
             return ChannelTable.from_rows(epsilon, rows.tolist())
@@ -170,6 +170,10 @@ def _fitting(k: int, epsilon: float, choose: Random) -> Mechanism:
         case 2:
             name = choose.choice(sorted(catalogue.CHAINS))
             return catalogue.chain(name, k, epsilon, 2 * epsilon)
+        case 3:
+            return Waves.over(k, epsilon)
+        case 4:
+            return SetBits(k, epsilon)
     return catalogue.categorical(choose.choice(sorted(catalogue.CATEGORICAL)), k, epsilon)
 
 

@@ -2,13 +2,20 @@
 
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
+from every_mechanism import CASES
+
+from hearsay.plans.plan import mechanism_message
 from hearsay.v1 import plan_pb2, survey_pb2
 from hearsay_server.surveys.survey import resolve
-from ldp import InvalidInput
+from ldp import InvalidInput, Mechanism, PolicyUnary, SetBits, SetSelection, Waves, build
 from ldp.core.exact import ONE
+from ldp.core.policy import Policy
+from ldp.planning import mean_design
+from ldp.planning.columns import utility_optimised_rr
 
 
 def random_survey(rng: random.Random) -> survey_pb2.Survey:
@@ -137,8 +144,52 @@ def plans(rng: random.Random) -> Iterator[bytes]:
             continue
 
 
+def _exchange(plan: plan_pb2.Plan, rng: random.Random) -> None:
+    """Give questions each other's mechanisms, or ones of another kind and of their own size."""
+    if rng.random() < 0.3:
+        places = rng.choices(range(len(plan.levels[0].mechanisms)), k=2)
+        for level in plan.levels:
+            first, second = (level.mechanisms[place] for place in places)
+            kept = plan_pb2.Mechanism.FromString(first.SerializeToString())
+            first.CopyFrom(second)
+            second.CopyFrom(kept)
+        return
+    make = rng.choice(_KINDS)
+    place = rng.randrange(len(plan.levels[0].mechanisms))
+    mapped = rng.random() < 0.2
+    for level in plan.levels:
+        wires = level.mapped if mapped and level.mapped else level.mechanisms
+        wire = wires[min(place, len(wires) - 1)]
+        own = build(wire.name, wire.epsilon, {p.name: tuple(p.values) for p in wire.parameters})
+        size = getattr(own, "k", 0) or getattr(own, "items", 0) or rng.randint(2, 12)
+        with suppress(InvalidInput):
+            wire.CopyFrom(mechanism_message(make(size, wire.epsilon, getattr(own, "most", 1))))
+
+
+_KINDS: Sequence[Callable[[int, float, int], Mechanism]] = [
+    *(
+        lambda size, epsilon, _, case=case: case.make(min(size, case.largest), epsilon)
+        for case in CASES.values()
+    ),
+    *(
+        lambda size, epsilon, _, case=case: case.make(size, epsilon)
+        for name, case in CASES.items()
+        if name not in ("rappor", "prefix_hashing")
+    ),
+    lambda size, epsilon, _: replace(Waves.over(size, epsilon), sides=(1, size)),
+    lambda size, epsilon, _: Waves((max(2, size // 2), 2), epsilon),
+    lambda size, epsilon, _: SetBits(size, epsilon),
+    lambda size, epsilon, most: SetSelection(size, epsilon, most),
+    lambda size, epsilon, _: PolicyUnary.utility_optimised(size, [0], epsilon),
+    lambda size, epsilon, _: utility_optimised_rr(size, [0], epsilon),
+    lambda size, epsilon, _: mean_design.under(Policy.one_sided(min(size, 6), [0], epsilon)),
+]
+"""Mechanisms of every kind that a plan may have, by size, epsilon, and items of the largest set."""
+
+
 def spoil(data: bytes, rng: random.Random) -> bytes:
-    """Return a plan's bytes after one change: to a field, to an integer, or to the bytes."""
+    """Return a plan's bytes after one change: to a field, to an integer, to the bytes, or to
+    which mechanism a question has."""
     if rng.random() < 0.25:  # of the bytes themselves: seldom canonical, often no plan
         at = rng.randrange(len(data))
         match rng.randrange(4):
@@ -151,6 +202,9 @@ def spoil(data: bytes, rng: random.Random) -> bytes:
             case _:
                 return data + rng.choice((data, b"\x0a\x00", b"\x12\x00", b"\x18\x01", b"\x08"))
     plan = plan_pb2.Plan.FromString(data)
+    if rng.random() < 0.25:
+        _exchange(plan, rng)
+        return plan.SerializeToString(deterministic=True)
     survey, level = plan.survey, rng.choice(plan.levels)
     attribute = rng.choice(survey.attributes)
     mechanism = rng.choice([*level.mechanisms, *level.mapped])

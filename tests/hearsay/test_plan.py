@@ -27,7 +27,7 @@ from hearsay.plans.domains import Categorical, Numeric
 from hearsay.recording.terms import Terms
 from hearsay.v1 import plan_pb2
 from hearsay_server.surveys import survey as surveys
-from ldp import RAPPOR, KRRChain, Mechanism, OrderedExponential
+from ldp import RAPPOR, KRRChain, Mechanism, OrderedExponential, SetBits, SetSelection, Waves
 from ldp.testing import SeededCoins
 from support import SURVEY
 
@@ -99,8 +99,17 @@ def test_any_mechanism_for_as_many_categories_fits() -> None:
         assert plan.parse(replaced(mechanism)).levels["strict"].mechanisms["smokes"] == mechanism
 
 
-@pytest.mark.parametrize("mechanism", [OrderedExponential(4, 0.5), RAPPOR.calibrate(0.5, 1.0)])
-def test_another_number_of_categories_or_none_does_not_fit(mechanism: Mechanism) -> None:
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        OrderedExponential(4, 0.5),
+        RAPPOR.calibrate(0.5, 1.0),
+        Waves.over(3, 0.5),
+        SetBits(3, 0.5),
+        SetSelection(3, 0.5, 1),
+    ],
+)
+def test_another_number_of_categories_or_another_kind_does_not_fit(mechanism: Mechanism) -> None:
     with pytest.raises(InvalidInput, match=f"'smokes': {mechanism.name} does not fit"):
         plan.parse(replaced(mechanism))
 

@@ -7,12 +7,15 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from every_mechanism import CASES
+from hostile import plan_of
 from random_plans import plans, spoil
 from two_sdks import REPORTS, ScriptedCoins, Twin, in_hex, why_missing
 
 from hearsay.plans import period
 from hearsay.plans.domains import Numeric
-from hearsay.plans.plan import parse
+from hearsay.plans.plan import mechanism_message, parse
+from hearsay.v1 import plan_pb2
 from ldp import InvalidInput
 from ldp.core.exact import ONE
 
@@ -55,6 +58,40 @@ def compare_plans(twin: Twin, n: int, rng: random.Random) -> Counter[bool]:
         if seen.total() >= n:
             break
     return seen
+
+
+ONE_OF_EACH = """
+name = "kinds"
+[levels]
+strict = 5.0
+[[attributes]]
+name = "category"
+categorical = { values = ["a", "b", "c", "d"] }
+[[attributes]]
+name = "number"
+numeric = { low = 0, high = 1 }
+[[attributes]]
+name = "bin"
+numeric = { low = 0, high = 1, bins = 4 }
+[[attributes]]
+name = "items"
+set = { values = ["a", "b", "c", "d"], at_most = 2 }
+[[attributes]]
+name = "word"
+strings = { alphabet = "abcd", longest = 2, candidates = ["a", "b"] }
+"""
+
+
+def test_every_mechanism_fits_the_same_kinds_of_questions(twin: Twin) -> None:
+    plan = plan_pb2.Plan.FromString(plan_of(ONE_OF_EACH))
+    (level,), fits = plan.levels, Counter[int]()
+    for mechanism in [case.make(4, 1.0) for case in CASES.values()]:
+        for place, own in enumerate(level.mechanisms):
+            kept = plan_pb2.Mechanism.FromString(own.SerializeToString())
+            own.CopyFrom(mechanism_message(mechanism))
+            fits[place] += compare_plan(twin, plan.SerializeToString(deterministic=True))
+            own.CopyFrom(kept)
+    assert [fits[place] for place in range(5)] == [17, 6, 1, 2, 1]
 
 
 @pytest.mark.slow

@@ -187,12 +187,16 @@ class Categorical:
 
     @property
     def mechanisms(self) -> type[Mechanism]:
-        """The base class of mechanisms that randomise categories."""
+        """The base class of mechanisms that randomise categories, of which `Waves` are for bins."""
         return CategoricalMechanism
 
     def check(self, mechanism: Mechanism) -> None:
         """Raise `InvalidInput` unless the mechanism is for these values and protects them."""
-        if not isinstance(mechanism, CategoricalMechanism) or mechanism.k != len(self.values):
+        if (
+            not isinstance(mechanism, CategoricalMechanism)
+            or isinstance(mechanism, Waves)  # of bins alone
+            or mechanism.k != len(self.values)
+        ):
             raise InvalidInput(f"{mechanism.name} does not fit {len(self.values)} values")
         kept: Policy | None = getattr(mechanism, "promise", None)
         if kept is None:
