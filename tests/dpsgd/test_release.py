@@ -242,6 +242,28 @@ def test_bounds_hold_what_is_there_and_no_more() -> None:
     assert few.value[0] < few.value[1]
 
 
+@pytest.mark.parametrize("relation", Relation)
+@pytest.mark.parametrize("columns", [1, 2])
+def test_a_row_of_bounds_moves_the_counts_by_what_the_noise_is_for(
+    columns: int, relation: Relation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rates = list[Fraction]()
+
+    def without_noise(rate: Fraction, _: Coins) -> int:
+        rates.append(rate)
+        return 0
+
+    monkeypatch.setattr(release, "discrete_laplace", without_noise)
+    accountant = rdp(relation)
+    release.bounds(np.ones((3, columns)), epsilon=1.0, accountant=accountant, edges=[0, 1, 2, 3])
+    (event,) = accountant.history
+    assert (event.epsilon, event.steps) == (1.0 / columns, columns)
+    # A replaced row leaves one bin of a column, and is in another one.
+    moved = 2 if relation is Relation.REPLACE_ONE else 1
+    assert len(rates) == 3 * columns
+    assert {rate * moved for rate in rates} == {Fraction(event.epsilon)}
+
+
 def test_a_column_alone_is_a_number_and_a_replaced_row_counts_twice() -> None:
     accountant = GDPAccountant(Relation.REPLACE_ONE)
     found = release.mean([1.0, 2.0], bounds=(0, 4), noise_multiplier=3.0, accountant=accountant)

@@ -646,6 +646,33 @@ def test_clients_that_share_a_ledger_send_the_same_messages_at_the_same_moments(
     assert first == second
 
 
+@pytest.mark.parametrize(
+    ("memo", "life", "surveys"),
+    [
+        (1, 3.0, ["coupled"]),
+        (1, 5.5, ["coupled"]),
+        (2.5, 7.0, ["coupled"]),
+        (1, 7.0, ["coupled", "other"]),
+    ],
+)
+def test_memos_that_use_up_a_cap_are_not_seen_in_the_other_questions(
+    memo: float, life: float, surveys: list[str]
+) -> None:
+    # One answers alike each day and pays for one memo, the other pays for a new one each day.
+    asked = [{**ASKED[0], "memo": memo, "mechanism": "auto"}, {**ASKED[0], "mechanism": "krr"}]
+    calls = [
+        Call(client, 0, "record", {"a0": (0, day), "a1": (0, day)}, 0.0 if client else 24 * 3600.0)
+        for day in range(7)
+        for client in reversed(range(len(surveys)))
+    ]
+    plan = resolved(survey(asked, "P1D", "split"))
+    assert plan is not None
+    first, second = both(asked, calls, [plan], surveys=surveys, caps=Caps(life=life))
+    assert first == second
+    assert [each for each in first if each[1:2] == ("batch",)]
+    assert any(isinstance(each[-1], dict) and "spent" in each[-1].values() for each in first)
+
+
 def test_a_random_value_is_uniform_and_is_counted_here_alone() -> None:
     toml = (
         'name = "coupled"\nlevels = { one = 32.0 }\n[[attributes]]\nname = "a0"\n'

@@ -49,19 +49,25 @@ def test_threads_that_share_coins_do_not_repeat() -> None:
 
 
 def test_every_bulk_request_has_a_key_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    keys = []
+    keys, drawn, given = list[bytes](), list[bytes](), os.urandom
 
     def keystream(key: bytes, out: memoryview) -> None:
         keys.append(key)
         out[:] = bytes(len(out))
 
+    def urandom(count: int) -> bytes:
+        drawn.append(given(count))
+        return drawn[-1]
+
     monkeypatch.setattr(coins_module, "_load_keystream", lambda: keystream)
+    monkeypatch.setattr(os, "urandom", urandom)
     coins = Coins()
     coins.words(LARGE)
     coins.words(LARGE)
-    assert coins.words(SMALL).any()  # zeros, had it come from that keystream
-    assert len(set(keys)) == 2
-    assert {len(key) for key in keys} == {32}
+    assert keys == drawn  # all of a key is fresh from the system, and nothing else is asked for
+    assert [len(key) for key in keys] == [32, 32]
+    small = coins.words(SMALL)
+    assert [small.tobytes()] == drawn[2:]  # not from that keystream
 
 
 @pytest.mark.parametrize("count", [1, 16, 100, 1 << 12, 1_000_003])

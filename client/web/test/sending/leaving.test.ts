@@ -67,6 +67,37 @@ test("what was sealed leaves in the event itself, in one call that outlives the 
   expect((await client.outbox()).batches).toEqual([]);
 });
 
+test("every call omits cookies, caches, redirects and the page's address", async () => {
+  const server = await Collector.start();
+  const client = await readyOf(server.url, { clock, token: "secret" });
+  server.answers = ({ method }, response) => method === "Submit" && !!response.destroy();
+  await client.record({ mood: "good" });
+  await until(() => server.of("Submit").length > 0);
+  await client.revoke({ forget: true });
+  await until(() => server.of("Forget").length === 1);
+  expect(new Set(fetched.map(({ url }) => url.split("/").at(-1)))).toEqual(
+    new Set(["GetPlan", "Submit", "Forget"]),
+  );
+  for (const { init } of fetched) {
+    const { headers, body, signal, keepalive, ...others } = init;
+    expect(others).toEqual({
+      method: "POST",
+      credentials: "omit",
+      cache: "no-store",
+      redirect: "error",
+      referrerPolicy: "no-referrer",
+    });
+    expect(Object.keys(headers as object).sort()).toEqual([
+      "authorization",
+      "connect-protocol-version",
+      "connect-timeout-ms",
+      "content-type",
+    ]);
+    expect([keepalive, typeof (body as Uint8Array).length]).toEqual([true, "number"]);
+    expect(signal).toBeInstanceOf(AbortSignal);
+  }
+});
+
 test("what was not sealed does not leave in the event, and nothing leaves after a revocation", async () => {
   const server = await Collector.start();
   const slow = { ...QUICK, batchAge: 60_000, firstWait: 60_000 };

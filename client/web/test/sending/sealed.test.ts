@@ -1,9 +1,9 @@
 /** Records that are sealed go to a shuffler, and nothing of them to the collector. */
 
 import { KEM_DHKEM_X25519_HKDF_SHA256 } from "hpke";
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
 import { MemoryStore } from "../../src/index.js";
-import { Places } from "../../src/recording/places.js";
+import { hex, Places } from "../../src/recording/places.js";
 import { put, transact } from "../../src/storage/store.js";
 import { Clock, clientOf, Collector, DAY, planOf, revisionOf } from "../kit.js";
 
@@ -46,6 +46,24 @@ test("each record goes to the shuffler by itself, and as the same bytes again", 
   expect(collector.of("GetPlan").length).toBeGreaterThan(0);
   expect(shuffler.of("GetPlan").length).toBe(0);
   await client.close();
+});
+
+test("the id of a sealed record is of the platform's generator", async () => {
+  const [collector, shuffler] = [
+    await Collector.start(await sealedPlan()),
+    await Collector.start(),
+  ];
+  shuffler.statuses.push(...Array.from({ length: 99 }, () => 4)); // it stays in the outbox
+  const drawn = vi.spyOn(crypto, "getRandomValues");
+  const client = clientOf(collector.url, { shuffler: shuffler.url });
+  expect(await client.waitReady(5000)).toBe(true);
+  await client.record({ mood: "good" });
+  await client.flush(200);
+  const [batch] = (await client.outbox()).batches;
+  const given = drawn.mock.results.map(({ value }) => hex(value));
+  expect(given).toContain(hex(batch!.id));
+  drawn.mockRestore();
+  await client.close(0);
 });
 
 test("a sealed survey's plan is refused without a shuffler, and another one's with it", async () => {

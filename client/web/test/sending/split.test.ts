@@ -2,7 +2,7 @@
 
 import { readFileSync } from "node:fs";
 import { AEAD_AES_128_GCM, CipherSuite, KDF_HKDF_SHA256, KEM_DHKEM_X25519_HKDF_SHA256 } from "hpke";
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
 import { type Client, type ClientOptions, MemoryStore } from "../../src/index.js";
 import { type Plan, parsePlan } from "../../src/plans/plan.js";
 import type { Batch } from "../../src/plans/protobuf.js";
@@ -102,6 +102,18 @@ test("what devices send sums up to their answers and the noise", async () => {
   const exact = [40, 0, 20, 15, 45].map((count) => count * SCALE);
   for (const [i, cell] of total.entries()) expect(Math.abs(cell - exact[i]!)).toBeLessThan(error);
   expect(total).not.toEqual(exact);
+});
+
+test("the id of a split record is of the platform's generator", async () => {
+  const collector = await Collector.start(PLAN);
+  const drawn = vi.spyOn(crypto, "getRandomValues");
+  const client = splitting(collector.url);
+  expect(await client.waitReady(5000)).toBe(true);
+  await client.record({ way: "bus", minutes: 30 });
+  while (!(await client.flush(5000)));
+  const given = drawn.mock.results.map(({ value }) => Buffer.from(value).toString("hex"));
+  expect(given).toContain(Buffer.from(collector.batches[0]!.batch.id).toString("hex"));
+  drawn.mockRestore();
 });
 
 test("a record is charged once with all of epsilon, and taken once", async () => {
