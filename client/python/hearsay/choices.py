@@ -37,8 +37,9 @@ class Caps:
     `rho` is for all trainings with central noise that a person ever takes part in, where the
     server is trusted: the sum of their rho, each for the person's updates against zeros in their
     place (`hearsay.federated`). `life` does not count these.
-    `attribute` is for one report of an attribute, and `attribute_life` for all of them. The most
-    that one record may spend is the client's `epsilon`.
+    `attribute` is for all that one period spends on an attribute, which is one report unless views
+    share it, and `attribute_life` for all reports. The most that one record may spend is the
+    client's `epsilon`.
 
     Raises `InvalidInput` unless every cap is finite and >= 0, and `until` names a period.
     """

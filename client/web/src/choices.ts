@@ -14,8 +14,8 @@ import type { Plan } from "./plans/plan.js";
  * it over the time until the end of that year, month or day (UTC): "2027", "2027-12" or "2027-12-31".
  * A period's answers are then taken once the epsilon spent before is at most the share of `life` that
  * corresponds to the time that has passed; the first answers at once. When that time is over, all that
- * is left may be spent at once. `attribute` is for one report of an attribute, and `attributeLife` for
- * all of them.
+ * is left may be spent at once. `attribute` is for all that one period spends on an attribute, which is one
+ * report unless views share it, and `attributeLife` for all reports.
  */
 export interface Caps {
   readonly life?: number;

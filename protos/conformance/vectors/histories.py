@@ -29,8 +29,13 @@ def _plan(
     maps: dict[str, str] | None = None,
     panels: int = 0,
     properties: dict[str, str] | None = None,
+    shares: dict[str, tuple[float, ...]] | None = None,
+    caps: dict[str, float] | None = None,
 ) -> str:
     """Return a plan's bytes: `questions` makes the mechanism of each, of three values.
+
+    `shares` are the epsilons of the questions by level, which are equal without; `caps` are by
+    attribute.
 
     With `words` the attributes are words of one of these letters.
 
@@ -47,6 +52,8 @@ def _plan(
             attribute.strings.candidates.extend("ab")
         else:
             attribute.categorical.values.extend(["a", "b", "c"])
+        if name in (caps or {}):
+            attribute.cap = (caps or {})[name]
     for name, sensitive in (maps or {}).items():
         wire.attributes[0].categorical.maps[name].sensitive.extend(sensitive)
     wire.panels = panels
@@ -56,8 +63,9 @@ def _plan(
     for name, epsilon in sorted(levels.items(), key=lambda item: (item[1], item[0])):
         level = plan.levels.add(name=name, epsilon=epsilon, chances=chances)
         share = epsilon if chances else epsilon / len(questions)
-        for make in questions.values():
-            level.mechanisms.add().CopyFrom(mechanism_message(make(share)))
+        each = (shares or {}).get(name, (share,) * len(questions))
+        for make, own in zip(questions.values(), each, strict=True):
+            level.mechanisms.add().CopyFrom(mechanism_message(make(own)))
         for _, sensitive in sorted((maps or {}).items()):
             made = m.PolicyUnary.utility_optimised(3, ["abc".index(v) for v in sensitive], share)
             level.mapped.add().CopyFrom(mechanism_message(made))
@@ -121,6 +129,22 @@ _PLANS = {
     ),
     "public in other panels": _plan(
         "public", "P1D", _LEVELS, _TWO, panels=63, properties={"system": "ab", "version": "12"}
+    ),
+    # The views' shares cross: 0.75 of the cap of x each, at different levels.
+    "crossed": _plan(
+        "crossed",
+        "P1D",
+        {"strict": 1.5, "open": 3.0},
+        _VIEWS,
+        shares={"strict": (0.5, 0.75, 0.125), "open": (2.0, 0.125, 0.75)},
+        caps={"x": 1.0},
+    ),
+    "crossed without a cap": _plan(
+        "crossed",
+        "P1D",
+        {"strict": 1.5, "open": 3.0},
+        _VIEWS,
+        shares={"strict": (0.5, 0.75, 0.125), "open": (2.0, 0.125, 0.75)},
     ),
 }
 _INDEX = {name: index for index, name in enumerate(_PLANS)}
@@ -1222,6 +1246,64 @@ def _of_views() -> list[Case]:
     ]
 
 
+def _of_caps_within_a_period() -> list[Case]:
+    """A cap of an attribute holds for a period, at whichever levels its views are reported."""
+    return [
+        _history(
+            "a cap of an attribute counts the period's views of both levels",
+            *_beginning("crossed"),
+            _record(x="a", y="b"),
+            _restart(level="open"),
+            _record(x="a", z="b", dropped={"x": "incomplete", "z": "spent"}),
+            _record(w="a"),
+            _spent(1, 0.75, "x"),
+            _clock(_NOON + _DAY),
+            _record(x="a", z="b"),
+            _send(
+                _batch("crossed", "2026-07-04", 2, {"x+y/strict": 1, "w/open": 1}),
+                _batch("crossed", "2026-07-05", 1, {"x+z/open": 1}),
+            ),
+            plan="crossed",
+        ),
+        _history(
+            "a cap of an attribute counts the period's views from the looser level to the stricter",
+            *_beginning("crossed"),
+            _record(x="a", z="b"),
+            _restart(level="strict"),
+            _record(x="a", y="b", dropped={"x": "spent", "y": "spent"}),
+            _record(w="a"),
+            _spent(1, 0.75, "x"),
+            plan="crossed",
+            level="open",
+        ),
+        _history(
+            "a cap of an attribute allows what fits it after a change of level",
+            *_beginning("crossed"),
+            _record(x="a", y="b"),
+            _restart(level="strict"),
+            _record(**_ALL, dropped={"y": "spent"}),
+            _spent(2, 0.25, "x"),
+            _send(
+                _batch("crossed", "2026-07-04", 2, {"x+y/open": 1, "x+z/strict": 1, "w/strict": 1})
+            ),
+            plan="crossed",
+            level="open",
+        ),
+        _history(
+            "a cap for one report of an attribute counts the period's views of both levels",
+            *_beginning("crossed without a cap"),
+            _record(x="a", y="b"),
+            _restart(level="open"),
+            _record(x="a", z="b", dropped={"x": "incomplete", "z": "spent"}),
+            _restart(caps={"attribute": {"x": double(1.5)}}),
+            _record(x="a", z="b"),
+            _spent(2, 1.5, "x"),
+            plan="crossed without a cap",
+            caps={"attribute": {"x": double(1.0)}},
+        ),
+    ]
+
+
 def _told(system: str, version: str) -> Case:
     """A batch in the clear: its panel is that of all batches of the history."""
     return {"panel": True, "properties": [system, version]}
@@ -1333,6 +1415,7 @@ def histories() -> dict[str, list[Any]]:
         *_of_sending(),
         *_of_consent(),
         *_of_what_is_public(),
+        *_of_caps_within_a_period(),
     ]
     assert len({history["note"] for history in found}) == len(found)
     return {"plans": list(_PLANS.values()), "histories": found}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
 from functools import lru_cache
-from math import ceil
+from math import ceil, inf
 from typing import Any
 
 from hearsay.choices import Caps, total
@@ -222,9 +222,24 @@ class Account:
         """Tell whether the record of this period reports a question."""
         return name in self._mine["drawn"]
 
-    def may_report(self, name: str, epsilon: float) -> bool:
-        """Tell whether a question may still be reported in this period."""
-        return name not in self._mine["spent"] and (self._left is None or epsilon <= self._left)
+    def may_report(self, terms: Terms, name: str, epsilon: float, caps: Sequence[Caps]) -> bool:
+        """Tell whether a question may still be reported in this period: once, and while the sums
+        of the period are within the record's epsilon and, on each attribute, within its caps."""
+        if name in self._mine["spent"]:
+            return False
+        if self._left is None:
+            return True  # the terms, which were checked, bound what one record spends
+        return epsilon <= self._left and all(
+            self._spent_now(terms, part) + Fraction(epsilon) <= Fraction(cap)
+            for part in terms.plan.parts(name)
+            if (cap := terms.cap_of(part, caps)) < inf
+        )
+
+    def _spent_now(self, terms: Terms, attribute: str) -> Fraction:
+        """Return the sum of what this period spent on an attribute, in all questions about it."""
+        spent = self._mine["spent"]
+        asked = [name for name in terms.containing[attribute] if name in spent]
+        return sum((_epsilon(spent[name]) for name in asked), Fraction(0))
 
     def calls_cost(self, terms: Terms, name: str) -> float:
         """Return the epsilon charged to `calls` for a report; of memos only the first costs."""

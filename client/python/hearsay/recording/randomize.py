@@ -59,7 +59,7 @@ def randomize(
         if not values.keys() >= set(terms.plan.parts(name)):
             dropped[name] = INCOMPLETE
             continue
-        if not account.may_report(name, mechanism.epsilon) or not account.allows(
+        if not account.may_report(terms, name, mechanism.epsilon, caps) or not account.allows(
             "calls", terms, name, calls, caps
         ):
             dropped[name] = SPENT

@@ -36,7 +36,7 @@ def split(
     two = shares.of(terms.plan)
     (name,) = terms.levels
     epsilon = terms.level.epsilon
-    if not account.may_report(name, epsilon) or not account.allows(
+    if not account.may_report(terms, name, epsilon, caps) or not account.allows(
         "calls", terms, name, epsilon, caps
     ):
         return [], dict.fromkeys(values, SPENT)

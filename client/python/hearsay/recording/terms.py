@@ -1,7 +1,7 @@
 """The terms on which one person's answers are taken: a plan at the person's levels."""
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from types import MappingProxyType
@@ -145,6 +145,12 @@ class Terms:
     def epsilon_of(self, attribute: str) -> float:
         """Return the most that one record spends on an attribute: on all questions that ask it."""
         return self._epsilon_of(self.answered.intersection(self.containing[attribute]))
+
+    def cap_of(self, attribute: str, caps: Sequence[Caps]) -> float:
+        """Return the lowest cap of what one record spends on an attribute: the plan's, and those of
+        `caps`; infinity where there is none."""
+        limits = [each.attribute[attribute] for each in caps if attribute in each.attribute]
+        return min([self.plan.attributes[attribute].cap, *limits])
 
     def _epsilon_of(self, questions: Collection[str]) -> float:
         return _epsilon_of(

@@ -5,7 +5,7 @@ import type { Coins } from "../coins.js";
 import { compare, type Fraction, fraction, fromDouble, plus, sum, times } from "../core/exact.js";
 import { uniform } from "../core/draws.js";
 import { Trouble } from "../trouble.js";
-import { cost, type Terms } from "./terms.js";
+import { capOf, cost, type Terms } from "./terms.js";
 
 /** How far a period may begin after, or have ended before, the server's time, in milliseconds. */
 export const AHEAD = 24 * 3600e3;
@@ -234,11 +234,19 @@ export class Account {
     return this.#mine.drawn.includes(name);
   }
 
-  /** Tell whether a question may still be reported in this period. */
-  mayReport(name: string, epsilon: number): boolean {
-    return (
-      !this.#mine.spent.has(name) && (!this.#left || compare(fromDouble(epsilon), this.#left) <= 0)
-    );
+  /** Tell whether a question may still be reported in this period: once, and while the sums of the period are
+   * within the record's epsilon and, on each attribute, within its caps. */
+  mayReport(terms: Terms, name: string, epsilon: number, limits: readonly Limits[]): boolean {
+    const { spent } = this.#mine;
+    if (spent.has(name)) return false;
+    if (!this.#left) return true; // the terms, which were checked, bound what one record spends
+    if (compare(fromDouble(epsilon), this.#left) > 0) return false;
+    return terms.plan.recorded.get(name)!.every((part) => {
+      const cap = capOf(terms, part, limits);
+      if (cap === Infinity) return true;
+      const before = terms.containing.get(part)!.flatMap((each) => spent.get(each) ?? []);
+      return compare(sum([...before, epsilon]), fromDouble(cap)) <= 0;
+    });
   }
 
   /** Return the epsilon charged to `calls` for a report; of memos only the first costs. */

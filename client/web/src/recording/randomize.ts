@@ -61,7 +61,10 @@ export function* randomize(
       dropped.set(name, "incomplete");
       continue;
     }
-    if (!account.mayReport(name, epsilon) || !account.allows("calls", terms, name, calls, limits)) {
+    if (
+      !account.mayReport(terms, name, epsilon, limits) ||
+      !account.allows("calls", terms, name, calls, limits)
+    ) {
       dropped.set(name, "spent");
       continue;
     }

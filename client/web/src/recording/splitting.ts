@@ -66,7 +66,10 @@ export function charge(
 ): Drawn {
   const { attribute: name } = code;
   const { epsilon } = terms.level;
-  if (!account.mayReport(name, epsilon) || !account.allows("calls", terms, name, epsilon, limits)) {
+  if (
+    !account.mayReport(terms, name, epsilon, limits) ||
+    !account.allows("calls", terms, name, epsilon, limits)
+  ) {
     const dropped = new Map([...values.keys()].map((each) => [each, "spent"]));
     return { taken: [], codes: [], memos: [], dropped };
   }

@@ -199,6 +199,13 @@ export function cost(terms: Terms, name: string): number {
   return (terms.memoizers.get(name) ?? terms.mechanisms.get(name)!).epsilon;
 }
 
+/** Return the lowest cap of what one record spends on an attribute: the plan's, and those of `limits`; infinity
+ * where there is none. */
+export function capOf(terms: Terms, attribute: string, limits: readonly Limits[]): number {
+  const own = limits.flatMap((each) => each.attribute.get(attribute) ?? []);
+  return Math.min(terms.plan.attributes.get(attribute)!.cap, ...own);
+}
+
 /** Tell whether a lost ledger can never be made good: the survey has one period only, or memos that
  * were lost would have to be repeated. */
 export function isForLife(terms: Terms): boolean {

@@ -32,7 +32,10 @@ function live(account: Account, t: Terms, now: number, caps: Caps = {}): number[
   for (const [name, level] of t.levels) {
     const { epsilon } = level.mechanisms.get(name)!;
     const calls = account.callsCost(t, name);
-    if (!account.mayReport(name, epsilon) || !account.allows("calls", t, name, calls, limits))
+    if (
+      !account.mayReport(t, name, epsilon, limits) ||
+      !account.allows("calls", t, name, calls, limits)
+    )
       continue;
     account.report(name, epsilon, { calls, life: calls });
     spent.push(epsilon);
@@ -100,10 +103,13 @@ test("of two levels of one period, the second spends no more than its record has
   account.report("mood", 2, { calls: 2, life: 2 });
   const again = new Account(account.dump(), "daily");
   again.enter(strict, NOON, undefined, coins);
-  expect(again.mayReport("walked", 0.5)).toBe(false);
+  expect(again.mayReport(strict, "walked", 0.5, [])).toBe(false);
   const back = new Account(account.dump(), "daily");
   back.enter(loose, NOON, undefined, coins);
-  expect([back.mayReport("walked", 2), back.mayReport("mood", 2)]).toEqual([true, false]);
+  expect([back.mayReport(loose, "walked", 2, []), back.mayReport(loose, "mood", 2, [])]).toEqual([
+    true,
+    false,
+  ]);
 });
 
 test("a cap for life holds to the last bit", async () => {
