@@ -87,10 +87,10 @@ class Nginx:
                 time.sleep(0.05)
 
 
-def in_front(folder: Path, upstream: str, **replaced: str) -> Nginx:
-    """Return an nginx before one server, with other values of some settings."""
-    values = {"server server:50051": f"server {upstream}", **replaced}
-    return Nginx(folder, "hearsay.conf", "listen 50051", values)
+def in_front(folder: Path, grpc: str, http: str = "127.0.0.1:1", **replaced: str) -> Nginx:
+    """Return an nginx before the two doors of one process, with other values of some settings."""
+    doors = {"server server:50051": f"server {grpc}", "server server:8080": f"server {http}"}
+    return Nginx(folder, "hearsay.conf", "listen 443", doors | replaced)
 
 
 def _write(folder: Path, source: Path, values: Mapping[str, str]) -> None:

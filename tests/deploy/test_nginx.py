@@ -121,12 +121,14 @@ def test_calls_under_way_are_limited_by_address(server: Server, tmp_path: Path) 
             watch.cancel()
 
 
-def test_admins_are_not_served_through_nginx(proxy: Nginx) -> None:
-    with connected(proxy.address, tls=Tls(proxy.authority.file)) as channel:
+def test_a_device_is_not_told_that_its_token_is_bad_where_a_call_is_not_served(
+    proxy: Nginx,
+) -> None:
+    with connected(proxy.address, tls=Tls(proxy.authority.file), token="secret") as channel:
         stub = admin_pb2_grpc.AdminStub(channel)
         with pytest.raises(grpc.RpcError) as refused:
             stub.ListSurveys(admin_pb2.ListSurveysRequest(), timeout=20)
-    assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
+    assert explained(refused.value, "here")[0] is Reason.SERVER_REFUSED
 
 
 @pytest.mark.parametrize(

@@ -244,7 +244,11 @@ CUT = GOOD + b"Content-Length: 1000\r\n\r\n" + PLAN
         ),
         (b"HTTP/1.1 429 No\r\nContent-Length: 0\r\n\r\n", "status 429", "server_refused"),
         (b"HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n", "does not accept the token", "bad_token"),
-        (b"HTTP/1.1 403 No\r\nContent-Length: 0\r\n\r\n", "does not accept the token", "bad_token"),
+        (
+            b"HTTP/1.1 403 No\r\nContent-Length: 0\r\n\r\n",
+            "refuses for now: status 403",
+            "server_refused",
+        ),
         (
             GOOD + b"Content-Length: 4\r\n\r\n\xff\xff\xff\xff",
             "bytes that are no GetPlanResponse",
@@ -300,7 +304,6 @@ def test_whatever_bytes_come_nothing_else_is_raised_and_no_time_is_lost() -> Non
         *REFUSALS,
         (grpc.StatusCode.DEADLINE_EXCEEDED, Reason.UNREACHABLE),
         (grpc.StatusCode.UNAUTHENTICATED, Reason.BAD_TOKEN),
-        (grpc.StatusCode.PERMISSION_DENIED, Reason.BAD_TOKEN),
     ],
 )
 def test_a_server_that_answers_and_refuses_is_told(

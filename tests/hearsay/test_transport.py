@@ -282,6 +282,7 @@ def test_what_is_no_tls_is_refused_with_what_to_give(tls: Any) -> None:
 
 
 REFUSALS = [
+    (grpc.StatusCode.PERMISSION_DENIED, Reason.SERVER_REFUSED),  # a proxy's: it names no token
     (grpc.StatusCode.RESOURCE_EXHAUSTED, Reason.SERVER_REFUSED),
     (grpc.StatusCode.UNIMPLEMENTED, Reason.SERVER_REFUSED),
     (grpc.StatusCode.INTERNAL, Reason.SERVER_REFUSED),

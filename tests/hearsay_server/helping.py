@@ -5,6 +5,7 @@ import contextlib
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from hearsay_server.config import HelperConfig
 from hearsay_server.helper.serve import running
@@ -12,9 +13,9 @@ from support import Calendar
 
 
 @contextlib.contextmanager
-def helping(data: Path, collector: str, port: int, clock: Calendar) -> Iterator[None]:
+def helping(data: Path, collector: str, port: int, clock: Calendar, **keys: Any) -> Iterator[None]:
     """Run a helper on a thread of its own while the context lasts."""
-    config = HelperConfig(data=data, collector=collector, listen=f"127.0.0.1:{port}")
+    config = HelperConfig(data=data, collector=collector, listen=f"127.0.0.1:{port}", **keys)
     started, ended = threading.Event(), threading.Event()
 
     async def serve() -> None:

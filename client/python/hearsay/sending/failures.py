@@ -36,7 +36,8 @@ def explained(status: str, details: str, target: str, *, answered: bool) -> tupl
     """
     told = on_one_line(details)
     server = f"the server at {target}"
-    if status == "PERMISSION_DENIED":
+    # Our servers forbid a call because of its token, and name it; a proxy has reasons of its own.
+    if status == "PERMISSION_DENIED" and "token" in details:
         return Reason.BAD_TOKEN, f"{server} does not accept the token: {told}"
     if status == "UNAUTHENTICATED":
         return Reason.BAD_TOKEN, f"{server} does not accept the token, or asks for one: {told}"

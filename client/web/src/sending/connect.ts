@@ -215,7 +215,9 @@ export class Transport {
         // the status has to do
       }
     }
-    if (response.status === 401 || response.status === 403) {
+    // Our servers forbid a call because of its token, and name it; a proxy has reasons of its own.
+    const forbidden = code === "permission_denied" && told.includes("token");
+    if (response.status === 401 || forbidden) {
       return new Unreachable(
         `${this.#name} does not accept the token, or asks for one: ${told} (${code})`,
         "bad_token",

@@ -243,16 +243,17 @@ test.each<[string, string | (() => string), RegExp]>([
 
 test("the status tells why the server is not reached", async () => {
   const server = await Collector.start();
-  const reasons: [number, string, string][] = [
+  const reasons: [number, string, string, string?][] = [
     [401, "unauthenticated", "bad_token"],
-    [403, "permission_denied", "bad_token"],
+    [403, "permission_denied", "bad_token", "because\nof this token"],
+    [403, "permission_denied", "server_refused"], // a proxy's: our servers name the token
     [404, "not_found", "server_refused"],
     [503, "unavailable", "unreachable"],
     [429, "resource_exhausted", "server_refused"],
   ];
-  for (const [status, code, reason] of reasons) {
+  for (const [status, code, reason, words = "because\nof this"] of reasons) {
     server.answers = (_, response) => {
-      refuse(response, status, code, "because\nof this");
+      refuse(response, status, code, words);
       return true;
     };
     const client = clientOf(server.url);
