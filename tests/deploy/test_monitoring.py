@@ -22,6 +22,9 @@ ROOT = Path(__file__).resolve().parents[2]
 RULES = ROOT / "deploy" / "prometheus"
 GRAFANA = ROOT / "deploy" / "grafana"
 
+PROBED = ("probe_success", "probe_ssl_earliest_cert_expiry")
+"""Metrics of the blackbox exporter that alerts need."""
+
 
 def parsed(file: Path) -> Any:
     """Read YAML."""
@@ -87,9 +90,15 @@ def test_every_metric_and_label_of_alerts_and_dashboard_is_one_of_a_real_server(
     metered: tuple[Server, str],
 ) -> None:
     seen = samples(metered[1])
+    for name in seen:
+        if name.startswith("process_"):
+            seen[name] = [{"job": "hearsay"}]  # which Prometheus adds
     seen["up"] = [{"job": "hearsay"}]  # Prometheus' own, of each target
+    # Those of the blackbox exporter: tests that have one look whether it makes them.
+    seen |= {name: [{"job": "hearsay-outside"}] for name in PROBED}
     for place, expression in {**alerts(), **drawn()}.items():
-        selectors = re.findall(r"\b((?:hearsay|process)_\w+|up\b)(?:\{(.*?)\})?", expression)
+        names = r"\b((?:hearsay|process|probe)_\w+|up\b)(?:\{(.*?)\})?"
+        selectors = re.findall(names, expression)
         assert selectors, place
         for name, matchers in selectors:
             assert name in seen, f"{place}: a server has no {name}"
@@ -136,12 +145,33 @@ def test_grafana_finds_the_dashboard_and_the_source_where_the_compose_file_puts_
 
 
 def test_prometheus_scrapes_the_service_and_port_of_the_compose_file() -> None:
-    (job,) = parsed(RULES / "prometheus.yml")["scrape_configs"]
+    job, outside = parsed(RULES / "prometheus.yml")["scrape_configs"]
     (look_up,) = job["dns_sd_configs"]
     services = parsed(ROOT / "deploy" / "compose.yaml")["services"]
     (name,) = look_up["names"]
     port = services[name]["environment"]["HEARSAY_METRICS"].rpartition(":")[2]
     assert (job["job_name"], str(look_up["port"])) == ("hearsay", port)
+    assert outside["job_name"] == "hearsay-outside"
+    (asked,) = outside["static_configs"][0]["targets"]
+    assert urllib.parse.urlsplit(asked).hostname in services
+    assert outside["relabel_configs"][-1]["replacement"].partition(":")[0] in services
+
+
+def test_prometheus_tells_the_alertmanager_of_the_compose_file() -> None:
+    (managers,) = parsed(RULES / "prometheus.yml")["alerting"]["alertmanagers"]
+    ((target,),) = [each["targets"] for each in managers["static_configs"]]
+    assert target.partition(":")[0] in parsed(ROOT / "deploy" / "compose.yaml")["services"]
+
+
+def test_alertmanager_takes_its_configuration_and_tells_pages_from_tickets() -> None:
+    amtool = tool("amtool")
+    file = str(RULES / "alertmanager.yml")
+    for severity, receiver in (("page", "pages"), ("ticket", "tickets")):
+        routed = [amtool, "config", "routes", "test", f"--config.file={file}"]
+        for command in ([amtool, "check-config", file], [*routed, f"severity={severity}"]):
+            done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+            assert done.returncode == 0, done.stdout + done.stderr
+        assert done.stdout.strip() == receiver
 
 
 def test_the_guide_says_what_to_do_about_every_alert() -> None:

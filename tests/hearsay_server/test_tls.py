@@ -1,6 +1,7 @@
 """TLS, mutual TLS, and certificates that are renewed under a running server."""
 
 import logging
+import math
 import resource
 import socket
 import ssl
@@ -15,6 +16,8 @@ from serving import connected, serving
 from hearsay.sending.transport import Tls
 from hearsay.v1 import admin_pb2, admin_pb2_grpc
 from hearsay_server.config import Config
+from hearsay_server.serving.doors import show_end
+from hearsay_server.serving.metrics import Metrics
 from hearsay_server.serving.tls import Certificates, certificates
 from ldp import InvalidInput
 
@@ -166,3 +169,30 @@ def test_a_missing_certificate_is_refused_at_the_start(tmp_path: Path) -> None:
 
 def test_without_a_certificate_there_is_no_tls() -> None:
     assert certificates(Config()) is None
+
+
+def test_a_certificate_that_has_ended_is_warned_of_at_the_start(
+    keys: dict[str, Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    ends = Certificates(*keys.values(), None).ends()
+    assert ends is not None
+    assert caplog.text == ""
+    Certificates(*keys.values(), None, lambda: ends)
+    (record,) = caplog.records
+    file = keys["tls_certificate"]
+    assert record.levelname == "WARNING"
+    assert record.getMessage() == f"the certificate {file} ended on {ends}: clients refuse it"
+
+
+def test_a_metric_says_when_the_certificate_in_use_ends(keys: dict[str, Path]) -> None:
+    used, metrics = Certificates(*keys.values(), None), Metrics()
+
+    def value() -> float | None:
+        return metrics.registry.get_sample_value("hearsay_certificate_end_seconds")
+
+    show_end(None, metrics)
+    assert math.isnan(value() or 0)
+    show_end(used, metrics)
+    ends = used.ends()
+    assert ends is not None
+    assert value() == ends.timestamp()

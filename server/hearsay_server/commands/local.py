@@ -29,10 +29,9 @@ AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV.")]
 
 def where(data: Path | None, database: str | None, config_file: Path | None) -> Path | str:
     """Return the folder or URL that a command was given, or else the configured one."""
-    flags: dict[str, object] = {"data": data, "database": database}
     if data is not None and database is None:
-        flags["database"] = ""  # the folder that was asked for, whatever is configured
-    return config.load(config_file, flags).where
+        return data  # whatever is configured, and for whichever process
+    return config.load(config_file, {"data": data, "database": database}).where
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ from grpc_health.v1 import health_pb2_grpc
 
 from hearsay.sending.transport import Calls, Tls, open_calls
 from hearsay_server.config import ElsewhereConfig
-from hearsay_server.serving import doors, tls, tracing
+from hearsay_server.serving import descriptors, doors, tls, tracing
 from hearsay_server.serving.auth import Policy
 from hearsay_server.serving.gate import Gate
 from hearsay_server.serving.guard import FOR_EVERYBODY, Guard
@@ -90,6 +90,8 @@ class Elsewhere:
         )
         service.add(service.servicer, server)
         health_pb2_grpc.add_HealthServicer_to_server(self.healthy, server)
+        doors.show_end(certificates, self.metrics)
+        await stack.enter_async_context(descriptors.watched(self.metrics))
         metrics_port = stack.enter_context(exposed(self.metrics, config.metrics))
         if metrics_port is not None:
             _log.info("metrics on port %d", metrics_port)

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import math
 import resource
 import signal
 import socket
@@ -14,6 +15,7 @@ from hearsay_server.config import Process
 from hearsay_server.limits import Rates
 from hearsay_server.serving import tls
 from hearsay_server.serving.http.app import Bounds
+from hearsay_server.serving.metrics import Metrics
 from hearsay_server.storage.writer import MAX_REQUEST
 from ldp.errors import InvalidInput, ServerFailed
 
@@ -102,6 +104,15 @@ def check_free(listen: str) -> None:
             if error.errno == errno.EADDRINUSE:
                 detail = f"cannot listen on {listen}: {address[0]} has a server on this port"
                 raise ServerFailed(detail) from None
+
+
+def show_end(certificates: tls.Certificates | None, metrics: Metrics) -> None:
+    """Let a metric say when the certificate in use ends."""
+    if certificates is not None:
+        ends = certificates.ends
+        metrics.certificate_end.set_function(
+            lambda: at.timestamp() if (at := ends()) is not None else math.nan
+        )
 
 
 def bind(server: grpc.aio.Server, listen: str, certificates: tls.Certificates | None) -> int:

@@ -1,6 +1,7 @@
 """Metrics for a Prometheus server to scrape. No metric is about one device or one address."""
 
 import contextlib
+import math
 from collections.abc import Iterator, Sequence
 
 import prometheus_client as prometheus
@@ -83,6 +84,14 @@ class Metrics:
             "trainings_failing", "Trainings whose newest round could not be aggregated so far."
         )
         self.ready = self._gauge("ready", "1 while the database can be written, else 0.")
+        self.no_descriptor = self._counter(
+            "no_descriptor", "Looks, one a second, that found no descriptor left to open."
+        )
+        self.certificate_end = self._gauge(
+            "certificate_end_seconds",
+            "When the certificate in use ends, in seconds since 1970; NaN without TLS.",
+        )
+        self.certificate_end.set(math.nan)
         for reason in ("missing", "unknown", "expired", "revoked", "wrong_role"):
             self.denied.labels(reason)
         for limit in ("calls", "upload", "rate", "queue", *KINDS, "forget", "parts"):

@@ -31,7 +31,7 @@ from hearsay_server.build import revision, version
 from hearsay_server.clock import Clock, system
 from hearsay_server.config import Config
 from hearsay_server.ingest.intake import Limits
-from hearsay_server.serving import attesters, doors, tls, tracing
+from hearsay_server.serving import attesters, descriptors, doors, tls, tracing
 from hearsay_server.serving.admin import Admin
 from hearsay_server.serving.aggregating import Rounds
 from hearsay_server.serving.analyses import Analyses, Bounds
@@ -88,6 +88,7 @@ async def running(
     certificates = tls.certificates(config)
     loopback = doors.on_loopback(config, certificates)
     metrics = Metrics()
+    doors.show_end(certificates, metrics)
     async with contextlib.AsyncExitStack() as stack:  # unwinds in reverse, whatever fails
         store = Store(config.where)
         stack.callback(store.close)
@@ -158,6 +159,7 @@ async def running(
         names = (*_SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME)
         reflection.enable_server_reflection(names, server)
 
+        await stack.enter_async_context(descriptors.watched(metrics))
         metrics_port = stack.enter_context(exposed(metrics, config.metrics))
         if metrics_port is not None:
             _log.info("metrics on port %d", metrics_port)

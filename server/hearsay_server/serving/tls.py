@@ -9,6 +9,7 @@ from pathlib import Path
 
 import grpc
 
+from hearsay_server.clock import Clock, system
 from hearsay_server.config import Process
 from ldp import InvalidInput
 
@@ -16,7 +17,6 @@ _log = logging.getLogger("hearsay.server")
 
 HANDSHAKE = 20.0
 """Seconds that a connection may be silent before it speaks TLS and its protocol."""
-
 
 @dataclass(frozen=True)
 class _Files:
@@ -64,6 +64,16 @@ class _Read:
     context: ssl.SSLContext
     chain: bytes
 
+    def ends(self) -> datetime | None:
+        """Return when the first certificate of the chain ends; None where none is read."""
+        from cryptography import x509
+
+        try:
+            chain = x509.load_pem_x509_certificates(self.chain)
+        except ValueError:  # OpenSSL takes more than cryptography does
+            return None
+        return min((each.not_valid_after_utc for each in chain), default=None)
+
 
 class Certificates:
     """The server's certificate, with its key, and the authority of its clients, if there is one.
@@ -74,8 +84,11 @@ class Certificates:
     ones in use, with a warning.
     """
 
-    def __init__(self, certificate: Path, key: Path, client_ca: Path | None) -> None:
+    def __init__(
+        self, certificate: Path, key: Path, client_ca: Path | None, clock: Clock = system
+    ) -> None:
         """Read the files; raise `InvalidInput` where they do not fit together."""
+        self._clock = clock
         self._files = _Files(certificate, key, client_ca)
         self._used = self._files.stamp()  # before reading: a change in between is seen next time
         self._failed = self._used
@@ -83,6 +96,7 @@ class Certificates:
         self._lock = threading.Lock()  # handshakes run on gRPC's threads
         if client_ca is not None:
             _log.info("only clients with a certificate of %s are let in", client_ca)
+        self._warn()
 
     def credentials(self) -> grpc.ServerCredentials:
         """Return the credentials of a gRPC server."""
@@ -115,14 +129,8 @@ class Certificates:
 
     def ends(self) -> datetime | None:
         """Return when the first certificate of the chain in use ends; None where none is read."""
-        from cryptography import x509
-
         self.look()
-        try:
-            chain = x509.load_pem_x509_certificates(self._read.chain)
-        except ValueError:  # OpenSSL takes more than cryptography does
-            return None
-        return min((each.not_valid_after_utc for each in chain), default=None)
+        return self._read.ends()
 
     def public_key(self) -> bytes:
         """Return the DER SubjectPublicKeyInfo of the certificate that new connections get.
@@ -154,7 +162,15 @@ class Certificates:
                 return None
             self._used, self._read = stamp, new
         _log.info("the certificate is renewed")
+        self._warn()
         return new
+
+    def _warn(self) -> None:
+        """Warn of a certificate that has ended."""
+        ends = self._read.ends()
+        if ends is not None and ends <= self._clock():
+            file = self._files.certificate
+            _log.warning("the certificate %s ended on %s: clients refuse it", file, ends)
 
 
 def certificates(config: Process) -> Certificates | None:
