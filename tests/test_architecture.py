@@ -57,7 +57,7 @@ FLOORS = {
         {"aio"},
     ],
     "hearsay_server": [
-        {"build", "clock", "config", "declared", "limits", "tabular", "wrapping"},
+        {"build", "clock", "config", "declared", "limits", "private", "tabular", "wrapping"},
         {"ingest", "surveys", "trainings"},
         {"storage"},
         {"answers"},

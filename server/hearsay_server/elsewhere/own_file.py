@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
+from hearsay_server import private
 from ldp.errors import InvalidInput, StorageFailed
 
 _DECLARED = """
@@ -35,16 +36,16 @@ class OwnFile:
         used.
         """
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            self._held = os.open(folder / f"{name}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+            private.make_folder(folder)
+            self._held = private.open_file(folder / f"{name}.lock")
             fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            file = folder / f"{name}.db"
+            os.close(private.open_file(file))
         except BlockingIOError:
             os.close(self._held)
             raise InvalidInput(f"another {owner} has {folder}") from None
         except OSError as error:
             raise StorageFailed(f"cannot use {folder}: {error.strerror}") from None
-        file = folder / f"{name}.db"
-        os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))
         self._connection = opened(file)
         self._lock = threading.Lock()
         with translated():

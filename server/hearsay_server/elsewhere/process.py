@@ -11,6 +11,7 @@ from google.protobuf.descriptor import ServiceDescriptor
 from grpc_health.v1 import health_pb2_grpc
 
 from hearsay.sending.transport import Calls, Tls, open_calls
+from hearsay_server import private
 from hearsay_server.config import ElsewhereConfig
 from hearsay_server.serving import descriptors, doors, tls, tracing
 from hearsay_server.serving.auth import Policy
@@ -49,6 +50,8 @@ class Elsewhere:
         self.healthy = Health([service])
         self._database = open_database(config.data)
         stack.callback(self._database.close)
+        private.warn(_log, config.data)
+        private.warn_of_keys(_log, [config.tls_key])
         stack.push_async_callback(doors.threads_ended)  # they use it, and what was opened before
         self.collector: Calls = open_calls(
             config.collector,

@@ -27,6 +27,7 @@ from hearsay.v1 import (
     trainer_pb2,
     trainer_pb2_grpc,
 )
+from hearsay_server import private
 from hearsay_server.build import revision, version
 from hearsay_server.clock import Clock, system
 from hearsay_server.config import Config
@@ -92,6 +93,9 @@ async def running(
     async with contextlib.AsyncExitStack() as stack:  # unwinds in reverse, whatever fails
         store = Store(config.where)
         stack.callback(store.close)
+        if not config.database:
+            private.warn(_log, config.data)
+        private.warn_of_keys(_log, [config.tls_key])
         stack.push_async_callback(doors.threads_ended)  # they use the store
         known = tokens.Tokens(store.database)
         if loopback and not known.any():

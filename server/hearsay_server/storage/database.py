@@ -21,6 +21,7 @@ from typing import IO, Any, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
+from hearsay_server import private
 from hearsay_server.storage import migrations
 from ldp.errors import InvalidInput, NotReady, StorageFailed, needs
 
@@ -213,18 +214,19 @@ def is_away(error: BaseException) -> bool:
 
 
 def open_folder(folder: Path) -> Database:
-    """Open the SQLite database in `folder`; make both if they are missing.
+    """Open the SQLite database in `folder`; make both, for their owner alone, if they are missing.
 
     Several processes of one machine may have it open. Raises `NotReady` where it is being
     upgraded or is served by an older version, and `StorageFailed` where the folder cannot be used,
     or holds a database that is damaged or was written by a newer version.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        presence: IO[bytes] = (folder / "lock").open("ab")
+        private.make_folder(folder)
+        presence: IO[bytes] = os.fdopen(private.open_file(folder / "lock"), "ab")
+        file = folder / "hearsay.db"
+        os.close(private.open_file(file))
     except OSError as error:
         raise StorageFailed(f"cannot keep data in {folder}: {error}") from None
-    file = folder / "hearsay.db"
     engine = sa.create_engine(
         sa.URL.create("sqlite", database=str(file)),
         connect_args={"timeout": _BUSY},

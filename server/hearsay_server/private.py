@@ -1,0 +1,61 @@
+"""Folders and files that their owner alone reads: they hold keys, seeds and who took part.
+
+SQLite gives its logs and journals the mode of the file that they belong to.
+"""
+
+import os
+import shlex
+from collections.abc import Iterable
+from logging import Logger
+from pathlib import Path
+
+_OTHERS = 0o077
+"""The bits of a mode that let in anybody but the owner."""
+
+_OURS = ("*.db", "*.db-*", "lock", "*.lock", "reserve")
+"""The files that a server, a shuffler or a helper makes in its folder."""
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and its missing parents for their owner alone; leave what is there as it is.
+
+    Raises `OSError` where that cannot be.
+    """
+    for missing in reversed([path for path in (folder, *folder.parents) if not path.exists()]):
+        missing.mkdir(mode=0o700, exist_ok=True)
+    folder.mkdir(exist_ok=True)  # raises where it is a file
+
+
+def open_file(file: Path) -> int:
+    """Open a file to read and write, made for its owner alone if missing; return its descriptor."""
+    return os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
+
+
+def warn(log: Logger, folder: Path) -> None:
+    """Name, in one warning, a folder and those of our files in it that others may enter or read.
+
+    An operator made them, or an earlier version: their modes stay as they are.
+    """
+    inside = sorted({file for pattern in _OURS for file in folder.glob(pattern)})
+    if wider := [str(path) for path in (folder, *inside) if _is_wider(path)]:
+        log.warning(
+            "other users of this machine can get at %s, which hold keys and who took part: run "
+            "chmod go-rwx %s",
+            *(", ".join(wider), shlex.join(wider)),
+        )
+
+
+def warn_of_keys(log: Logger, files: Iterable[Path | None]) -> None:
+    """Name, in one warning, files with private keys that everybody can read; a group may."""
+    if wider := [str(file) for file in files if file and _is_wider(file, 0o007)]:
+        log.warning(
+            "every user of this machine can read the private key in %s: run chmod o-rwx %s",
+            *(", ".join(wider), shlex.join(wider)),
+        )
+
+
+def _is_wider(path: Path, bits: int = _OTHERS) -> bool:
+    try:
+        return bool(path.stat().st_mode & bits)
+    except OSError:  # it is gone already, as a log that was moved into its file
+        return False

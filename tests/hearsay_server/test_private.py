@@ -1,0 +1,167 @@
+"""What other users of the machine can get at: nothing of a server's, shuffler's or helper's."""
+
+import logging
+import os
+import stat
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from serving import serving
+
+from hearsay_server import private
+from hearsay_server.elsewhere.own_file import OwnFile
+from hearsay_server.helper.held import Shares
+from hearsay_server.shuffler.pools import Pools
+from hearsay_server.storage.backup import backup
+from hearsay_server.storage.database import Database, open_folder
+from hearsay_server.storage.tokens import Tokens
+from ldp.errors import StorageFailed
+
+_LOG = logging.getLogger("hearsay.server")
+
+
+@pytest.fixture(params=[0, 0o022], ids=["umask 0", "umask 022"])
+def umask(request: pytest.FixtureRequest) -> Iterator[None]:
+    before = os.umask(request.param)
+    yield
+    os.umask(before)
+
+
+def modes(folder: Path) -> dict[str, int]:
+    """Return the mode of a folder, as ".", and of each file in it."""
+    paths = {".": folder, **{file.name: file for file in folder.iterdir()}}
+    return {name: stat.S_IMODE(path.stat().st_mode) for name, path in paths.items()}
+
+
+def widen(folder: Path) -> None:
+    """Give a folder and its files the modes of an earlier version."""
+    for file in folder.iterdir():
+        file.chmod(0o644)
+    folder.chmod(0o755)
+
+
+@pytest.fixture
+def database(umask: None, tmp_path: Path) -> Iterator[Database]:
+    opened = open_folder(tmp_path / "parent" / "data")
+    yield opened
+    opened.close()
+
+
+def test_a_new_database_and_its_logs_are_their_owners_alone(
+    database: Database, tmp_path: Path
+) -> None:
+    Tokens(database).create("admin")
+    found = modes(tmp_path / "parent" / "data")
+    assert {"hearsay.db", "hearsay.db-wal", "hearsay.db-shm", "lock"} <= {*found}
+    assert found.pop(".") == 0o700
+    assert {*found.values()} == {0o600}
+    assert modes(tmp_path / "parent")["."] == 0o700
+
+
+def test_a_backup_is_its_owners_alone(database: Database, tmp_path: Path) -> None:
+    backup(database, tmp_path / "backup")
+    assert stat.S_IMODE((tmp_path / "backup").stat().st_mode) == 0o600
+
+
+@pytest.mark.usefixtures("umask")
+@pytest.mark.parametrize("kind", [Pools, Shares])
+def test_what_a_shuffler_and_a_helper_keep_is_their_owners_alone(
+    kind: Callable[[Path], OwnFile], tmp_path: Path
+) -> None:
+    own = kind(tmp_path / "data")
+    with own.writing() as connection:
+        connection.execute("INSERT INTO plans VALUES ('daily', x'00')")
+        found = modes(tmp_path / "data")  # with the journal
+    own.close()
+    assert any(name.endswith("-journal") for name in found)
+    assert found.pop(".") == 0o700
+    assert {*found.values()} == {0o600}
+
+
+@pytest.mark.usefixtures("umask")
+def test_new_files_are_their_owners_alone_in_a_wide_folder(tmp_path: Path) -> None:
+    wide = tmp_path / "wide"
+    wide.mkdir(mode=0o755)
+    wide.chmod(0o755)
+    open_folder(wide).close()
+    Pools(wide).close()
+    found = modes(wide)
+    assert found.pop(".") == 0o755
+    assert {*found.values()} == {0o600}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root alone can become another user")
+@pytest.mark.usefixtures("umask")
+def test_another_user_reads_nothing_of_a_server_that_runs() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        Path(name, "theirs").write_text("open")
+        Path(name, "theirs").chmod(0o644)
+        with serving(Path(name, "data")):
+            # It prints the names of the files that it could read.
+            done = subprocess.run(
+                ["grep", "-rls", "", name],
+                capture_output=True,
+                text=True,
+                cwd="/",
+                user=65534,
+                group=65534,
+                extra_groups=[],
+            )
+        assert done.stdout == f"{name}/theirs\n"
+
+
+@pytest.mark.parametrize("name", ["data", "with space"])
+def test_a_wider_folder_and_its_files_are_named_once_with_what_to_run(
+    tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / name
+    open_folder(folder).close()
+    (folder / "of-the-operators").write_text("")
+    private.warn(_LOG, folder)
+    assert not caplog.records
+    widen(folder)
+    private.warn(_LOG, folder)
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    _, _, command = record.getMessage().partition("run ")
+    subprocess.run(["sh", "-c", command], check=True)
+    before = {"of-the-operators": 0o644}
+    assert modes(folder) == {".": 0o700, "hearsay.db": 0o600, "lock": 0o600, **before}
+    private.warn(_LOG, folder)
+    assert len(caplog.records) == 1
+
+
+def test_a_server_names_a_wider_folder_as_it_starts_and_leaves_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    folder.chmod(0o755)
+    with serving(folder):
+        pass
+    told = [r.getMessage() for r in caplog.records if "chmod" in r.getMessage()]
+    assert [words.partition("run ")[2] for words in told] == [f"chmod go-rwx {folder}"]
+    assert modes(folder)["."] == 0o755
+
+
+def test_a_private_key_that_everybody_reads_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    key = tmp_path / "key.pem"
+    key.touch()
+    for mode, told in ((0o600, 0), (0o640, 0), (0o644, 1)):
+        key.chmod(mode)
+        private.warn_of_keys(_LOG, [None, tmp_path / "missing", key])
+        assert len(caplog.records) == told
+    assert f"run chmod o-rwx {key}" in caplog.text
+
+
+def test_a_folder_that_is_a_file_is_said(tmp_path: Path) -> None:
+    (tmp_path / "data").touch()
+    for opens in (open_folder, Pools, Shares):
+        with pytest.raises(StorageFailed, match="data"):
+            opens(tmp_path / "data")
