@@ -9,7 +9,7 @@ from hearsay.plans.plan import parse
 from hearsay.shuffled import Cohort, cohorts
 from hearsay.v1 import analyst_pb2
 from hearsay_server.surveys import survey as surveys
-from ldp.assurance.amplification import clone_bound, krr_clone_mass
+from ldp.assurance.amplification import shuffled
 from support import DAILY
 
 SEALED = """
@@ -70,7 +70,8 @@ def test_a_record_hides_among_those_of_its_line() -> None:
     strict = plan.levels["strict"]
     spent = sum(strict.by_map[name][""].realised_epsilon for name in ("mode", "late"))
     assert first.epsilon == pytest.approx(spent, rel=1e-15) and first.epsilon <= 1.0
-    assert first.shuffled == clone_bound(first.epsilon, 1200, 1e-6)
+    record = [strict.by_map[name][""] for name in ("mode", "late")]
+    assert first.shuffled == shuffled(record, 1200, 1e-6).epsilon
     assert second.shuffled is None and third.shuffled is None  # fewer than 1,000
 
 
@@ -78,8 +79,7 @@ def test_forged_records_hide_nobody() -> None:
     kind = ("2026-07-04", "strict", "mode", 1200)
     (one,) = cohorts(mixes(SEALED, kind), delta=1e-8, forged=200)
     mechanism = parse(resolved(SEALED)).levels["strict"].by_map["mode"][""]
-    mass = krr_clone_mass(mechanism)  # type: ignore[arg-type]
-    assert (one.records, one.shuffled) == (1200, clone_bound(one.epsilon, 1000, 1e-8, mass))
+    assert (one.records, one.shuffled) == (1200, shuffled([mechanism], 1000, 1e-8).epsilon)
     assert cohorts(mixes(SEALED, kind), forged=201)[0].shuffled is None
 
 

@@ -1,7 +1,6 @@
 """What mixing by a shuffler gives the records of a sealed survey, cohort by cohort.
 
-Source: Feldman, McMillan and Talwar, "Hiding among the clones: a simple and nearly optimal
-analysis of privacy amplification by shuffling", FOCS 2021, section 3.
+The bounds and their sources are those of `ldp.assurance.amplification`.
 """
 
 import math
@@ -17,7 +16,6 @@ from hearsay.v1 import analyst_pb2
 from ldp import InvalidInput, Mechanism
 from ldp.core.exact import float_above
 from ldp.errors import needs
-from ldp.mechanisms import KRR
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,10 +73,9 @@ def cohorts(
     `answers` are those of `Analyst.mixes`. `forged` records of each cohort are taken for forged,
     and hide nobody. A record hides only among records of its cohort, since all else is in the
     clear; the bound is that of the whole record, whose answers are linked to each other. It is
-    `amplification.clone_bound` with k-RR's own clone mass for a record of one k-RR answer, and
-    else with the one that holds for any mechanism. Raises `InvalidInput` unless the survey is
-    sealed and has neither panels nor properties, 0 < delta < 1 and forged >= 0. Cost:
-    20 sqrt(n) steps a cohort.
+    `amplification.shuffled`. Raises `InvalidInput` unless the survey is
+    sealed and has neither panels nor properties, 0 < delta < 1 and forged >= 0. Cost: at most
+    a second a cohort.
     """
     if forged < 0 or not 0 < delta < 1:
         raise InvalidInput(
@@ -105,21 +102,17 @@ def cohorts(
         mechanisms = [plan.levels[level].by_map[name][chosen] for name, level, chosen in told]
         epsilon = float_above(sum((Fraction(m.realised_epsilon) for m in mechanisms), Fraction()))
         repeats = any(plan.questions[name].memo for name, _, _ in told)
-        bound = None if repeats else _bound(mechanisms, epsilon, mixed.records - forged, delta)
+        bound = None if repeats else _bound(mechanisms, mixed.records - forged, delta)
         found.append(Cohort(mixed.period, told, mixed.records, epsilon, bound))
     return found
 
 
-def _bound(
-    mechanisms: Sequence[Mechanism], epsilon: float, honest: int, delta: float
-) -> float | None:
+def _bound(mechanisms: Sequence[Mechanism], honest: int, delta: float) -> float | None:
     if honest < LEAST or any(m.guarantee != "pure" for m in mechanisms):
         return None
     from ldp.assurance import amplification  # which imports scipy: an app never gets here
 
-    (first, *others) = mechanisms
-    mass = amplification.krr_clone_mass(first) if isinstance(first, KRR) and not others else None
-    return amplification.clone_bound(epsilon, honest, delta, mass)
+    return amplification.shuffled(mechanisms, honest, delta).epsilon
 
 
 class _Asks(Protocol):

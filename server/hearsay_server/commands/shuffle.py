@@ -20,7 +20,6 @@ def shuffle(
     krr: Annotated[
         int | None, typer.Option(help="k-RR with so many categories; otherwise any mechanism.")
     ] = None,
-    bound: Annotated[str, typer.Option(help="clones (numerical), or closed (weaker).")] = "clones",
     plot: Plot = None,
     as_json: AsJson = False,
 ) -> None:
@@ -35,17 +34,17 @@ def shuffle(
     if plot is not None:
         plotting.check(plot)
 
-    def together(n: int) -> float:
-        if krr is None:
-            return amplification.bounded(epsilon, n, delta, bound=bound)
-        return amplification.shuffled(KRR(krr, epsilon), n, delta, bound=bound)
+    def together(n: int) -> amplification.Shuffled:
+        if krr is not None:
+            return amplification.shuffled([KRR(krr, epsilon)], n, delta)
+        return amplification.Shuffled(amplification.clone_bound(epsilon, n, delta), "clones")
 
     central = together(n)
     if plot is not None:
         plotting_plans.curve(
             f"Reports of epsilon {epsilon:g} in random order",
-            (float(n), central),
-            lambda size: together(max(1, round(size))),
+            (float(n), central.epsilon),
+            lambda size: together(max(1, round(size))).epsilon,
             (
                 Axis("reports of one cohort", lambda n: f"{n:,.0f} reports"),
                 Axis(f"epsilon at delta {delta:g}", lambda e: f"{e:.3g}"),
@@ -53,10 +52,11 @@ def shuffle(
             plot,
         )
     if as_json:
-        document = {"epsilon": epsilon, "n": n, "delta": delta, "shuffled_epsilon": central}
+        document: dict[str, object] = {"epsilon": epsilon, "n": n, "delta": delta}
+        document |= {"shuffled_epsilon": central.epsilon, "bound": central.bound}
         typer.echo(json.dumps(document, indent=2))
         return
     typer.echo(
         f"{n:,} reports of one cohort, each of epsilon {epsilon:g}, in random order: "
-        f"epsilon {central:.5g} at delta {delta:g}"
+        f"epsilon {central.epsilon:.5g} at delta {delta:g} (bound: {central.bound})"
     )

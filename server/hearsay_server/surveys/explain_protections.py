@@ -9,7 +9,7 @@ from hearsay.plans.plan import Plan
 from hearsay.shuffled import DELTA
 from hearsay_server.surveys import graded
 from hearsay_server.surveys.survey import Question
-from ldp.assurance.amplification import clone_bound
+from ldp.assurance.amplification import clone_bound, shuffled
 
 
 def of(question: Question) -> list[str]:
@@ -106,9 +106,12 @@ def _mixed(plan: Plan, least: int) -> list[str]:
         return []
     lines = []
     for level in plan.levels.values():
-        mechanisms = [m for by_map in level.by_map.values() for m in by_map.values()]
-        if all(mechanism.guarantee == "pure" for mechanism in mechanisms):
+        by_map = [each for maps in level.by_map.values() for each in maps.values()]
+        if all(mechanism.guarantee == "pure" for mechanism in by_map):
+            # No record answers more than all questions, nor spends more than its level's epsilon.
             mixed = clone_bound(level.epsilon, least, DELTA)
+            if len(by_map) == len(level.mechanisms):  # by maps there are others
+                mixed = min(mixed, shuffled(by_map, least, DELTA).epsilon)
             lines.append(
                 f"{level.name}: mixed with {least:,} honest records that answer the same questions "
                 f"at this level, one tells the collector epsilon {mixed:.3g} at delta {DELTA:g} in "
