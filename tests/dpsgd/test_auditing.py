@@ -288,3 +288,29 @@ def test_an_audit_by_likelihood_of_what_cannot_be_is_refused(
 ) -> None:
     with pytest.raises(InvalidInput, match=message):
         audit_by_likelihood(ratios, coins, claimed=1.0)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("canaries", "share", "part", "accused"),
+    [
+        (500, 0.4, 0.5, (0, 0)),
+        (500, 0.4, 0.1, (10, 10)),
+        (2000, 0.1, 0.25, (9, 10)),
+        (10_000, 0.02, 0.7, (0, 0)),
+        (10_000, 0.02, 0.5, (2, 8)),
+        (10_000, 0.02, 0.35, (9, 10)),
+    ],
+)
+def test_an_audit_sees_as_little_as_the_guide_says(
+    canaries: int, share: float, part: float, accused: tuple[int, int]
+) -> None:
+    """A canary's sum is normal, at all of the noise with mean sqrt(20) / 5 where it is in."""
+    rng, guesses, found = np.random.default_rng(3), int(share * canaries), 0
+    for _ in range(10):
+        included = rng.random(canaries) < 0.5
+        scores = math.sqrt(20) / 5 / part * included + rng.normal(size=canaries)
+        audit = audit_one_run(
+            scores, included, claimed=4.19, delta=1e-5, guess_in=guesses, guess_out=guesses
+        )
+        found += audit.p_value <= 0.05
+    assert accused[0] <= found <= accused[1]

@@ -36,6 +36,7 @@ from hearsay_server.surveys import catalogue
 from hearsay_server.surveys import survey as surveys
 from ldp import Coins, InvalidInput
 from ldp.testing import SeededCoins
+from support import Calendar
 
 BEGIN = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -694,6 +695,35 @@ def test_a_random_value_is_uniform_and_is_counted_here_alone() -> None:
     counts = transport.tally("a0", "one").counts
     assert sum((count - 200) ** 2 / 200 for count in counts) < 16.3  # chi-square, 3 degrees, 0.999
     assert b"elsewhere" not in b"".join(b.SerializeToString() for b in transport.batches)
+
+
+def test_what_no_epsilon_is_left_for_is_random() -> None:
+    asked = [{**ASKED[0], "memo": 1, "mechanism": "krr"}, {**ASKED[0], "mechanism": "krr"}]
+    toml = survey(asked, "P1D", "split").replace("one = 2.0, two = 4.0", "one = 32.0")
+    transport, calendar, people = RecordingTransport(plan_of(toml)), Calendar(-3), 100
+    with Client(
+        transport,
+        "coupled",
+        epsilon=32.0,
+        level="one",
+        ledger=MEMORY,
+        coins=SeededCoins(1),
+        clock=calendar,
+        panels=8,
+        caps=Caps(life=64.0),  # two new memos, and two answers beside them, at 16 each
+        may_tell_changes=["a0"],
+    ) as client:
+        for day in range(3):
+            for number in range(people):
+                person = client.person(str(number), level="one")
+                person.grant()
+                assert person.wait_ready()
+                assert person.record(a0=f"v{day}", a1="v1").taken == ("a0", "a1")
+            calendar.pass_days(1)
+        assert client.flush()
+    counts = transport.tally("a1", "one").counts
+    assert counts.sum() == 3 * people
+    assert abs(counts[1] - 2.25 * people) < 18  # 4 standard errors: of the last day a quarter
 
 
 def test_one_bad_answer_changes_nothing_else_in_the_record() -> None:

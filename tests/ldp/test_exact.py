@@ -1,12 +1,13 @@
 """Channels and the exact bounds that privacy is checked with."""
 
 import itertools
+import math
 from fractions import Fraction
 
 import pytest
 
 from ldp import KRR, Channel, InvalidInput
-from ldp.core.exact import certainly_at_most, exp_bounds, log_upper
+from ldp.core.exact import certainly_at_most, exp_bounds, float_above, float_below, log_upper
 
 
 def test_a_channel_that_rules_an_input_out_has_no_epsilon() -> None:
@@ -37,6 +38,14 @@ def test_log_upper_is_an_upper_bound_and_the_tightest_double() -> None:
     assert log_upper(ratio) == 1.0
     assert certainly_at_most(ratio, 1.0)
     assert not certainly_at_most(exp_bounds(Fraction(1))[1], 1.0)
+
+
+@pytest.mark.parametrize("exact", [Fraction(1, 3), Fraction(2, 3), Fraction(10**17 + 1, 10**17)])
+def test_doubles_beside_a_fraction_are_the_nearest_on_their_side(exact: Fraction) -> None:
+    below, above = float_below(exact), float_above(exact)
+    assert Fraction(below) < exact < Fraction(above)
+    assert math.nextafter(below, math.inf) == above
+    assert float_below(Fraction(above)) == float_above(Fraction(above)) == above
 
 
 def test_one_unit_less_noise_than_calibrated_is_refused() -> None:

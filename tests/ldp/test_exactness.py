@@ -158,7 +158,7 @@ def test_the_worst_log_ratio_is_epsilon_and_never_more(name: str, epsilon: float
 def test_integers_that_exceed_epsilon_are_refused(name: str) -> None:
     mechanism = WIRED[name]
     with pytest.raises(InvalidInput, match=r"the integers give epsilon .*, more than the"):
-        build(mechanism.name, 0.999 * mechanism.realised_epsilon, mechanism.integers)
+        build(mechanism.name, math.nextafter(mechanism.realised_epsilon, 0), mechanism.integers)
 
 
 # --- the sampler ---------------------------------------------------------------------------
