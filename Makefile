@@ -21,7 +21,7 @@ NODE_MODULES :=
 npm_run = @echo "skipped: $(1) of the TypeScript SDK, which needs Node 20 or newer" >&2
 endif
 
-.PHONY: demo test test-all lint web pages bench bench-models docs protos clean
+.PHONY: demo test test-all lint web pages bench bench-models docs protos clean mutants
 .DEFAULT_GOAL := test
 
 demo: $(VENV)/.demo
@@ -93,3 +93,7 @@ $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(v < (3, 11) and \
 		"hearsay needs Python 3.11 or newer, found %d.%d; set PYTHON=..." % v[:2])'
 	$(PYTHON) -m venv $(VENV)
+
+# Put deliberate privacy bugs before the tests that must kill them; TENTH=$(date -u +%F) tries a tenth, drawn by the day.
+mutants: $(VENV)/.dev $(NODE_MODULES)
+	OMP_NUM_THREADS=1 $(BIN)/python tests/mutants/run.py $(if $(TENTH),--tenth $(TENTH))

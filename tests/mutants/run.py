@@ -45,8 +45,8 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 WEB = "client/web"
 WORKERS = 2
-SECONDS = 180.0
-"""How long one run of tests may take."""
+SECONDS = 120.0
+"""How long one run of tests may take that is to end at the first failure."""
 
 _LEFT_OUT = shutil.ignore_patterns(".git", ".venv", "node_modules", ".*_cache", "site", "*.part")
 _PRELOADED = (
@@ -175,7 +175,7 @@ class Tree:
             except BaseException as error:
                 os.write(2, repr(error).encode())
                 os._exit(70)
-        code = _ended(child)
+        code = _ended(child, 10 * SECONDS if keep else SECONDS)
         output = log.read_text(encoding="utf-8", errors="replace")
         killed = code == 1 or (code in (2, 4) and bool(_REFUSED.search(output)))
         trouble = "" if code == 0 or killed else f"pytest ended with {code}"
@@ -219,9 +219,9 @@ def _run_pytest(root: Path, tests: list[str], keep: bool) -> int:
     return int(pytest.main([*options, *tests]))
 
 
-def _ended(child: int) -> int:
+def _ended(child: int, seconds: float) -> int:
     """Wait for a child and end its group; return its exit code, 124 where it took too long."""
-    end = time.monotonic() + SECONDS
+    end = time.monotonic() + seconds
     code = None
     while code is None and time.monotonic() < end:
         ended, status = os.waitpid(child, os.WNOHANG)
@@ -266,8 +266,10 @@ def check(chosen: Sequence[Bug], root: Path = ROOT) -> int:
         ProcessPoolExecutor(WORKERS, fork, _begin, (root, Path(folder))) as pool,
     ):
         tests = sorted({test for bug in chosen for test in bug.tests})
-        of_each = [[each for each in tests if each.startswith(WEB) is web] for web in (False, True)]
-        for run in pool.map(_baseline, filter(None, of_each)):
+        in_python = [each for each in tests if not each.startswith(WEB)]
+        parts = [in_python[first::WORKERS] for first in range(WORKERS)]
+        parts.append([each for each in tests if each.startswith(WEB)])
+        for run in pool.map(_baseline, filter(None, parts)):
             if run.failed or run.trouble:
                 _say(f"tests fail without any bug: {run.trouble}\n{run.output[-4000:]}")
                 return len(chosen)
