@@ -98,7 +98,7 @@ class Rows:
         if not path.exists():
             raise InvalidInput(f"there is no {path}")
         try:
-            files = pyarrow.parquet.ParquetDataset(_files(path))
+            files = pyarrow.parquet.ParquetDataset(_files(path), page_checksum_verification=True)
             wanted = {n + end for n in attributes or () for end in ("", _LEVEL, _MAP)}
             there = [n for n in files.schema.names if attributes is None or n in wanted]
             table = files.read(columns=there)

@@ -29,7 +29,7 @@ pq = pytest.importorskip("pyarrow.parquet")
 
 from hearsay_server.answers.export import _Parts, export, schema_of  # noqa: E402
 from hearsay_server.answers.folders import open_folder  # noqa: E402
-from hearsay_server.answers.manifest import Manifest  # noqa: E402
+from hearsay_server.answers.manifest import NAME, Manifest, Period  # noqa: E402
 
 
 class Exported:
@@ -344,6 +344,23 @@ def test_a_folder_that_is_no_whole_export_is_refused(tmp_path: Path) -> None:
         (tmp_path / "_export.json").write_text(text)
         with pytest.raises(InvalidInput, match=r"_export.json is no manifest of an export"):
             manifest_of(tmp_path)
+
+
+def test_a_manifest_with_a_flipped_bit_is_refused(tmp_path: Path) -> None:
+    whole = Manifest(b"plan", ("low",), {"once": Period(b"digest", 0, {"once-0-0.parquet": 12})})
+    whole.write(open_folder(tmp_path))
+    file = tmp_path / NAME
+    text = file.read_bytes()
+    assert manifest_of(tmp_path) == whole
+    for bit in range(0, 8 * len(text), 23):
+        flipped = bytearray(text)
+        flipped[bit >> 3] ^= 1 << (bit & 7)
+        file.write_bytes(flipped)
+        try:
+            found = manifest_of(tmp_path)
+        except InvalidInput:
+            continue
+        assert found == whole  # a blank or a letter's case, which says nothing
 
 
 @pytest.mark.parametrize(

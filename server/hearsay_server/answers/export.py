@@ -235,7 +235,12 @@ class _Parts:
         file = f"{period}-{len(files)}-{self._token}.parquet"
         files[file] = n
         with self._folder.using():
-            pq.write_table(table, self._folder.at(file), filesystem=self._folder.filesystem)
+            pq.write_table(
+                table,
+                self._folder.at(file),
+                filesystem=self._folder.filesystem,
+                write_page_checksum=True,
+            )
         del self._bytes[period]
 
 

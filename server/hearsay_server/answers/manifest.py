@@ -6,6 +6,7 @@ manifest's folder.
 """
 
 import base64
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -53,7 +54,8 @@ class Manifest:
                 for name, period in sorted(self.periods.items())
             },
         }
-        folder.write(NAME, json.dumps(document, indent=1).encode())
+        whole = {**document, "sha256": _digest(document)}
+        folder.write(NAME, json.dumps(whole, indent=1).encode())
 
     @classmethod
     def read(cls, folder: Folder) -> Self:
@@ -76,9 +78,17 @@ class Manifest:
     def _parsed(cls, document: Mapping[str, Any]) -> Self:
         if document["format"] != _FORMAT:
             raise ValueError(f"format must be {_FORMAT}, got {document['format']!r}")
+        told = {key: value for key, value in document.items() if key != "sha256"}
+        if document["sha256"] != _digest(told):
+            raise ValueError("its sha256 is another one, so it is damaged")
         periods = {}
         for name, each in document["periods"].items():
             digest = bytes.fromhex(each["digest"])
             periods[name] = Period(digest, int(each["dropped"]), dict(each["files"]))
         plan = base64.b64decode(document["plan"], validate=True)
         return cls(plan, tuple(document["levels"]), periods)
+
+
+def _digest(document: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of a manifest's values, however they are written."""
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()

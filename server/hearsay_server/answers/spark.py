@@ -175,7 +175,7 @@ def _mapped(
             for number in batch.column(0).to_pylist():
                 path, share, of = shares[number]
                 with filesystem.open_input_file(path) as stream:
-                    file = pq.ParquetFile(stream)
+                    file = pq.ParquetFile(stream, page_checksum_verification=True)
                     yield from work(file, range(share, file.num_row_groups, of))
 
     types = StructType([StructField(each.name, _spark_type(each.type)) for each in schema])
