@@ -185,25 +185,27 @@ def test_what_is_not_declared_is_refused_by_name(moods: tuple[str, Analyst]) -> 
 
 def test_a_group_of_few_reports_is_not_answered_about(address: str) -> None:
     _, plan = register(address, TOML.replace("moods", "few"))
-    sent = [  # in panels 2 and 3
+    sent = [  # in panels 2, 3 and 4
         batch(plan, DAYS[0], "open", "ios", "1", "", 1, rows=20),
         batch(plan, DAYS[0], "open", "web", "1", "", 2, rows=19),
+        batch(plan, DAYS[0], "open", "android", "1", "", 3, rows=45),
     ]
     results = submit(address, *sent)
     assert {result.status for result in results} == {collector_pb2.Result.STORED}, results
-    ios: Any = {"where": {"platform": "ios"}}
+    android: Any = {"where": {"platform": "android"}}
+    both: Any = {"where": {"platform": ["ios", "web"]}}
     with Analyst(address) as analyst:
-        assert analyst.estimate("few", "mood").attrs["reports"] == 39
-        assert analyst.estimate("few", "mood", **ios).attrs["reports"] == 20
-        assert analyst.crosstab("few", "mood", "smokes", **ios).attrs["reports"] == 20
-        words = "left out are groups with fewer than 20 reports .* period: web .19 reports"
+        assert analyst.estimate("few", "mood").attrs["reports"] == 84
+        assert analyst.estimate("few", "mood", **android).attrs["reports"] == 45
+        assert analyst.crosstab("few", "mood", "smokes", **both).attrs["reports"] == 39
+        words = "left out are groups with fewer than 20 reports .*: ios .20 reports., web .19 rep"
         with pytest.warns(UserWarning, match=words):
             by = analyst.by_property("few", "mood", "platform")
-        assert by.attrs["reports"] == {"ios": 20}
+        assert by.attrs["reports"] == {"android": 45}
         asked: list[Callable[[Any], object]] = [
             lambda few: analyst.estimate("few", "mood", **few),
             lambda few: analyst.by_level("few", "mood", **few),
-            lambda few: analyst.compare("few", "mood", ios, few),
+            lambda few: analyst.compare("few", "mood", android, few),
             lambda few: analyst.crosstab("few", "mood", "smokes", **few),
             lambda few: analyst.within("few", "mood", "smokes", **few),
             lambda few: analyst.ols("few", "smokes ~ mood", success="yes", **few),
@@ -212,7 +214,7 @@ def test_a_group_of_few_reports_is_not_answered_about(address: str) -> None:
             for ask in asked:
                 with pytest.raises(NotReady, match=f"19 of the level 'open' in {DAYS[0]}"):
                     ask(few)
-        by_margin = {"platform": {"ios": 0.0, "web": 1.0}}
+        by_margin = {"platform": {"ios": 0.0, "android": 0.0, "web": 1.0}}
         with pytest.raises(NotReady, match=r"one report counts for 0\.053 of"):
             analyst.estimate("few", "mood", margins=by_margin)
 

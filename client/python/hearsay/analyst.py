@@ -210,7 +210,8 @@ class Analyst(Changes, Comparisons, Distributions, Forecasts, Sets, Shuffles, Wo
     ) -> "pd.DataFrame":
         """Return `estimate` of the devices with each value of a public property, indexed by the
         property's name and value; "(not given)" are those whose app gave none. A value with fewer
-        than 20 reports of a level and period is left out, and a warning names it.
+        than 20 reports of a level and period is left out, with the smallest others where such a
+        one could be told by subtraction, and a warning names them.
 
         `compare` tests whether two of these groups differ.
         """

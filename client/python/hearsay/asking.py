@@ -35,7 +35,8 @@ class Selection(TypedDict, total=False):
     standing for none. `where`: reports of devices with one of these values of public properties,
     such as `{"platform": "ios"}` or `{"version": ["1", "2"]}`, "" standing for an app that gave
     none. `panels`: reports of these panels, from 1 on. An empty value restricts nothing. By `where`
-    or `panels` each level, map and period must keep 20 reports: `NotReady` is raised for fewer.
+    or `panels` each level, map and period must keep 20 reports, and leave none that could be told
+    by subtraction: `NotReady` is raised otherwise.
     """
 
     levels: Sequence[str]

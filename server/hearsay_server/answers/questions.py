@@ -4,6 +4,7 @@ Their arguments and results can be pickled: a plan goes as the bytes that were f
 as the bytes of the messages to send, so that the server neither parses nor writes them.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TypeVar
@@ -18,6 +19,7 @@ from hearsay.v1 import analyst_pb2, collector_pb2
 from hearsay_server.answers import (
     changes,
     distributions,
+    few,
     fits,
     joints,
     queries,
@@ -198,6 +200,13 @@ def complete(
 ) -> records.Complete:
     """Return the records of some pages that report all the attributes at these levels."""
     return records.complete(_parsed(frozen), attributes, levels, pages)
+
+
+def counted(
+    attributes: Sequence[str], levels: Sequence[str], pages: list[Page]
+) -> Counter[tuple[records.Key, few.Cell]]:
+    """Return how many of these records there are of each panel and group."""
+    return records.counted(attributes, levels, pages)
 
 
 def pairs(

@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 
 from hearsay.plans import presence
 from hearsay.plans.plan import Plan
+from hearsay.plans.properties import group_of
 from hearsay.v1 import analyst_pb2, collector_pb2
+from hearsay_server.answers.few import Cell
 from hearsay_server.answers.queries import NoReports
 from ldp.core.mechanism import Codes, Mechanism
 from ldp.core.repeated import Repeats, factors
@@ -120,6 +122,29 @@ def complete(
             ]
             parts.setdefault((page[0].period, these), []).append(arrays)
     return _joined(parts)
+
+
+def counted(
+    attributes: Sequence[str],
+    levels: Collection[str],
+    batches: Iterable[Sequence[collector_pb2.Batch]],
+) -> Counter[tuple[Key, Cell]]:
+    """Return how many records `complete` has of each panel and group."""
+    found = Counter[tuple[Key, Cell]]()
+    for batch in (batch for page in batches for batch in page):
+        known: dict[Chosen, int] = {}
+        at = {name: np.full(batch.rows, -1, dtype=np.int16) for name in attributes}
+        for column in batch.columns:
+            if column.attribute in at and column.level in levels:
+                number = known.setdefault((column.level, column.map), len(known))
+                at[column.attribute][presence.unpack(column.present, batch.rows)] = number
+        together = np.stack(list(at.values()))
+        kept = together[:, (together >= 0).all(axis=0)]
+        names, cell = list(known), (batch.panel, group_of(batch.properties))
+        for mine in _alike(kept):
+            these = tuple(names[number] for number in kept[:, mine[0]])
+            found[(batch.period, these), cell] += mine.size
+    return found
 
 
 def _alike(levels: NDArray[np.int16]) -> Iterator[NDArray[np.intp]]:

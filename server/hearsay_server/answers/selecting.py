@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from hearsay.asking import Selection, fields
 from hearsay.columns import NO_MAP, NOT_GIVEN
 from hearsay.v1 import analyst_pb2
+from hearsay_server.storage.selection import PANEL
 from ldp.errors import InvalidInput
 
 
@@ -28,10 +29,6 @@ def selected(
         panels=_panels(values.pop(PANEL, [])),
         where=values,
     )
-
-
-PANEL = "panel"
-"""The name by which panels are selected beside properties; no property has it."""
 
 
 def values_by_property(where: Sequence[str]) -> dict[str, list[str]]:

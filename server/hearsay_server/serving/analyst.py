@@ -20,8 +20,8 @@ from hearsay_server.answers import pairs as paired
 from hearsay_server.answers import words as worded
 from hearsay_server.answers.queries import NoReports, Tallies
 from hearsay_server.clock import Clock, system
-from hearsay_server.serving import auth
-from hearsay_server.serving.analyses import Analyses
+from hearsay_server.serving import auth, groups
+from hearsay_server.serving.analyses import Analyses, Run
 from hearsay_server.serving.exporting import Exporting
 from hearsay_server.serving.feeds import Feeds
 from hearsay_server.serving.kept_answers import KeptAnswers, Messages, key_of
@@ -65,6 +65,9 @@ Question = (
     | analyst_pb2.ChangeRequest
 )
 """Questions about one selection of the reports."""
+
+OfRows = analyst_pb2.SuspicionsRequest | analyst_pb2.PairsRequest | analyst_pb2.WordsRequest
+"""Questions about one attribute that are answered from stored rows."""
 
 By = analyst_pb2.EstimateByRequest
 
@@ -125,15 +128,14 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
                 raise InvalidInput(f"by must be LEVEL, PERIOD, MAP or PROPERTY, got {request.by}")
             left_out = ""
             if request.by == By.PROPERTY:
-                groups = await self._by_property(plan, question, request.property)
-                groups, left_out = few.without_small(groups)
+                apart, left_out = await self._by_property(plan, question, request.property)
             else:
                 tallies = await self._tallies(plan, question)
-                groups = _grouped(plan, question.attribute, tallies, request.by)
+                apart = _grouped(plan, question.attribute, tallies, request.by)
             by = request.property if request.by == By.PROPERTY else ""
             rows = len(plan.asked(question.attribute).domain.labels)
             begun = False
-            for some in _together(groups, rows):
+            for some in _together(apart, rows):
                 work = partial(questions.estimates, frozen, question, some, left_out, by)
                 for message in await self._analyses.run(work, begun=begun):
                     yield message
@@ -224,6 +226,7 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
             tallies = await self._tallies(plan, request)
             levels = list(dict.fromkeys(cohort.level for cohort in tallies))
             async with self._analyses.process() as run:
+                await self._check_rows(run, plan, request)
                 targets = await run(questions.targets, frozen, request, tallies)
                 count = partial(questions.supports, frozen, request.attribute, levels, targets)
                 found = await self._counted(plan, request.selection, partial(run, count))
@@ -238,6 +241,7 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
             tallies = await self._tallies(plan, request)
             levels = list(dict.fromkeys(cohort.level for cohort in tallies))
             async with self._analyses.process() as run:
+                await self._check_rows(run, plan, request)
                 count = partial(questions.set_pair_counts, frozen, request.attribute, levels)
                 found = await self._counted(plan, request.selection, partial(run, count))
                 return await run(questions.set_pairs, frozen, request, tallies, found)
@@ -268,6 +272,7 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
                     parts.append(codes)
 
                 if not worded.from_tallies(plan, request.attribute):
+                    await self._check_rows(run, plan, request)
                     dropped = await each_page(self._store, self._read, plan, selected, keep)
                 for message in await run(questions.words, frozen, request, tallies, parts, dropped):
                     yield message
@@ -331,6 +336,12 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
             for name, seen in (await count([page])).items():
                 found[name] = found[name] + seen if name in found else seen
         return found
+
+    async def _check_rows(self, run: Run, plan: Plan, request: OfRows) -> None:
+        """Raise `NoReports` where the rows of some groups that the retention left are too few."""
+        selected = resolve(plan, request.selection)
+        for name in plan.questions_of(plan.parts(request.attribute)):
+            await groups.check_records(self._store, self._read, run, plan, [name], selected)
 
     async def _read(self, read: Callable[[], _Value]) -> _Value:
         return await asyncio.get_running_loop().run_in_executor(self._readers, read)
@@ -405,8 +416,9 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
 
     async def _by_property(
         self, plan: Plan, question: analyst_pb2.EstimateRequest, name: str
-    ) -> dict[str, PackedTallies]:
-        """Return the tallies of each value of a property, in its order, and then of none given."""
+    ) -> tuple[dict[str, PackedTallies], str]:
+        """Return the tallies of each value of a property, in its order, and then of none given, and
+        in words the values that are left out because too few reports have them."""
         try:
             values = plan.properties.named(name).values
         except InvalidInput as error:
@@ -416,13 +428,32 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         apart = await self._selected(plan, question.attribute, question.selection, ("group",))
         if not apart:
             raise NoReports(f"there are no such reports of {question.attribute!r} yet")
-        groups = apart.grouped(lambda cohort: plan.properties.values_of(cohort.group)[name])
+
+        def value_of(group: str) -> str:
+            return plan.properties.values_of(group)[name]
+
+        each = apart.grouped(lambda cohort: value_of(cohort.group))
         summed = not question.margins  # which weight the groups of each value
-        return {
-            value or NOT_GIVEN: groups[value].summed(panels=True, groups=summed)
+        found = {
+            value or NOT_GIVEN: each[value].summed(panels=True, groups=summed)
             for value in (*values, "")
-            if value in groups
+            if value in each
         }
+        asked = plan.questions_of(plan.parts(question.attribute))
+        selected = resolve(plan, question.selection, question.attribute)
+        counts = await groups.counts(self._store, self._read, plan, asked, selected)
+        by = tuple(dict.fromkeys((*selected.by, name)))
+
+        def of(value: str) -> list[few.Table]:
+            def takes(cell: few.Cell) -> bool:
+                return selected.takes_cell(cell) and value_of(cell[1]) == value
+
+            return few.tables(plan, by, counts, takes)
+
+        kept, left_out = few.without_small(
+            {value or NOT_GIVEN: of(value) for value in (*values, "") if value in each}
+        )
+        return {value: found[value] for value in kept}, left_out
 
     async def _selected(
         self,
@@ -435,11 +466,9 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         return await self._enough(plan, asked, resolve(plan, selection, attribute, apart))
 
     async def _enough(self, plan: Plan, asked: Sequence[str], selected: Selected) -> PackedTallies:
-        """Return the tallies of questions; raise `NoReports` where groups have too few reports."""
-        tallies = await self._read(lambda: self._store.tallies(plan.survey, asked, selected))
-        if selected.is_of_groups:
-            few.check(few.counts_of(tallies))
-        return tallies
+        """Return the tallies of questions; raise `NoReports` where groups have too few reports, or
+        leave too few."""
+        return await groups.tallies(self._store, self._read, plan, asked, selected)
 
     async def _answer(
         self,

@@ -4,15 +4,15 @@ What a page tells is counted in the question's process before the next page is r
 beside the rows, but for regressions, which need the codes of every record.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 
 import grpc
 
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2
-from hearsay_server.answers import few, fits, questions
-from hearsay_server.answers.records import Complete, Key, Pairs
+from hearsay_server.answers import fits, questions
+from hearsay_server.answers.records import Complete, Pairs
+from hearsay_server.serving import groups
 from hearsay_server.serving.analyses import Analyses
 from hearsay_server.serving.status import Ended
 from hearsay_server.serving.stored_rows import MOST_BYTES, Page, Read, each_page
@@ -53,14 +53,12 @@ class Together:
         async with self._analyses.process() as run:
             await run(questions.check_together, frozen, question, selected.levels)
             if asked := plan.questions_of(names):
-                tallies = await self._read(
-                    lambda: self._store.tallies(plan.survey, asked, selected)
-                )
-                if selected.is_of_groups:
-                    few.check(few.counts_of(tallies))
+                tallies = await groups.tallies(self._store, self._read, plan, asked, selected)
                 if isinstance(question, analyst_pb2.CrosstabRequest):
                     return await run(questions.crosstab_of_views, frozen, question, tallies)
                 return await run(questions.groups_of_views, frozen, question, tallies)
+
+            await groups.check_records(self._store, self._read, run, plan, names, selected)
 
             async def count(pages: list[Page]) -> None:
                 nonlocal found
@@ -72,8 +70,6 @@ class Together:
                     )
 
             dropped = await each_page(self._store, self._read, plan, selected, count)
-            if selected.is_of_groups:
-                few.check((few.place(chosen, day), n) for (day, chosen), n in found.counts.items())
             if isinstance(question, analyst_pb2.CrosstabRequest):
                 return await run(questions.crosstab, frozen, question, found, dropped)
             return await run(questions.compare_groups, frozen, question, found, dropped)
@@ -86,6 +82,7 @@ class Together:
         parts: list[Complete] = []
         async with self._analyses.process() as run:
             await run(questions.check_together, frozen, question, selected.levels)
+            await groups.check_records(self._store, self._read, run, plan, names, selected)
             size = 0
 
             async def keep(pages: list[Page]) -> None:
@@ -100,11 +97,6 @@ class Together:
                 parts.append(found)
 
             dropped = await each_page(self._store, self._read, plan, selected, keep)
-            if selected.is_of_groups:
-                counts = Counter[Key]()
-                for part in parts:
-                    counts.update({key: len(codes[0]) for key, codes in part.codes.items()})
-                few.check((few.place(chosen, day), n) for (day, chosen), n in counts.items())
             return await run(questions.fit, frozen, question, parts, dropped)
 
 

@@ -1,7 +1,7 @@
 """Which of a survey's stored reports a request reads."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from hearsay.plans import period
@@ -12,6 +12,10 @@ from ldp import InvalidInput
 
 Apart = Literal["panel", "group"]
 """What cohorts are told apart by, besides level, period and map."""
+
+
+PANEL = "panel"
+"""The name by which panels are selected beside properties; no property has it."""
 
 
 @dataclass(frozen=True)
@@ -31,16 +35,28 @@ class Selected:
     panels: tuple[int, ...] = ()
     groups: tuple[str, ...] = ()
     apart: tuple[Apart, ...] = ()
+    by: tuple[str, ...] = ()
+    """The properties whose values groups are selected by, and `PANEL` where panels are."""
 
     @property
     def is_of_groups(self) -> bool:
         """Whether only reports of some panels or groups are selected."""
-        return bool(self.panels or self.groups)
+        return bool(self.by)
+
+    @property
+    def of_all_groups(self) -> "Selected":
+        """The same levels, periods and maps, of all panels and groups."""
+        return replace(self, panels=(), groups=(), by=())
 
     def takes(self, batch: collector_pb2.Batch) -> bool:
         """Tell whether a batch's panel and group are selected."""
-        return (not self.panels or batch.panel in self.panels) and (
-            not self.groups or group_of(batch.properties) in self.groups
+        return self.takes_cell((batch.panel, group_of(batch.properties)))
+
+    def takes_cell(self, cell: tuple[int, str]) -> bool:
+        """Tell whether a panel and a group are selected."""
+        panel, group = cell
+        return (not self.panels or panel in self.panels) and (
+            not self.groups or group in self.groups
         )
 
     def has(self, period: str) -> bool:
@@ -105,6 +121,7 @@ def resolve(
         _panels(plan, selection.panels),
         _groups(plan, selection.where),
         tuple(apart),
+        (*([PANEL] if selection.panels else []), *(each.property for each in selection.where)),
     )
 
 

@@ -137,12 +137,14 @@ def read(connection: sa.Connection, *conditions: sa.ColumnElement[bool]) -> Pack
     return _packed(connection.execute(_SELECT.where(*conditions)))
 
 
-def reports(connection: sa.Connection, survey: str, revision: bytes) -> dict[Cohort, int]:
-    """Return the number of reports in each tally of a survey, in order, without its counts."""
-    whose = (tallies.c.survey == survey) & (tallies.c.revision == revision)
+def reports(connection: sa.Connection, *conditions: sa.ColumnElement[bool]) -> dict[Cohort, int]:
+    """Return the number of reports in each tally that meets the conditions, in order, without its
+    counts."""
     n = sa.func.substr(tallies.c.tally, 1, Tally.N_BYTES)
     found: Counter[Cohort] = Counter()
-    for *key, head in connection.execute(sa.select(*_COHORT, n).where(whose).order_by(*_COHORT)):
+    for *key, head in connection.execute(
+        sa.select(*_COHORT, n).where(*conditions).order_by(*_COHORT)
+    ):
         found[Cohort(*key)] += Tally.n_of(head)
     return dict(found)
 

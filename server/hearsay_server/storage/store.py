@@ -327,6 +327,24 @@ class Store:
         With levels named, no row of another period than those selected is read in SQLite, and
         none of another question in PostgreSQL.
         """
+        conditions = self._conditions(survey, asked, selected)
+        with self.database.reading() as connection:
+            found = shards.read(connection, *conditions)
+        apart = selected.apart
+        return found.summed(panels="panel" not in apart, groups="group" not in apart)
+
+    def counts(
+        self, survey: str, asked: str | Collection[str], selected: Selected = EVERYTHING
+    ) -> dict[Cohort, int]:
+        """Return how many reports `tallies` are of, by panel and group."""
+        conditions = self._conditions(survey, asked, selected)
+        with self.database.reading() as connection:
+            return shards.reports(connection, *conditions)
+
+    def _conditions(
+        self, survey: str, asked: str | Collection[str], selected: Selected
+    ) -> list[sa.ColumnElement[bool]]:
+        """Return the conditions that a tally is a selected one of one of some questions."""
         table = schema.tallies
         names = [asked] if isinstance(asked, str) else list(asked)
         conditions = [table.c.survey == survey, table.c.attribute.in_(names)]
@@ -341,15 +359,14 @@ class Store:
             conditions.append(table.c.panel.in_(selected.panels))
         if selected.groups:
             conditions.append(table.c.group.in_(selected.groups))
-        with self.database.reading() as connection:
-            found = shards.read(connection, *conditions)
-        apart = selected.apart
-        return found.summed(panels="panel" not in apart, groups="group" not in apart)
+        return conditions
 
     def reports(self, stored: StoredSurvey) -> dict[Cohort, int]:
         """Return how many reports count in each cohort of a survey."""
+        table = schema.tallies
+        whose = table.c.survey == stored.survey, table.c.revision == stored.revision
         with self.database.reading() as connection:
-            return shards.reports(connection, stored.survey, stored.revision)
+            return shards.reports(connection, *whose)
 
     def _within(
         self, period: sa.ColumnElement[str], selected: Selected
