@@ -103,7 +103,6 @@ def test_a_request_shows_what_it_must_and_no_more() -> None:
         "Content-Type: application/proto\r\n"
         "Accept-Encoding: identity\r\n"
         "Connect-Protocol-Version: 1\r\n"
-        "Connect-Timeout-Ms: 2500\r\n"
         "Authorization: Bearer secret\r\n"
         f"Content-Length: {len(body)}\r\n"
         "\r\n" + body.decode()

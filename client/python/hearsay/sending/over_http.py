@@ -153,7 +153,7 @@ class Server:
         return self.site
 
     def unary(
-        self, call: Call, method: str, request: Message, timeout: float, again: bool
+        self, call: Call, method: str, request: Message, timeout: float | None, again: bool
     ) -> bytes:
         """Return the bytes of the answer to a request.
 
@@ -321,8 +321,9 @@ class HttpTransport(ServerTransport):
             raise Unreachable("this process was forked in the middle of a call; others will send")
         call = self._call = Call(timeout)
         try:
-            # Plans, and batches and updates with their ids: another time changes nothing.
-            data = self._server.unary(call, method, request, timeout, again=True)
+            # Plans, and batches and updates with their ids: another time changes nothing. A device
+            # does not tell how long it waits: it hangs up.
+            data = self._server.unary(call, method, request, None, again=True)
         except _Status as status:
             raise _translated(status, self._server.answers) from None
         finally:

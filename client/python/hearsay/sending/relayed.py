@@ -49,7 +49,7 @@ class _Server(Server):
         return self._target
 
     def unary(
-        self, call: Call, method: str, request: Message, timeout: float, again: bool
+        self, call: Call, method: str, request: Message, timeout: float | None, again: bool
     ) -> bytes:
         given = [entry.partition(": ") for entry in self._entries(UNARY, timeout)]
         headers = [

@@ -28,6 +28,9 @@ const LARGEST = 5 << 20;
 /** Characters of a server's error message that are passed on. */
 const TOLD = 300;
 
+/** Whether this is a page, or one of its workers. */
+const IN_BROWSER = typeof document !== "undefined" || "WorkerGlobalScope" in globalThis;
+
 /** Codes of errors that the caller can mend. */
 const OUR_FAULT = ["invalid_argument", "not_found", "already_exists", "failed_precondition"];
 
@@ -127,7 +130,7 @@ export class Transport {
     try {
       const asked = fetch(this.#base + method, {
         method: "POST",
-        headers: this.#headers(timeout),
+        headers: this.#headers(),
         body: body as Uint8Array<ArrayBuffer>,
         signal: call.signal,
         keepalive: alive > 0,
@@ -159,11 +162,12 @@ export class Transport {
     }
   }
 
-  #headers(timeout: number): Record<string, string> {
+  #headers(): Record<string, string> {
     const headers: Record<string, string> = {
       "content-type": "application/proto",
       "connect-protocol-version": "1",
-      "connect-timeout-ms": String(Math.min(Math.ceil(timeout), 9_999_999_999)), // at most 10 digits
+      "accept-language": "*", // and not the person's
+      ...(!IN_BROWSER && { "user-agent": "hearsay" }), // which a browser does not let anybody set
     };
     if (this.token === undefined) return headers;
     let token: unknown;
