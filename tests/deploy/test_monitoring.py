@@ -14,9 +14,11 @@ from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from serving import batch, submit
+from proxied import in_front
+from serving import batch, serving, submit
 
-from support import Server, free_port
+from hearsay_server.serving.tls import Certificates
+from support import Server, free_port, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 RULES = ROOT / "deploy" / "prometheus"
@@ -249,7 +251,8 @@ def test_a_real_prometheus_scrapes_a_real_server_and_draws_every_panel(
             time.sleep(0.2)
         # Commits stand still here, so their quantile and what is divided by them are no numbers.
         for place, expression in drawn().items():
-            assert asked(address, "query", query=expression)["result"], f"{place} is empty"
+            is_empty = not asked(address, "query", query=expression)["result"]
+            assert is_empty == ("probe_" in expression), f"{place}: {is_empty=}"
         (group,) = asked(address, "rules")["groups"]
         assert {rule["name"] for rule in group["rules"]} == set(alerts())
         assert [rule for rule in group["rules"] if rule["health"] == "err"] == []
@@ -263,3 +266,40 @@ def test_a_real_prometheus_scrapes_a_real_server_and_draws_every_panel(
 def raised(address: str) -> set[str]:
     """Return the names of the alerts that hold, whether or not for long enough to fire."""
     return {alert["labels"]["alertname"] for alert in asked(address, "alerts")["alerts"]}
+
+
+def test_a_real_blackbox_exporter_reads_the_certificate_of_a_real_nginx(tmp_path: Path) -> None:
+    exporter = tool("prometheus-blackbox-exporter")  # as Debian names it
+    doors = {door: f"127.0.0.1:{free_port()}" for door in ("listen", "http")}
+    proxy = in_front(tmp_path / "nginx", *doors.values())
+    address = f"127.0.0.1:{free_port()}"
+    command = [exporter, f"--config.file={RULES / 'blackbox.yml'}"]
+    command.append(f"--web.listen-address={address}")
+    target = urllib.parse.urlencode(
+        {"module": "https", "target": f"https://{proxy.address}/readyz"}
+    )
+    with (
+        (tmp_path / "log").open("wb") as log,
+        proxy.running(),
+        subprocess.Popen(command, stderr=log) as process,
+    ):
+        try:
+            wait_until(lambda: b"Listening on" in (tmp_path / "log").read_bytes())
+            (down,) = values(address, target, "probe_success")
+            with serving(tmp_path / "data", **doors):
+                (up,) = values(address, target, "probe_success")
+            (ends,) = values(address, target, "probe_ssl_earliest_cert_expiry")
+        finally:
+            process.kill()
+    assert (down, up) == (0, 1)
+    used = Certificates(proxy.folder / "server.pem", proxy.folder / "server.key", None).ends()
+    assert used is not None
+    assert ends == used.timestamp()
+
+
+def values(address: str, query: str, name: str) -> list[float]:
+    """Return the values of a metric that the exporter makes of a probe."""
+    with urllib.request.urlopen(f"http://{address}/probe?{query}", timeout=20) as answer:
+        text = answer.read().decode()
+    families = text_string_to_metric_families(text)
+    return [s.value for family in families for s in family.samples if s.name == name]

@@ -1,5 +1,9 @@
 """What devices get through a real nginx with `deploy/nginx/hearsay.conf`."""
 
+import json
+import shutil
+import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,14 +11,15 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from proxied import Nginx, in_front
-from serving import batch, connected
+from serving import batch, connected, serving
 
 from hearsay import MEMORY, Client
 from hearsay.sending.grpc_failures import explained, retry_after
-from hearsay.sending.transport import Tls
+from hearsay.sending.over_http import HttpTransport
+from hearsay.sending.transport import Tls, Unreachable
 from hearsay.trouble import Reason
 from hearsay.v1 import admin_pb2, admin_pb2_grpc, collector_pb2, collector_pb2_grpc
-from support import Server
+from support import Server, free_port
 
 FEW = {"rate=50r/s": "rate=1r/s", "burst=200": "burst=3"}
 """One call, three more at once, and then one a second."""
@@ -80,6 +85,64 @@ def test_calls_above_the_limit_are_told_to_come_again(strict: Nginx) -> None:
     assert refused.details() == "too many calls from this address"
     assert retry_after(refused) == 1.0
     assert explained(refused, "here")[0] is Reason.SERVER_REFUSED
+
+
+def over_http(proxy: Nginx, size: int = 0) -> Unreachable:
+    """Submit a batch over HTTP; return why it was not taken."""
+    transport = HttpTransport(f"https://{proxy.address}", tls=Tls(proxy.authority.file))
+    request = collector_pb2.SubmitRequest(batches=[collector_pb2.Batch(revision=bytes(size))])
+    with pytest.raises(Unreachable) as raised:
+        transport.call("Collector/Submit", request, collector_pb2.SubmitResponse, 20)
+    transport.close()
+    return raised.value
+
+
+def test_over_http_nginx_itself_answers_as_the_server_does(tmp_path: Path) -> None:
+    proxy = in_front(tmp_path / "nginx", "127.0.0.1:1", **FEW)
+    with proxy.running():
+        large = over_http(proxy, 6 << 20)
+        away = over_http(proxy)
+        while (limited := over_http(proxy)).retry_after == away.retry_after:
+            pass
+    assert "the message is larger than 5 MiB (RESOURCE_EXHAUSTED)" in str(large)
+    assert "no server answers" in str(away)
+    assert "too many calls from this address (RESOURCE_EXHAUSTED)" in str(limited)
+    assert (large.retry_after, away.retry_after, limited.retry_after) == (0, 5, 1)
+
+
+@pytest.mark.slow
+def test_a_watch_that_stays_silent_outlasts_the_time_for_answers(
+    server: Server, tmp_path: Path
+) -> None:
+    proxy = in_front(
+        tmp_path / "nginx", server.address, **{"grpc_read_timeout 60s": "grpc_read_timeout 1s"}
+    )
+    tls = Tls(proxy.authority.file)
+    with proxy.running(), connected(proxy.address, tls=tls) as channel:
+        watch = health_pb2_grpc.HealthStub(channel).Watch(
+            health_pb2.HealthCheckRequest(), timeout=60
+        )
+        assert next(watch).status == health_pb2.HealthCheckResponse.SERVING
+        time.sleep(2.5)
+        server.stop()
+        assert next(watch).status == health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+@pytest.mark.parametrize("version", ["--http1.1", "--http2"])
+def test_both_versions_of_http_reach_the_http_door(tmp_path: Path, version: str) -> None:
+    curl = shutil.which("curl")
+    if curl is None:
+        pytest.skip("there is no curl here")
+    doors = {door: f"127.0.0.1:{free_port()}" for door in ("listen", "http")}
+    proxy = in_front(tmp_path / "nginx", *doors.values())
+    url = f"https://{proxy.address}/hearsay.v1.Collector/GetPlan"
+    with serving(tmp_path / "data", **doors), proxy.running():
+        command = [curl, version, "--silent", "--cacert", str(proxy.authority.file), url]
+        command += ["--header", "content-type: application/json", "--data", '{"survey": "none"}']
+        command += ["--write-out", "%{http_version}"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+    assert json.loads(done.stdout.rpartition("}")[0] + "}")["code"] == "not_found"
+    assert done.stdout.endswith({"--http1.1": "1.1", "--http2": "2"}[version])
 
 
 def test_each_address_has_an_allowance_of_its_own(strict: Nginx) -> None:

@@ -18,6 +18,7 @@ _log = logging.getLogger("hearsay.server")
 HANDSHAKE = 20.0
 """Seconds that a connection may be silent before it speaks TLS and its protocol."""
 
+
 @dataclass(frozen=True)
 class _Files:
     certificate: Path
