@@ -57,7 +57,7 @@ def test_only_nginx_is_published_beyond_this_machine() -> None:
     published = {
         name: port for name, service in services().items() for port in service.get("ports", [])
     }
-    assert published.pop("nginx") == "${PORT:-443}:443"
+    assert published.pop("nginx") == "${SERVER_PORT:-443}:443"
     assert set(published) == {"prometheus", "alertmanager", "grafana"}
     assert all(port.startswith("127.0.0.1:") for port in published.values())
 

@@ -225,7 +225,7 @@ def test_a_process_of_another_operator_becomes_healthy(
     toml = tmp_path / "collector.toml"
     toml.write_text('collector_token = "secret"\n')
     given = {"${COLLECTOR:?set it, such as collect.example:443}": "collect.example:443"}
-    given["${HOST:?set it to the name that devices call}"] = "mix.example.org"
+    given["${SERVER_NAME:?set it to the name that devices call}"] = "mix.example.org"
     variables = on_loopback(environment(service, "elsewhere.yaml")) | {
         "HEARSAY_CONFIG": str(toml),
         "HEARSAY_DATA": str(tmp_path / "data"),

@@ -144,8 +144,8 @@ def through(nginx: Nginx, path: str, **given: object) -> Answered:
     return asked(f"https://{nginx.address}{path}", nginx.authority.file, **given)
 
 
-def posted(nginx: Nginx, path: str, kind: str = "application/proto") -> Answered:
-    return through(nginx, path, data=b"", headers={"content-type": kind})
+def posted(nginx: Nginx, path: str) -> Answered:
+    return through(nginx, path, data=b"", headers={"content-type": "application/proto"})
 
 
 def called(nginx: Nginx, path: str) -> tuple[grpc.StatusCode, str]:
@@ -180,15 +180,20 @@ def test_a_call_over_grpc_reaches_the_server_where_it_is_served(
 
 
 @pytest.mark.parametrize(("service", "method"), CALLS)
-@pytest.mark.parametrize("kind", ["application/proto", "application/json"])
 def test_a_call_over_http_reaches_the_server_where_it_is_served(
-    doors: Doors, service: str, method: str, kind: str
+    doors: Doors, service: str, method: str
 ) -> None:
-    answer = posted(doors.of(service), f"/{service}/{method}", kind)
+    answer = posted(doors.of(service), f"/{service}/{method}")
     if service in NOT_SERVED | GRPC_ALONE:
         assert (answer.status, answer.code) == (404, "unimplemented")
     else:
         assert answer.status == 200 or answer.code not in ("", "unimplemented", "unavailable")
+
+
+def test_json_goes_to_the_http_door(doors: Doors) -> None:
+    path, headers = "/hearsay.v1.Collector/GetPlan", {"content-type": "application/json"}
+    answer = through(doors.of(""), path, data=b'{"survey": "none"}', headers=headers)
+    assert (answer.status, answer.code) == (404, "not_found")
 
 
 @pytest.mark.parametrize("kind", ["application/grpc-web", "application/grpc-web+proto"])
