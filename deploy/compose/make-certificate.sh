@@ -47,6 +47,8 @@ if [ -e "$folder/server.pem" ]; then
     named=$(openssl x509 -noout -subject -nameopt multiline -in "$folder/server.pem" |
         sed -n 's/^ *commonName *= //p')
     if [ "$named" = "$name" ] && [ -e "$folder/server.key" ] &&
+        [ "$(openssl pkey -pubout -in "$folder/server.key")" = \
+            "$(openssl x509 -noout -pubkey -in "$folder/server.pem")" ] &&
         openssl x509 -noout -checkend 5184000 -in "$folder/server.pem" >"$work/said"; then
         echo "$folder/server.pem is good for 60 days more"
         exit 0

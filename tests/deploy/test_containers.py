@@ -60,6 +60,20 @@ def test_a_certificate_is_made_once_and_fits_its_name_authority_and_key(tls: Pat
     assert 300 < days < 398  # what browsers take
 
 
+@pytest.mark.parametrize("spoilt", ["", "another key"])
+def test_a_pair_that_was_made_in_part_is_made_anew(tls: Path, spoilt: str) -> None:
+    made = certificate(tls)
+    key = tls / "server.key"
+    key.unlink()
+    if spoilt:
+        subprocess.run(
+            ["openssl", "genpkey", "-algorithm", "ed25519", "-out", str(key)], check=True
+        )
+    assert certificate(tls) != made
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tls / "server.pem", key)
+
+
 @pytest.mark.parametrize("name", ["192.0.2.1", "2001:db8::1"])
 def test_another_name_gets_another_certificate_of_the_same_authority(tls: Path, name: str) -> None:
     certificate(tls)

@@ -11,7 +11,8 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from proxied import Nginx, in_front
-from serving import batch, connected, serving
+from serving import batch, connected, create, serving
+from test_web_sdk import FOUR, People, why_missing
 
 from hearsay import MEMORY, Client
 from hearsay.sending.grpc_failures import explained, retry_after
@@ -240,3 +241,20 @@ def test_many_batches_pass_one_after_another(server: Server, proxy: Nginx) -> No
             request = collector_pb2.SubmitRequest(batches=[batch(revision, number)])
             (result,) = stub.Submit(request, timeout=20).results
             assert result.status == collector_pb2.Result.STORED
+
+
+@pytest.mark.slow
+def test_the_typescript_sdk_reports_through_nginx(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if why := why_missing():
+        pytest.skip(why)
+    doors = {door: f"127.0.0.1:{free_port()}" for door in ("listen", "http")}
+    proxy = in_front(tmp_path / "nginx", *doors.values())
+    monkeypatch.setenv("NODE_EXTRA_CA_CERTS", str(proxy.authority.file))
+    with serving(tmp_path / "data", **doors) as address, proxy.running():
+        create(address, FOUR)
+        with People(f"https://{proxy.address}") as people:
+            assert people.do("ready", timeout=20_000)
+            assert people.do("record", **{"from": 0, "to": 5}) == 20
+            assert people.do("flush", timeout=20_000)
