@@ -33,6 +33,7 @@ Exceptions without a module's name are defined here.
   - `MissingExtra` (an `ImportError`): install the extra that is named
   - `StorageFailed`: mend the disk, the database or the permissions, restore a backup, or install
     the version that wrote the data
+    - `KeyLost` (`hearsay_server.at_rest`): set encryption_key to the key that is named
   - `ServerFailed`: free the address, or read the server's log; then start it again
   - `Skip` (`hearsay.federated.stepping`): raised by an app's own step, and never reaches the app
   - `Trouble` (`hearsay.trouble`): never reaches an app, which asks `Client.status` instead

@@ -57,7 +57,17 @@ FLOORS = {
         {"aio"},
     ],
     "hearsay_server": [
-        {"build", "clock", "config", "declared", "limits", "private", "tabular", "wrapping"},
+        {
+            "at_rest",
+            "build",
+            "clock",
+            "config",
+            "declared",
+            "limits",
+            "private",
+            "tabular",
+            "wrapping",
+        },
         {"ingest", "surveys", "trainings"},
         {"storage"},
         {"answers"},

@@ -75,6 +75,8 @@ class Process(BaseModel):
     """Its private key, PEM."""
     tls_client_ca: Path | None = None
     """Take only clients with a certificate of this CA, PEM."""
+    encryption_key: Path | None = None
+    """File of the key, 64 hex digits, under which private keys and seeds are stored encrypted."""
     require_device_token: bool = False
     """Take batches only with a device's token."""
     max_message_bytes: Annotated[int, _Int32] = 4 << 20

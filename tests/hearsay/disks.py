@@ -13,7 +13,7 @@ from hearsay import create_ledger
 
 
 class SmallDisk:
-    """A file system of 256 KiB."""
+    """A small file system."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -51,10 +51,16 @@ class SmallDisk:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[SmallDisk]:
-    """A small disk, mounted below `tmp_path`."""
-    folder = tmp_path / "small"
+    """A disk of 256 KiB, mounted below `tmp_path`."""
+    with mounted(tmp_path / "small", "256k") as disk:
+        yield disk
+
+
+@contextlib.contextmanager
+def mounted(folder: Path, size: str) -> Iterator[SmallDisk]:
+    """Mount a disk of a size at a new folder while the context lasts."""
     folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(folder)]
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
     if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode != 0:
         pytest.skip("a small file system can be mounted by root only")
     yield SmallDisk(folder)

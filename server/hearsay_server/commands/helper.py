@@ -12,8 +12,8 @@ from rich.table import Table
 from hearsay.federated.parsing import parse as parse_training
 from hearsay.plans.plan import parse
 from hearsay.sealed import shares
-from hearsay_server import config, tabular
-from hearsay_server.commands.local import ConfigFile
+from hearsay_server import at_rest, config, tabular
+from hearsay_server.commands.local import ConfigFile, EncryptionKey
 from hearsay_server.commands.serve import announce, with_an_option_for_every_key
 from hearsay_server.helper import held
 from hearsay_server.serving import logs
@@ -44,10 +44,11 @@ def serve_helper(config_file: ConfigFile = None, **flags: object) -> None:
 @app.command("key")
 def key(
     data: Annotated[Path, typer.Option(help="The helper's folder.")] = Path("hearsay-helper"),
+    encryption_key: EncryptionKey = None,
 ) -> None:
     """Print the helper's public key, and make it first if there is none: before it serves."""
     if not (data / "shares.db").exists():
-        made = held.Shares(data)
+        made = held.Shares(data, at_rest.read(encryption_key, data))
         made.close()
     typer.echo(held.look(data)[0])
 

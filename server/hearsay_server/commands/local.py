@@ -2,24 +2,31 @@
 
 import contextlib
 import csv
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
+import sqlalchemy as sa
 import typer
 from rich.markup import escape
 from rich.table import Table
 
-from hearsay_server import config, tabular
-from hearsay_server.storage.database import Database, open_database
-from ldp import InvalidInput
+from hearsay_server import at_rest, config, tabular
+from hearsay_server.at_rest import AtRest
+from hearsay_server.storage.database import Database, open_database, said
+from ldp.errors import InvalidInput, StorageFailed
 
 Data = Annotated[Path | None, typer.Option(help="The server's folder.")]
 Url = Annotated[str | None, typer.Option(help="The server's database, postgresql://...")]
 ConfigFile = Annotated[
     Path | None, typer.Option("--config", help="The server's TOML file.", envvar="HEARSAY_CONFIG")
+]
+EncryptionKey = Annotated[
+    Path | None,
+    typer.Option(help="The file of the process's encryption_key.", envvar="HEARSAY_ENCRYPTION_KEY"),
 ]
 _WHOLE = 16
 """Characters of a cell that always stays in one line: an id has 16."""
@@ -27,26 +34,42 @@ _WHOLE = 16
 AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV.")]
 
 
-def where(data: Path | None, database: str | None, config_file: Path | None) -> Path | str:
-    """Return the folder or URL that a command was given, or else the configured one."""
+def where(
+    data: Path | None, database: str | None, config_file: Path | None
+) -> tuple[Path | str, AtRest]:
+    """Return the folder or URL that a command was given, or else the configured one, and the keys
+    that key material there is encrypted under.
+
+    Beside a folder, and without a file, only the variable of the key is read: those of a shuffler or
+    a helper may be set.
+    """
+    if data is not None and database is None and config_file is None:
+        named = os.environ.get("HEARSAY_ENCRYPTION_KEY")
+        return data, at_rest.read(Path(named) if named else None, data)
+    flags: dict[str, object] = {"data": data, "database": database}
     if data is not None and database is None:
-        return data  # whatever is configured, and for whichever process
-    return config.load(config_file, {"data": data, "database": database}).where
+        flags["database"] = ""  # the folder that was asked for, whatever is configured
+    setup = config.load(config_file, flags)
+    return setup.where, at_rest.read(setup.encryption_key, setup.where)
 
 
 @contextlib.contextmanager
 def opened(
     data: Path | None, database: str | None, config_file: Path | None, *, make: bool = False
 ) -> Iterator[Database]:
-    """Open the server's data; raise `InvalidInput` where there is none, as after a typing error.
+    """Open the server's data; raise `InvalidInput` where there is none, as after a typing error,
+    and `StorageFailed` where the database or its disk fails.
 
     If `make`, the folder may still be empty.
     """
-    place = where(data, database, config_file)
+    place, keys = where(data, database, config_file)
     if isinstance(place, Path) and not (place if make else place / "hearsay.db").exists():
         raise InvalidInput(f"there is no {'folder' if make else 'hearsay data in'} {place}")
-    with contextlib.closing(open_database(place)) as found:
-        yield found
+    with contextlib.closing(open_database(place, keys)) as found:
+        try:
+            yield found
+        except sa.exc.DatabaseError as error:
+            raise StorageFailed(f"the database cannot be used: {said(error)}") from None
 
 
 def when(seconds: float) -> str:

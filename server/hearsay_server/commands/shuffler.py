@@ -11,8 +11,8 @@ from rich.table import Table
 
 from hearsay.plans.plan import parse
 from hearsay.sealed.keys import fingerprint
-from hearsay_server import config, tabular
-from hearsay_server.commands.local import ConfigFile
+from hearsay_server import at_rest, config, tabular
+from hearsay_server.commands.local import ConfigFile, EncryptionKey
 from hearsay_server.commands.serve import announce, with_an_option_for_every_key
 from hearsay_server.serving import logs
 from hearsay_server.shuffler import pools
@@ -45,13 +45,14 @@ def key(
     new: Annotated[
         bool, typer.Option("--new", help="Make a key first; the last one before works on.")
     ] = False,
+    encryption_key: EncryptionKey = None,
 ) -> None:
     """Print the key for requests by way of a relay, and make it first if there is none.
 
     An app gives it as shuffler_key. The shuffler takes the newest two.
     """
     if new or not (data / "pools.db").exists() or not pools.look_for_keys(data):
-        made = pools.Pools(data)
+        made = pools.Pools(data, at_rest.read(encryption_key, data))
         try:
             made.new_key()
         finally:

@@ -86,7 +86,7 @@ def restore(
     config_file: ConfigFile = None,
 ) -> None:
     """Copy a backup into an empty folder or database."""
-    with contextlib.closing(open_database(where(data, database, config_file))) as found:
+    with contextlib.closing(open_database(*where(data, database, config_file))) as found:
         backups.restore(file, found, identity)
     typer.echo(f"{file} is restored")
 

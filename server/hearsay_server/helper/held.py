@@ -13,6 +13,7 @@ from pathlib import Path
 
 from hearsay.sealed import hpke
 from hearsay.sealed.shares import ID_BYTES
+from hearsay_server.at_rest import NOT_ENCRYPTED, AtRest
 from hearsay_server.elsewhere.own_file import OwnFile, opened, read_declared, translated
 from ldp.errors import InvalidInput
 from ldp.two_servers.shares import sum_rests
@@ -28,6 +29,9 @@ CREATE TABLE IF NOT EXISTS sums (
     survey TEXT, period TEXT, ids BLOB, records INTEGER NOT NULL, sum BLOB NOT NULL,
     PRIMARY KEY (survey, period, ids)) WITHOUT ROWID;
 """
+
+_PRIVATE = "the helper's private key"
+"""Where it is stored, as `AtRest` is told."""
 
 _HERE = "survey = ? AND period = ?"
 
@@ -51,13 +55,26 @@ class Held:
 class Shares(OwnFile):
     """The shares of a helper, in one file. Safe from several threads at once."""
 
-    def __init__(self, folder: Path) -> None:
-        """Open the folder's file, and make it, with a key, if missing; raise as `OwnFile`."""
+    def __init__(self, folder: Path, keys: AtRest = NOT_ENCRYPTED) -> None:
+        """Open the folder's file, and make it, with a key, if missing; raise as `OwnFile`.
+
+        The key's private half is encrypted under `keys`, also if it was not; raises `KeyLost` where
+        it is encrypted under another one.
+        """
         super().__init__(folder, "shares", _SCHEMA, "helper")
-        with self.writing() as connection:
-            if connection.execute("SELECT 1 FROM key").fetchone() is None:
-                connection.execute("INSERT INTO key VALUES (1, ?, ?)", hpke.new_pair())
-            ((self.private, self.public),) = connection.execute("SELECT private, public FROM key")
+        try:
+            with self.writing() as connection:
+                if connection.execute("SELECT 1 FROM key").fetchone() is None:
+                    connection.execute("INSERT INTO key VALUES (1, ?, ?)", hpke.new_pair())
+                query = "SELECT private, public FROM key"
+                ((stored, self.public),) = connection.execute(query)
+                self.private = keys.opened(stored, _PRIVATE)
+                if not keys.is_current(stored):
+                    sealed = keys.seal(self.private, _PRIVATE)
+                    connection.execute("UPDATE key SET private = ?", (sealed,))
+        except BaseException:
+            self.close()
+            raise
 
     def add(self, survey: str, period: str, some: Iterable[tuple[bytes, bytes]]) -> list[bool]:
         """Store shares by id durably; return for each whether it is new.

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 
 from hearsay.sealed import shares
 from hearsay.v1 import two_servers_pb2, two_servers_pb2_grpc
+from hearsay_server import at_rest
 from hearsay_server.build import revision, version
 from hearsay_server.clock import Clock, system
 from hearsay_server.config import HelperConfig
@@ -29,7 +30,7 @@ async def running(config: HelperConfig, clock: Clock = system) -> AsyncIterator[
     `StorageFailed` where the folder cannot be used.
     """
     async with contextlib.AsyncExitStack() as stack:
-        held = Shares(config.data)
+        held = Shares(config.data, at_rest.read(config.encryption_key, config.data))
         stack.callback(held.close)
         process = Elsewhere(config, stack, SERVICE.full_name)
         ours = (held, process.collector, config.pinned)

@@ -27,7 +27,7 @@ from hearsay.v1 import (
     trainer_pb2,
     trainer_pb2_grpc,
 )
-from hearsay_server import private
+from hearsay_server import at_rest, private
 from hearsay_server.build import revision, version
 from hearsay_server.clock import Clock, system
 from hearsay_server.config import Config
@@ -52,7 +52,7 @@ from hearsay_server.serving.sealed import SealedCollector
 from hearsay_server.serving.summing import Summing
 from hearsay_server.serving.trainer import Trainer
 from hearsay_server.serving.visits import Visits
-from hearsay_server.storage import tokens
+from hearsay_server.storage import key_material, tokens
 from hearsay_server.storage.retention import swept
 from hearsay_server.storage.store import Store
 from hearsay_server.storage.writer import Writer
@@ -83,19 +83,22 @@ async def running(
 
     On leaving, health says NOT_SERVING, no new call is taken, calls under way end, waiting batches
     are written, and the store is closed. Raises `InvalidInput` for an address that is not loopback
-    without TLS, unless `insecure`, and where the certificate cannot be used; `ServerFailed` where
-    an address cannot be bound; and as `open_database` where the folder cannot be used.
+    without TLS, unless `insecure`, and where the certificate or the key of key material cannot be
+    used; `ServerFailed` where an address cannot be bound; and as `open_database` where the folder
+    cannot be used.
     """
     certificates = tls.certificates(config)
     loopback = doors.on_loopback(config, certificates)
     metrics = Metrics()
     doors.show_end(certificates, metrics)
     async with contextlib.AsyncExitStack() as stack:  # unwinds in reverse, whatever fails
-        store = Store(config.where)
+        store = Store(config.where, at_rest.read(config.encryption_key, config.where))
         stack.callback(store.close)
         if not config.database:
             private.warn(_log, config.data)
-        private.warn_of_keys(_log, [config.tls_key])
+        private.warn_of_keys(_log, [config.tls_key, config.encryption_key])
+        for lost in key_material.encrypt(store.database):
+            _log.error("encryption_key does not hold the key of %s", lost)
         stack.push_async_callback(doors.threads_ended)  # they use the store
         known = tokens.Tokens(store.database)
         if loopback and not known.any():

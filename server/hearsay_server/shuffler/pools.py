@@ -10,13 +10,14 @@ import hashlib
 import secrets
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from hearsay.sealed import hpke
 from hearsay.sealed.keys import key_config
 from hearsay.v1 import shuffler_pb2
+from hearsay_server.at_rest import NOT_ENCRYPTED, AtRest, KeyLost
 from hearsay_server.elsewhere.own_file import OwnFile, opened, read_declared, translated
 from ldp.errors import InvalidInput
 
@@ -34,6 +35,9 @@ CREATE TABLE IF NOT EXISTS mixes (
     PRIMARY KEY (survey, period, number)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS gateway_keys (number INTEGER PRIMARY KEY, private BLOB, public BLOB);
 """
+
+_PRIVATE = "the private key for requests through a relay"
+"""Where it is stored, as `AtRest` is told."""
 
 _THIS = "survey = ? AND period = ? AND hash = ?"
 """The condition of one record. On its way `leaving` is the number of its mix, and else 0."""
@@ -59,24 +63,48 @@ class Pool:
 class Pools(OwnFile):
     """The records of a shuffler, in one file. Safe from several threads at once."""
 
-    def __init__(self, folder: Path) -> None:
-        """Open the folder's file, and make it if missing; raise as `OwnFile`."""
+    def __init__(self, folder: Path, keys: AtRest = NOT_ENCRYPTED) -> None:
+        """Open the folder's file, and make it if missing; raise as `OwnFile`.
+
+        The private keys for requests through a relay are encrypted under `keys`, also those that
+        were not; one that is encrypted under another key stays as it is.
+        """
         super().__init__(folder, "pools", _SCHEMA, "shuffler")
+        self._encryption = keys
+        with self.writing() as connection:
+            query = "SELECT private, public FROM gateway_keys"
+            for stored, public in connection.execute(query).fetchall():
+                with suppress(KeyLost):
+                    opened = keys.opened(stored, _PRIVATE, public.hex())
+                    if not keys.is_current(stored):
+                        connection.execute(
+                            "UPDATE gateway_keys SET private = ? WHERE public = ?",
+                            (keys.seal(opened, _PRIVATE, public.hex()), public),
+                        )
 
     def new_key(self) -> None:
         """Make a key for requests through a relay; of the earlier ones the last alone stays."""
+        private, public = hpke.new_pair()
+        sealed = self._encryption.seal(private, _PRIVATE, public.hex())
         with self.writing() as connection:
             connection.execute(
-                "INSERT INTO gateway_keys (private, public) VALUES (?, ?)", hpke.new_pair()
+                "INSERT INTO gateway_keys (private, public) VALUES (?, ?)", (sealed, public)
             )
             connection.execute(
                 "DELETE FROM gateway_keys WHERE number < (SELECT max(number) FROM gateway_keys) - 1"
             )
 
     def keys(self) -> dict[int, tuple[bytes, bytes]]:
-        """Return the private and the public keys for requests through a relay, the newest first."""
+        """Return the private and the public keys for requests through a relay, the newest first.
+
+        Raises `KeyLost` where one is encrypted under a key that is not here.
+        """
         with self.reading() as connection:
-            return _keys(connection)
+            found = _keys(connection)
+        return {
+            number: (self._encryption.opened(stored, _PRIVATE, public.hex()), public)
+            for number, (stored, public) in found.items()
+        }
 
     def add(self, records: Sequence[shuffler_pb2.SealedRecord], day: int) -> list[bool]:
         """Store records durably; return for each whether it is new: not here, and never left."""

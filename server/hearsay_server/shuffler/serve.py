@@ -9,6 +9,7 @@ import prometheus_client as prometheus
 
 from hearsay.sealed import oblivious, records
 from hearsay.v1 import shuffler_pb2, shuffler_pb2_grpc
+from hearsay_server import at_rest
 from hearsay_server.build import revision, version
 from hearsay_server.clock import Clock, system
 from hearsay_server.config import ShufflerConfig
@@ -36,7 +37,7 @@ async def running(config: ShufflerConfig, clock: Clock = system) -> AsyncIterato
     `StorageFailed` where the folder cannot be used.
     """
     async with contextlib.AsyncExitStack() as stack:
-        pools = Pools(config.data)
+        pools = Pools(config.data, at_rest.read(config.encryption_key, config.data))
         stack.callback(pools.close)
         process = Elsewhere(config, stack, SERVICE.full_name)
         metrics = process.metrics

@@ -22,7 +22,9 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from hearsay_server import private
+from hearsay_server.at_rest import NOT_ENCRYPTED, AtRest
 from hearsay_server.storage import migrations
+from hearsay_server.storage.reserve import Reserve
 from ldp.errors import InvalidInput, NotReady, StorageFailed, needs
 
 _T = TypeVar("_T")
@@ -38,7 +40,14 @@ _PASSING = {"40001", "40P01", "23505"}  # serialisation, deadlock, a row that an
 _AWAY = ("08", "53", "57P", "58")  # connections, resources, shutting or starting up, the system
 _AWAY_SQLITE = {5, 6, 10, 13, 14}  # busy, locked, input or output, full, cannot open
 
+_IO, _FULL = 10, 13
+"""SQLite's errors on a full disk: which of them, depends on the file that it writes."""
+_DISK_FULL = "53100"
+
 _WRITE = {"hearsay_write": True}
+
+AT_REST = "hearsay_at_rest"
+"""The option of connections with the keys that key material is encrypted under."""
 
 _BUSY = 10.0
 """Seconds that a write to SQLite waits for another write to end."""
@@ -61,9 +70,12 @@ _PATIENCE = {
 class Database:
     """An open database, and the number of the shard that this process alone adds to."""
 
-    def __init__(self, engine: sa.Engine, shard: int, close: Callable[[], object]) -> None:
+    def __init__(
+        self, engine: sa.Engine, shard: int, close: Callable[[], object], reserve: Reserve
+    ) -> None:
         """Take an engine whose schema is current, and a function that closes it and its locks."""
         self.engine = engine
+        self._reserve = reserve
         self.shard = shard
         self.close = close
         assert engine.dialect.dbapi
@@ -98,10 +110,18 @@ class Database:
             yield connection
 
     @contextlib.contextmanager
-    def beside(self) -> Iterator[sa.Connection]:
-        """Write tokens, the audit log or probes in one transaction, beside any other one."""
+    def beside(self, *, on_a_full_disk: bool = False) -> Iterator[sa.Connection]:
+        """Write tokens, the audit log or probes in one transaction, beside any other one.
+
+        A transaction that must do on a full disk has the room of the reserve. Nobody else takes it:
+        it is given once SQLite lets nobody else write.
+        """
         with _writing(self.engine) as connection:
+            if on_a_full_disk:
+                self._reserve.give()
             yield connection
+        if on_a_full_disk:
+            self._reserve.take()
 
     def wipe(self) -> bool:
         """Empty SQLite's log, so that it has nothing any more that was deleted.
@@ -192,12 +212,12 @@ class Database:
         return work()
 
 
-def open_database(where: Path | str) -> Database:
+def open_database(where: Path | str, keys: AtRest = NOT_ENCRYPTED) -> Database:
     """Open a folder with SQLite, or a "postgresql://" URL; make missing files and tables.
 
-    Raises as `open_folder` and `open_url` do.
+    Key material is encrypted under `keys`. Raises as `open_folder` and `open_url` do.
     """
-    return open_url(where) if isinstance(where, str) else open_folder(where)
+    return open_url(where, keys) if isinstance(where, str) else open_folder(where, keys)
 
 
 def is_away(error: BaseException) -> bool:
@@ -213,7 +233,16 @@ def is_away(error: BaseException) -> bool:
     return lost if state is None else state.startswith(_AWAY)
 
 
-def open_folder(folder: Path) -> Database:
+def said(error: sa.exc.DBAPIError) -> str:
+    """Return what is wrong in one line, and what to do where the disk is full, or may be."""
+    words = " ".join(str(error.orig).split())
+    code = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF
+    if code == _FULL or getattr(error.orig, "sqlstate", None) == _DISK_FULL:
+        return f"{words}: make room on its disk"
+    return f"{words}: make room on its disk if that is full" if code == _IO else words
+
+
+def open_folder(folder: Path, keys: AtRest = NOT_ENCRYPTED) -> Database:
     """Open the SQLite database in `folder`; make both, for their owner alone, if they are missing.
 
     Several processes of one machine may have it open. Raises `NotReady` where it is being
@@ -230,16 +259,18 @@ def open_folder(folder: Path) -> Database:
     engine = sa.create_engine(
         sa.URL.create("sqlite", database=str(file)),
         connect_args={"timeout": _BUSY},
+        execution_options={AT_REST: keys},
         hide_parameters=True,  # no reports in the log of an error
     )
     sa.event.listen(engine, "connect", _configure_sqlite)
     sa.event.listen(engine, "begin", _begin_sqlite)
+    reserve = Reserve(folder)
     with contextlib.ExitStack() as stack:
         stack.callback(presence.close)
         stack.callback(engine.dispose)
         try:
             with _opening(folder):
-                with _writing(engine) as connection:
+                with _with_room(engine, reserve) as connection:
                     _bring_up(connection, str(folder), lambda: _alone(presence))
                 fcntl.flock(presence, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -247,8 +278,20 @@ def open_folder(folder: Path) -> Database:
                 f"{folder} is in use by another hearsay server, of an older version or upgrading"
             ) from None
         except sa.exc.DatabaseError as error:
-            raise StorageFailed(f"cannot open {file}: {error.orig}") from None
-        return Database(engine, 0, stack.pop_all().close)
+            raise StorageFailed(f"cannot open {file}: {said(error)}") from None
+        reserve.take()
+        return Database(engine, 0, stack.pop_all().close, reserve)
+
+
+@contextlib.contextmanager
+def _with_room(engine: sa.Engine, reserve: Reserve) -> Iterator[sa.Connection]:
+    """Begin to write; where the disk has no room for the index of SQLite's log, free some."""
+    try:
+        engine.connect().close()
+    except sa.exc.OperationalError:
+        reserve.give()
+    with _writing(engine) as connection:
+        yield connection
 
 
 @contextlib.contextmanager
@@ -266,7 +309,7 @@ def _opening(folder: Path) -> Iterator[None]:
         os.close(held)
 
 
-def open_url(url: str) -> Database:
+def open_url(url: str, keys: AtRest = NOT_ENCRYPTED) -> Database:
     """Open the PostgreSQL database at `postgresql://USER:PASSWORD@HOST/NAME`, or `postgres://`.
 
     Any number of processes on any number of machines may have it open. Raises `InvalidInput`
@@ -286,6 +329,7 @@ def open_url(url: str) -> Database:
         engine = sa.create_engine(
             address,
             connect_args=options,
+            execution_options={AT_REST: keys},
             hide_parameters=True,
             isolation_level="READ COMMITTED",
             pool_timeout=_BUSY,
@@ -307,7 +351,7 @@ def open_url(url: str) -> Database:
         except sa.exc.DBAPIError as error:
             raise StorageFailed(f"cannot open {address!r}: {error.orig}") from None
         sa.event.listen(engine, "connect", present)
-        return Database(engine, shard, stack.pop_all().close)
+        return Database(engine, shard, stack.pop_all().close, Reserve(None))
 
 
 @contextlib.contextmanager

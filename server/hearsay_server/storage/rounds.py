@@ -18,7 +18,7 @@ import sqlalchemy as sa
 
 from hearsay.federated.declaration import Training
 from hearsay.federated.parsing import parse
-from hearsay_server.storage import models, schema, sealing, trainings
+from hearsay_server.storage import key_material, models, schema, sealing, trainings
 from hearsay_server.storage.database import Database
 
 _trainings, _rounds, _seeds = schema.trainings, schema.rounds, schema.seeds
@@ -114,14 +114,17 @@ def work(database: Database, training: Training, number: int) -> Work | None:
         since = sa.select(sa.func.max(_rounds.c.round)).where(
             _rounds.c.training == name, _rounds.c.state == "aggregated"
         )
-        seed = sa.select(_seeds.c.seed).where(_seeds.c.training == name)
+        stored = sa.select(_seeds.c.seed).where(_seeds.c.training == name)
+        seed = connection.execute(stored).scalar_one_or_none()
+        if seed is not None:
+            seed = key_material.opened(connection, _seeds.c.seed, seed, name)
         return Work(
             training,
             number,
             models.whole(connection, name, row.model),
             row.updates,
             connection.execute(since).scalar_one() or 0,
-            connection.execute(seed).scalar_one_or_none(),
+            seed,
             connection.execute(last).scalar_one_or_none(),
         )
 

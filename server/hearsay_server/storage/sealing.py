@@ -3,7 +3,8 @@
 A round may have gigabytes of updates. To overwrite them takes longer than reports can wait for
 the database, but to delete a key of 32 bytes takes no time, and then nobody can read them any more.
 So the transaction that ends a round deletes its key; the encrypted bytes follow piece by piece. The
-key lies in the same database: it hides nothing from who reads that while the round lasts.
+key lies in the same database: unless it is encrypted itself (see `key_material`), it hides nothing
+from who reads that while the round lasts.
 """
 
 import os
@@ -11,7 +12,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from hearsay_server.storage import schema
+from hearsay_server.storage import key_material, schema
 from ldp.errors import StorageFailed
 
 _keys = schema.round_keys
@@ -23,7 +24,8 @@ _NONCE_BYTES = 12
 def new_key(connection: sa.Connection, training: str) -> None:
     """Draw the key of a training's next round, and delete the one of the round before."""
     drop_key(connection, training)
-    connection.execute(sa.insert(_keys), {"training": training, "key": os.urandom(KEY_BYTES)})
+    drawn = key_material.seal(connection, _keys.c.key, os.urandom(KEY_BYTES), training)
+    connection.execute(sa.insert(_keys), {"training": training, "key": drawn})
 
 
 def drop_key(connection: sa.Connection, training: str) -> None:
@@ -32,12 +34,15 @@ def drop_key(connection: sa.Connection, training: str) -> None:
 
 
 def key(connection: sa.Connection, training: str) -> bytes:
-    """Return the key of a training's round; raise `StorageFailed` where it is over."""
+    """Return the key of a training's round.
+
+    Raises `StorageFailed` where it is over, and `KeyLost` as `key_material.opened`.
+    """
     query = sa.select(_keys.c.key).where(_keys.c.training == training)
     found = connection.execute(query).scalar_one_or_none()
     if found is None:
         raise StorageFailed(f"the round of {training!r} is over, and its updates are gone")
-    return bytes(found)
+    return key_material.opened(connection, _keys.c.key, found, training)
 
 
 def seal(key: bytes, data: bytes) -> bytes:

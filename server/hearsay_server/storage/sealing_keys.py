@@ -19,7 +19,7 @@ from hearsay.plans import period
 from hearsay.plans.plan import Plan
 from hearsay.sealed import hpke
 from hearsay_server.ingest.intake import GRACE, NEVER, ends
-from hearsay_server.storage import schema
+from hearsay_server.storage import key_material, schema
 from hearsay_server.storage.database import Database
 
 if TYPE_CHECKING:
@@ -34,10 +34,13 @@ _FRESH = 60.0
 def insert(connection: sa.Connection, plan: Plan, privates: Sequence[bytes]) -> None:
     """Store the private halves of a new survey's keys, in the order of its plan: those that records
     are sealed to, or with two servers that of the server that leads."""
-    rows = [
-        {"survey": plan.survey, "place": place, "private": private, "until": _until(plan, place)}
-        for place, private in enumerate(privates)
+    rows: list[dict[str, object]] = [
+        {"survey": plan.survey, "place": place, "until": _until(plan, place)}
+        for place in range(len(privates))
     ]
+    for place, private in enumerate(privates):
+        sealed = key_material.seal(connection, _keys.c.private, private, plan.survey, place)
+        rows[place]["private"] = sealed
     connection.execute(sa.insert(_keys), rows)
 
 
@@ -109,7 +112,7 @@ class Keys:
 
     def of(self, plan: Plan) -> dict[int, X25519PrivateKey]:
         """Return the keys of a plan by place, without those that were deleted. May wait for the
-        database."""
+        database. Raises `KeyLost` where they are encrypted under a key that is not here."""
         now = time.monotonic()
         known = self._known.get(plan.revision)
         if known is not None and now < known[0] + _FRESH:
@@ -119,7 +122,14 @@ class Keys:
         )
         mine = query.where(_keys.c.survey == plan.survey, _surveys.c.revision == plan.revision)
         with self._database.reading() as connection:
-            found = {row.place: hpke.private_key(row.private) for row in connection.execute(mine)}
+            found = {
+                row.place: hpke.private_key(
+                    key_material.opened(
+                        connection, _keys.c.private, row.private, plan.survey, row.place
+                    )
+                )
+                for row in connection.execute(mine)
+            }
         # Whole, since other threads read it and write it, too.
         known_now = {r: kept for r, kept in [*self._known.items()] if now < kept[0] + _FRESH}
         self._known = known_now | {plan.revision: (now, found)}

@@ -17,6 +17,7 @@ import sqlalchemy as sa
 
 from hearsay.plans.plan import Plan, parse
 from hearsay.v1 import collector_pb2, plan_pb2, survey_pb2
+from hearsay_server.at_rest import NOT_ENCRYPTED, AtRest
 from hearsay_server.ingest.intake import GRACE, NEVER, Cohort, Limits, Reason, Refused, Terms
 from hearsay_server.ingest.judge import (
     Judged,
@@ -100,12 +101,12 @@ class BeingDeleted(NotReady):
 class Store:
     """One process's access to the surveys, batches and tallies of a database."""
 
-    def __init__(self, where: Path | str) -> None:
+    def __init__(self, where: Path | str, keys: AtRest = NOT_ENCRYPTED) -> None:
         """Open a folder with SQLite, or a "postgresql://" URL; make missing files and tables.
 
-        Raises as `open_database` does.
+        Key material is encrypted under `keys`. Raises as `open_database` does.
         """
-        self.database: Database = open_database(where)
+        self.database: Database = open_database(where, keys)
         self._insert: sa.ClauseElement = self.database.insert(
             schema.batches
         ).on_conflict_do_nothing()

@@ -132,9 +132,12 @@ class Tokens:
             return token, _insert(connection, token)
 
     def revoke(self, id_: str, caller: str | None = None) -> Token:
-        """End a token and all it was rotated from; raise `InvalidInput` where none works."""
+        """End a token and all it was rotated from, also on a full disk, which it may have filled.
+
+        Raises `InvalidInput` where none works.
+        """
         now = self.clock()
-        with self._database.beside() as connection:
+        with self._database.beside(on_a_full_disk=True) as connection:
             token = _working(connection, id_, now)
             all_ = sa.update(_tokens).where(_tokens.c.id == id_, _tokens.c.revoked.is_(None))
             connection.execute(all_.values(revoked=now))

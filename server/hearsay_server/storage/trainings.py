@@ -19,7 +19,7 @@ from hearsay.federated.declaration import SplitNoise, Training
 from hearsay.federated.parsing import parse
 from hearsay.sealed import hpke
 from hearsay.v1 import training_pb2
-from hearsay_server.storage import audit, models, schema, sealing
+from hearsay_server.storage import audit, key_material, models, schema, sealing
 from hearsay_server.storage.database import Database
 from ldp.errors import InvalidInput, NotReady
 
@@ -124,6 +124,7 @@ def create(
         connection.execute(sa.insert(_trainings), {**row, "round": 0})
         if training.has_seed:
             seed = private or draw(SEED_BYTES)
+            seed = key_material.seal(connection, _seeds.c.seed, seed, name)
             connection.execute(sa.insert(_seeds), {"training": name, "seed": seed})
         open_next(connection, training, 0, training.initial, now)
         made = {"revision": training.revision.hex()}

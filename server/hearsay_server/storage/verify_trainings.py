@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from hearsay.federated import encoding
 from hearsay.federated.declaration import Training
 from hearsay.federated.parsing import parse
+from hearsay_server.at_rest import KeyLost
 from hearsay_server.storage import rounds, schema, trainings
 from ldp.errors import StorageFailed
 
@@ -69,6 +70,8 @@ def _damaged(connection: sa.Connection, training: Training, number: int) -> str:
         try:
             payload = rounds.payload_in(connection, training.name, number, id_)
             encoding.check(training, payload)
+        except KeyLost:  # it says nothing of the update
+            raise
         except (encoding.UpdateRefused, StorageFailed) as error:
             return f"the update {id_.hex()} is damaged: {error}"
     return ""
