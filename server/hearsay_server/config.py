@@ -46,6 +46,13 @@ _NOT_OURS = {
 _HOST = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*")
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://([a-z0-9._-]+|\[[0-9a-f:.]+\])(:\d{1,5})?")
 
+_PORT = re.compile(r"(?P<host>\S+:)?(?P<port>[0-9]{1,5})")
+_MOST_PORT = 65535
+_PASSWORD = re.compile(r"(?<=://)([^\s/@:]*):[^\s/]*@")
+
+Secret = Annotated[str, Field(repr=False)]
+"""The type of keys that hold a secret: neither their value nor a wrong one is ever shown."""
+
 _NotNegative = Field(ge=0)
 _Positive = Field(gt=0)
 _Int32 = Field(gt=0, lt=1 << 31)
@@ -128,6 +135,19 @@ class Process(BaseModel):
             raise ValueError("must be true or false" if kind is bool else "must be a number")
         return value
 
+    @field_validator("listen", "http", "metrics")
+    @classmethod
+    def _is_address(cls, value: str, info: ValidationInfo) -> str:
+        """Refuse a port that is none: gRPC takes 65536 and more for another one."""
+        if value == cls.model_fields[str(info.field_name)].default or value.startswith("unix:"):
+            return value
+        found = _PORT.fullmatch(value)
+        alone = info.field_name == "metrics"
+        if not found or int(found["port"]) > _MOST_PORT or not (found["host"] or alone):
+            form = "PORT or HOST:PORT" if alone else "HOST:PORT"
+            raise ValueError(f"must be {form}, with a port from 0 to {_MOST_PORT}")
+        return value
+
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
         if (self.tls_certificate is None) != (self.tls_key is None):
@@ -159,7 +179,7 @@ class Config(Process):
 
     data: Path = Path("hearsay-data")
     """The folder that holds everything; made if missing."""
-    database: str = ""
+    database: Secret = ""
     """postgresql://USER:PASSWORD@HOST/NAME to keep it in, instead of the folder."""
     keep_batches_days: Annotated[int, _NotNegative] = 0
     """Drop the randomised rows after so many days; their sums stay. 0: keep them."""
@@ -171,7 +191,7 @@ class Config(Process):
     """Share the port with other servers of this machine."""
     helper: str = ""
     """HOST:PORT or URL of the helper, for surveys with two servers."""
-    helper_token: str = Field("", repr=False)
+    helper_token: Secret = ""
     """A token of the role leader, made there."""
     helper_ca: Path | None = None
     """Trust the helper's certificate by this CA, PEM, in the place of the system's."""
@@ -212,7 +232,7 @@ class ElsewhereConfig(Process):
     """The folder that holds everything; made if missing."""
     collector: str = ""
     """HOST:PORT or URL of the server that collects: plans are fetched from there."""
-    collector_token: str = Field("", repr=False)
+    collector_token: Secret = ""
     """A token made there, of the role shuffler; of a helper, where devices need one, of theirs."""
     collector_ca: Path | None = None
     """Trust the collector's certificate by this CA, PEM, in the place of the system's."""
@@ -368,16 +388,39 @@ def read(
     try:
         return kind.model_validate({name: value for name, (_, value) in given.items()})
     except ValidationError as error:
-        faults = [_said(fault, given, unknown) for fault in error.errors()]
+        faults = [_said(kind, fault, given, unknown) for fault in error.errors()]
         raise InvalidInput("; ".join(faults)) from None
 
 
-def _said(fault: ErrorDetails, given: Mapping[str, tuple[str, Any]], unknown: str) -> str:
-    """Name a value's key and source, the expected value, and the given one."""
+def is_secret(kind: type[Process], name: str) -> bool:
+    """Tell whether a key holds a secret."""
+    return not kind.model_fields[name].repr
+
+
+def shown(setup: Process) -> dict[str, object]:
+    """Return the values of all keys for people: *** in the place of each secret and of a password
+    in a URL."""
+    found = {}
+    for name, value in setup:
+        if isinstance(value, str):
+            value = _PASSWORD.sub(r"\1:***@", value)
+        found[name] = "***" if value and is_secret(type(setup), name) else value
+    return found
+
+
+def _said(
+    kind: type[Process],
+    fault: ErrorDetails,
+    given: Mapping[str, tuple[str, Any]],
+    unknown: str,
+) -> str:
+    """Name a value's key and source, the expected value, and the given one unless it is secret."""
     expected = fault["msg"].replace("Input should be", "must be").removeprefix("Value error, ")
     if not fault["loc"]:  # of several keys, which the error names
         return expected
     where, value = given[str(fault["loc"][0])]
     if fault["type"] == "extra_forbidden":
         return f"{where}: {unknown}"
+    if is_secret(kind, str(fault["loc"][0])):
+        return f"{where} {expected}"
     return f"{where} {expected}, got {value!r}"

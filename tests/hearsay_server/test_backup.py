@@ -1,5 +1,6 @@
 """A backup is one state, and restores into either kind of database as it was."""
 
+import contextlib
 import random
 import sqlite3
 import tempfile
@@ -9,12 +10,14 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from command import hearsay
+from disks import mounted
 from postgres import Postgres
 from stored import OLDER_ROW, add, batch, daily, register, tallied, write_older
 
 from hearsay_server.storage import audit, migrations, retention, schema
 from hearsay_server.storage.backup import backup, restore
-from hearsay_server.storage.database import open_folder
+from hearsay_server.storage.database import as_it_was, open_folder
 from hearsay_server.storage.store import Store
 from hearsay_server.storage.tokens import Tokens
 from hearsay_server.storage.verify import Verdict, verify
@@ -125,6 +128,50 @@ def test_a_backup_is_one_state_of_a_server_that_goes_on(store: Store, tmp_path: 
         assert {checked.verdict for checked in verify(copy.database)} <= {Verdict.EQUAL}
         copy.close()
     assert sum(t.n for t in tallied(store, "health").values()) > 0
+
+
+def test_a_refused_restore_leaves_nothing_behind(tmp_path: Path) -> None:
+    open_folder(tmp_path / "data").close()
+    (tmp_path / "text").write_text("no backup")
+    with contextlib.closing(open_folder(tmp_path / "data")) as database:
+        backup(database, tmp_path / "good")
+    changed = bytearray((tmp_path / "good").read_bytes())
+    changed[-1] ^= 1
+    (tmp_path / "changed").write_bytes(changed)
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "notes").write_text("of the operator")
+    for name in ("text", "changed", "missing"):
+        for folder in ("new", "new/deeper", "there"):
+            done = hearsay("restore", tmp_path / name, "--data", tmp_path / folder)
+            assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+            assert not (tmp_path / "new").exists()
+            assert [path.name for path in (tmp_path / "there").iterdir()] == ["notes"]
+    assert hearsay("restore", tmp_path / "good", "--data", tmp_path / "there").returncode == 0
+    before = (tmp_path / "there" / "hearsay.db").read_bytes()
+    assert hearsay("restore", tmp_path / "good", "--data", tmp_path / "there").returncode == 1
+    assert (tmp_path / "there" / "hearsay.db").read_bytes() == before
+
+
+def test_a_restore_that_finds_the_disk_full_leaves_nothing_behind(tmp_path: Path) -> None:
+    """Also where the backup is good: the copy fails half way."""
+    with contextlib.closing(Store(tmp_path / "data")) as store:
+        register(store)
+        add(store, [batch(number) for number in range(2000)])
+        backup(store.database, tmp_path / "backup")
+    with mounted(tmp_path / "small", "300k") as disk:
+        done = hearsay("restore", tmp_path / "backup", "--data", disk.folder / "new" / "deeper")
+        assert done.returncode == 1
+        assert "make room on its disk" in done.stderr
+        assert [*disk.folder.iterdir()] == []
+
+
+def test_what_others_have_opened_meanwhile_is_not_taken_away(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with pytest.raises(RuntimeError), as_it_was(data):
+        theirs = open_folder(data)
+        raise RuntimeError
+    assert (data / "hearsay.db").exists()
+    theirs.close()
 
 
 def test_a_backup_is_one_file_that_only_its_owner_reads(store: Store, tmp_path: Path) -> None:

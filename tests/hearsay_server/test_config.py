@@ -8,7 +8,17 @@ from pathlib import Path
 import pytest
 from command import hearsay
 
-from hearsay_server.config import Config, HelperConfig, ShufflerConfig, explained, load, read
+from hearsay_server.config import (
+    Config,
+    HelperConfig,
+    Process,
+    ShufflerConfig,
+    explained,
+    is_secret,
+    load,
+    read,
+    shown,
+)
 from hearsay_server.ingest.intake import Limits
 from ldp import InvalidInput
 
@@ -57,6 +67,122 @@ def test_the_values_that_a_server_would_take_are_printed_as_a_file(tmp_path: Pat
     again = load(written(tmp_path / "again", printed))
     hidden = url.replace("secret", "***")
     assert again == load(file).model_copy(update={"database": hidden})
+
+
+SECRETS = {"helper_token", "collector_token", "database"}
+
+OPEN = {
+    *("data", "listen", "http", "http_hosts", "http_origins", "insecure", "tls_certificate"),
+    *("tls_key", "tls_client_ca", "encryption_key", "require_device_token", "max_message_bytes"),
+    *("http_max_json_bytes", "max_open_calls", "max_connections", "max_streams_per_connection"),
+    *("max_upload_seconds", "max_connection_idle_seconds", "batches_per_second", "metrics"),
+    *("traces", "log_format", "log_level", "keep_batches_days", "pages", "attestation"),
+    *("share_port", "helper", "helper_ca", "helper_insecure", "helper_seconds", "max_batch_rows"),
+    *("rows_per_token_and_period", "analysis_seconds", "analysis_memory_mib", "probe_seconds"),
+    *("collector", "collector_ca", "collector_insecure", "revisions", "check_seconds", "ohttp"),
+}
+"""The keys whose values anybody may see. A file's path is no secret; its content is not shown."""
+
+KINDS = (Config, ShufflerConfig, HelperConfig)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_key_is_known_to_be_secret_or_open(kind: type[Process]) -> None:
+    """A new key fails here: put it into one of the sets; a secret is of `config.Secret`."""
+    for name in kind.model_fields:
+        assert (name in SECRETS) != (name in OPEN), name
+        assert is_secret(kind, name) == (name in SECRETS), name
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_secret_is_shown_printed_or_quoted(kind: type[Process]) -> None:
+    given: dict[str, object] = {"collector": "c:1"} if "collector" in kind.model_fields else {}
+    for name in SECRETS & {*kind.model_fields}:
+        setup = read(kind, flags={**given, name: "hush"})
+        assert shown(setup)[name] == "***"
+        assert "hush" not in repr(setup) + str(shown(setup))
+        assert shown(read(kind, flags=given))[name] == ""
+        with pytest.raises(InvalidInput) as refused:
+            read(kind, flags={**given, name: ["hush"]})
+        assert "hush" not in str(refused.value)
+        assert name in str(refused.value)
+
+
+def test_the_command_prints_no_secret(tmp_path: Path) -> None:
+    url = "postgresql://ada:hush@db/hearsay?sslpassword=hush&password=hush&sslmode=require"
+    printed = hearsay(
+        "config",
+        HEARSAY_HELPER_TOKEN="hearsay-hush",
+        HEARSAY_HELPER="https://ada:hush@helper.example",
+        HEARSAY_DATABASE=url,
+    ).stdout
+    assert "hush" not in printed
+    for line in (
+        'helper_token = "***"',
+        'helper = "https://ada:***@helper.example"',
+        "sslmode=require",
+    ):
+        assert line in printed
+
+
+@pytest.mark.parametrize("name", ["listen", "http", "metrics"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        "127.0.0.1:abc",
+        "abc",
+        "127.0.0.1:65536",
+        "127.0.0.1:-1",
+        "127.0.0.1:",
+        "h: 5",
+        "h:٣",
+        "[::1]:x",
+    ],
+)
+def test_a_port_that_is_none_is_refused_in_one_line(name: str, address: str) -> None:
+    with pytest.raises(InvalidInput, match=f"^{name} must be .*HOST:PORT, with a port from 0 to"):
+        load(flags={name: address})
+
+
+@pytest.mark.parametrize(
+    ("name", "address"),
+    [
+        ("listen", "127.0.0.1:0"),
+        ("listen", "[::1]:65535"),
+        ("listen", "unix:/run/hearsay/socket"),
+        ("http", ""),
+        ("http", "stats.example:443"),
+        ("metrics", "9464"),
+        ("metrics", "[::]:9464"),
+    ],
+)
+def test_an_address_is_taken(name: str, address: str) -> None:
+    assert getattr(load(flags={name: address}), name) == address
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://u:hush@h:abc/n",
+        "postgresql://u:hush@[::1/n",
+        "postgresql://u:hush@h:65536/n",
+        "postgresql://u:hu@sh@h/n",
+        "mysql://u:hush@h/n",
+        "hush",
+        "postgresql:hush",
+    ],
+)
+def test_a_url_of_no_database_is_said_in_one_line_without_its_password(url: str) -> None:
+    for command in (
+        ("token", "list", "--database", url),
+        ("config",),
+        ("serve", "--database", url),
+    ):
+        done = hearsay(*command, HEARSAY_DATABASE=url)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr.startswith("hearsay: a database")
+        assert done.stderr.count("\n") == 1
+        assert "sh" not in done.stderr.removeprefix("hearsay").replace("PASSWORD", "")
 
 
 def test_a_wrong_value_is_said_instead_of_printed(tmp_path: Path) -> None:

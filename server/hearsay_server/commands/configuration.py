@@ -2,11 +2,11 @@
 
 from typing import Annotated
 
-import sqlalchemy as sa
 import typer
 
 from hearsay_server import config
 from hearsay_server.commands.local import ConfigFile
+from hearsay_server.storage.database import parsed, shown
 
 
 def show(
@@ -17,7 +17,7 @@ def show(
 ) -> None:
     """Print the values that a server would take from the file and the environment, as TOML.
 
-    Exits with 1 where one of them is wrong. The password of a database is not printed.
+    Exits with 1 where one of them is wrong. No token and no password is printed.
     """
     if explain:
         for key in config.explained():
@@ -25,14 +25,8 @@ def show(
             typer.echo(f"    {key.variable}, {key.kind}; default {key.default}\n")
         return
     taken = config.load(config_file)
-    for name, value in taken:
-        if name == "database" and value:
-            value = _without_password(value)
+    values = config.shown(taken)
+    if taken.database:
+        values["database"] = shown(parsed(taken.database))
+    for name, value in values.items():
         typer.echo(f"{name} = {config.as_toml(value)}")
-
-
-def _without_password(url: str) -> str:
-    try:
-        return sa.make_url(url).render_as_string(hide_password=True)
-    except sa.exc.ArgumentError:
-        return "***"  # it may hold a password all the same

@@ -40,8 +40,8 @@ def where(
     """Return the folder or URL that a command was given, or else the configured one, and the keys
     that key material there is encrypted under.
 
-    Beside a folder, and without a file, only the variable of the key is read: those of a shuffler or
-    a helper may be set.
+    Beside a folder, and without a file, only the variable of the key is read: those of a shuffler
+    or a helper may be set.
     """
     if data is not None and database is None and config_file is None:
         named = os.environ.get("HEARSAY_ENCRYPTION_KEY")

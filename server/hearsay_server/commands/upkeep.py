@@ -1,6 +1,5 @@
 """The commands that verify, back up, restore and purge stored data, and that end a survey."""
 
-import contextlib
 import json
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -21,7 +20,6 @@ from hearsay_server.storage import audit
 from hearsay_server.storage import backup as backups
 from hearsay_server.storage import retention as retaining
 from hearsay_server.storage import verify as verifying
-from hearsay_server.storage.database import open_database
 from hearsay_server.storage.verify import Verdict
 from ldp import InvalidInput
 
@@ -86,8 +84,8 @@ def restore(
     config_file: ConfigFile = None,
 ) -> None:
     """Copy a backup into an empty folder or database."""
-    with contextlib.closing(open_database(*where(data, database, config_file))) as found:
-        backups.restore(file, found, identity)
+    place, keys = where(data, database, config_file)
+    backups.restore_into(place, file, identity, keys)
     typer.echo(f"{file} is restored")
 
 

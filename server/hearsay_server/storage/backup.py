@@ -18,6 +18,7 @@ from typing import IO
 
 import sqlalchemy as sa
 
+from hearsay_server.at_rest import NOT_ENCRYPTED, AtRest
 from hearsay_server.clock import system
 from hearsay_server.storage import (
     audit,
@@ -27,7 +28,7 @@ from hearsay_server.storage import (
     sealing_keys,
     trainings,
 )
-from hearsay_server.storage.database import Database
+from hearsay_server.storage.database import Database, as_it_was, open_database, said
 from ldp.errors import InvalidInput, StorageFailed
 
 _log = logging.getLogger("hearsay.server")
@@ -88,8 +89,28 @@ def restore(file: Path, database: Database, identity: Path | None = None) -> Non
     `identity` cannot be read, or nothing of ours is in it, and `StorageFailed` where a byte of it
     has changed, it is no database, or was made by a newer version.
     """
+    with _reading(file, identity) as source:
+        _restore(file, source, database)
+
+
+def restore_into(
+    where: Path | str, file: Path, identity: Path | None = None, keys: AtRest = NOT_ENCRYPTED
+) -> None:
+    """Copy a backup as `restore` into a folder, or a database of PostgreSQL, that may be missing.
+
+    `keys` are those of `open_database`. Where this raises, a folder is as it was.
+    """
+    with (
+        _reading(file, identity) as source,
+        as_it_was(where),
+        contextlib.closing(open_database(where, keys)) as database,
+    ):
+        _restore(file, source, database)
+
+
+def _restore(file: Path, source: sa.Connection, database: Database) -> None:
     try:
-        with _reading(file, identity) as source, database.changing() as target:
+        with database.changing() as target:
             for table in schema.metadata.sorted_tables:
                 if table not in schema.PASSING and target.execute(sa.select(table)).first():
                     raise InvalidInput(f"the database is not empty: it has {table.name}")
@@ -97,7 +118,7 @@ def restore(file: Path, database: Database, identity: Path | None = None) -> Non
             trainings.restored(target, system())
             _record(target, "restore", file)
     except sa.exc.DatabaseError as error:
-        raise StorageFailed(f"cannot restore {file}: {error.orig}") from None
+        raise StorageFailed(f"cannot restore {file}: {said(error)}") from None
 
 
 @contextlib.contextmanager

@@ -34,6 +34,8 @@ _LOCKS = 0x48656172  # "Hear": the first key of our advisory locks, so that othe
 _GATE, _PRESENCE, _UPGRADE, _SHARDS = 0, 1, 2, 16
 _MAX_SHARDS = 64
 
+_MOST_PORT = 65535
+
 _TRIES = 5
 _PASSING = {"40001", "40P01", "23505"}  # serialisation, deadlock, a row that another one made first
 
@@ -309,6 +311,58 @@ def _opening(folder: Path) -> Iterator[None]:
         os.close(held)
 
 
+def parsed(url: str) -> sa.URL:
+    """Return the URL of a PostgreSQL database; raise `InvalidInput` for any other text, which may
+    hold a password and is not quoted."""
+    address = None
+    with contextlib.suppress(sa.exc.ArgumentError, ValueError):
+        address = sa.make_url(url)
+    if address is None or address.get_backend_name() not in ("postgresql", "postgres"):
+        raise InvalidInput(
+            "a database is given as postgresql://USER:PASSWORD@HOST:PORT/NAME, with a port that is "
+            "a number"
+        )
+    if "@" in (address.host or "") or not 0 < (address.port or 1) <= _MOST_PORT:
+        raise InvalidInput(
+            f"a database's URL has a port from 1 to {_MOST_PORT}, and %40 for each @ in a password"
+        )
+    return address
+
+
+def shown(url: sa.URL) -> str:
+    """Return a URL without its passwords: libpq also takes them as parameters."""
+    hidden = {name: "***" for name in url.query if "password" in name}
+    return url.update_query_dict(hidden).render_as_string(hide_password=True)
+
+
+@contextlib.contextmanager
+def as_it_was(where: Path | str) -> Iterator[None]:
+    """Take away the database and the folder that are made in this context, if it fails.
+
+    Nothing is taken away that somebody else has opened meanwhile.
+    """
+    if isinstance(where, str) or (where / "hearsay.db").exists():
+        yield
+        return
+    missing = [path for path in (where, *where.parents) if not path.exists()]
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(OSError):
+            _take_away(where)
+        with contextlib.suppress(OSError):  # somebody has put something there
+            for folder in missing:
+                folder.rmdir()
+        raise
+
+
+def _take_away(folder: Path) -> None:
+    with _opening(folder), (folder / "lock").open("ab") as presence:
+        if _alone(presence):
+            for name in ("hearsay.db", "hearsay.db-wal", "hearsay.db-shm", "reserve", "lock"):
+                (folder / name).unlink(missing_ok=True)
+
+
 def open_url(url: str, keys: AtRest = NOT_ENCRYPTED) -> Database:
     """Open the PostgreSQL database at `postgresql://USER:PASSWORD@HOST/NAME`, or `postgres://`.
 
@@ -317,13 +371,7 @@ def open_url(url: str, keys: AtRest = NOT_ENCRYPTED) -> Database:
     reached or a newer version wrote it, and `NotReady` where it would have to be upgraded while
     servers of another version have it open.
     """
-    try:
-        address = sa.make_url(url)
-    except sa.exc.ArgumentError:
-        address = sa.URL.create("unknown")
-    if address.get_backend_name() not in ("postgresql", "postgres"):
-        raise InvalidInput("a database is given as postgresql://USER:PASSWORD@HOST:PORT/NAME")
-    address = address.set(drivername="postgresql+psycopg")
+    address = parsed(url).set(drivername="postgresql+psycopg")
     options = {key: value for key, value in _PATIENCE.items() if key not in address.query}
     with needs("PostgreSQL", "postgres"):
         engine = sa.create_engine(
@@ -336,7 +384,7 @@ def open_url(url: str, keys: AtRest = NOT_ENCRYPTED) -> Database:
             pool_pre_ping=True,  # a database that came back is used at once, by readers too
         )
     sa.event.listen(engine, "connect", _configure_postgres)
-    name = address.render_as_string(hide_password=True)
+    name = shown(address.set(drivername="postgresql"))
     with contextlib.ExitStack() as stack:
         stack.callback(engine.dispose)
         try:
@@ -349,7 +397,7 @@ def open_url(url: str, keys: AtRest = NOT_ENCRYPTED) -> Database:
                 present = partial(_be_present, name, shard)
                 present(connection.connection.driver_connection, None)
         except sa.exc.DBAPIError as error:
-            raise StorageFailed(f"cannot open {address!r}: {error.orig}") from None
+            raise StorageFailed(f"cannot open {name}: {said(error)}") from None
         sa.event.listen(engine, "connect", present)
         return Database(engine, shard, stack.pop_all().close, Reserve(None))
 
