@@ -48,6 +48,7 @@ def _with_name(builder: x509.CertificateBuilder) -> x509.CertificateBuilder:
 def _write(
     signed: x509.Certificate, key: ec.EllipticCurvePrivateKey, certificate: Path, key_file: Path
 ) -> int:
+    key_file.touch(mode=0o600)
     key_file.write_bytes(
         key.private_bytes(
             serialization.Encoding.PEM,

@@ -98,8 +98,9 @@ def test_a_period_leaves_when_it_is_over_and_its_threshold_is_reached(
 
 @pytest.mark.slow
 def test_too_few_are_held_for_one_more_period_and_dropped(
-    collector: Sealed, tmp_path: Path
+    collector: Sealed, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("INFO")
     records = collector.seal(*(collector.batch(number) for number in range(LEAST - 1)))
     today = collector.today
     with shuffling(tmp_path / "s", collector) as shuffler:
@@ -111,6 +112,8 @@ def test_too_few_are_held_for_one_more_period_and_dropped(
         wait_until(lambda: shuffler.pool(today).dropped == LEAST - 1)
         (late,) = shuffler.submit(records[0])
         assert (late.status, late.reason) == (Result.REFUSED, collector_pb2.PERIOD_CLOSED)
+    told = [r.levelname for r in caplog.records if r.getMessage().startswith("dropped")]
+    assert told == ["INFO"]  # nobody can mend that few came
     assert stored(collector) == 0
     shown = hearsay("shuffler", "show", "--data", tmp_path / "s", COLUMNS="80")
     assert (shown.returncode, shown.stderr) == (0, "")
@@ -422,6 +425,7 @@ def test_what_the_collector_never_takes_is_dropped_in_the_end(
     forwarded: tuple[Pools, Collector, Forwarding],
     envelopes: list[shuffler_pb2.SealedRecord],
     monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """As where the survey was deleted there."""
     pools, away, forwarding_ = forwarded
@@ -433,6 +437,8 @@ def test_what_the_collector_never_takes_is_dropped_in_the_end(
         forwarding_.once()
         assert [pool.leaving for pool in pools.all()] == [leaving]
     assert [(pool.dropped, pool.forwarded) for pool in pools.all()] == [(LEAST, 0)]
+    told = [r.levelname for r in caplog.records if r.getMessage().startswith("dropped")]
+    assert told == ["WARNING"]  # the way to the collector wants mending
 
 
 def test_what_the_collector_wants_later_is_kept(

@@ -150,7 +150,7 @@ class Rounds:
         became = await self._writer.write(rounds.close, training, number, self._clock())
         if became == "dropped":
             self._metrics.rounds.labels("dropped").inc()
-            _log.warning(
+            _log.info(
                 "round %d of %r had fewer than %d updates and is dropped",
                 *(number, training.name, training.min_updates),
             )
@@ -196,7 +196,7 @@ class Rounds:
         """Drop a closed round of which too few updates can be summed."""
         if await self._writer.write(rounds.drop, training, number, self._clock()):
             self._metrics.rounds.labels("dropped").inc()
-            _log.warning(
+            _log.info(
                 "of round %d of %r fewer than %d updates can be summed, and it is dropped",
                 *(number, training.name, training.min_updates),
             )

@@ -103,7 +103,8 @@ async def running(
         known = tokens.Tokens(store.database)
         if loopback and not known.any():
             _log.warning(
-                "no token was ever made: whoever reaches %s may ask and register anything",
+                "no token was ever made: whoever reaches %s may ask and register anything, until you "
+                "run `hearsay token create`",
                 " and ".join(address for address in (config.listen, config.http) if address),
             )
         healthy = Health(_SERVICES)

@@ -184,7 +184,7 @@ class Summing:
             forgetting.forget(self._database, plan, period, group, self._clock(), MIXED)
         if some:
             self._counted.labels(why).inc(len(some))
-            _log.warning("dropped %d records of %s in %s: %s", len(some), plan.survey, period, why)
+            _log.info("dropped %d records of %s in %s: %s", len(some), plan.survey, period, why)
 
 
 def is_over(plan: Plan, period: str, now: datetime) -> bool:

@@ -127,9 +127,10 @@ class Forwarding:
         dropped = self._pools.drop(pool.survey, pool.period, least)
         if dropped:
             self._moved.labels("dropped").inc(dropped)
-            _log.warning(
-                "dropped %d records of %s in %s: %s", dropped, pool.survey, pool.period, why
-            )
+            # Few people are nobody's fault; a collector that was away for 60 days is somebody's.
+            level = logging.WARNING if least is None else logging.INFO
+            where = (pool.survey, pool.period)
+            _log.log(level, "dropped %d records of %s in %s: %s", dropped, *where, why)
 
     def _forward(self, pool: Pool) -> None:
         for mix, hashes in self._pools.leaving(pool.survey, pool.period).items():
