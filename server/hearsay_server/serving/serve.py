@@ -103,8 +103,8 @@ async def running(
         known = tokens.Tokens(store.database)
         if loopback and not known.any():
             _log.warning(
-                "no token was ever made: whoever reaches %s may ask and register anything, until you "
-                "run `hearsay token create`",
+                "no token was ever made: whoever reaches %s may ask and register anything, until "
+                "`hearsay token create` makes one",
                 " and ".join(address for address in (config.listen, config.http) if address),
             )
         healthy = Health(_SERVICES)
