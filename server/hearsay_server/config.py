@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -395,6 +396,16 @@ def read(
 def is_secret(kind: type[Process], name: str) -> bool:
     """Tell whether a key holds a secret."""
     return not kind.model_fields[name].repr
+
+
+def has_secrets(kind: type[Process], file: Path) -> bool:
+    """Tell whether a file, which was read before, sets a token or a database's password."""
+    written = tomllib.loads(file.read_text(encoding="utf-8"))
+    tokens = [name for name, value in written.items() if value and is_secret(kind, name)]
+    if "database" not in tokens or len(tokens) > 1:
+        return bool(tokens)
+    url = written["database"]
+    return bool(_PASSWORD.search(url)) or "password=" in url
 
 
 def shown(setup: Process) -> dict[str, object]:

@@ -39,18 +39,16 @@ def warn(log: Logger, folder: Path) -> None:
     inside = sorted({file for pattern in _OURS for file in folder.glob(pattern)})
     if wider := [str(path) for path in (folder, *inside) if _is_wider(path)]:
         log.warning(
-            "other users of this machine can get at %s, which hold keys and who took part: run "
-            "chmod go-rwx %s",
-            *(", ".join(wider), shlex.join(wider)),
+            "other users of this machine can read keys, and who took part: run chmod go-rwx %s",
+            shlex.join(wider),
         )
 
 
-def warn_of_keys(log: Logger, files: Iterable[Path | None]) -> None:
-    """Name, in one warning, files with private keys that everybody can read; a group may."""
+def warn_of_secrets(log: Logger, files: Iterable[Path | None]) -> None:
+    """Name, in one warning, files with keys or tokens that everybody can read; a group may."""
     if wider := [str(file) for file in files if file and _is_wider(file, 0o007)]:
         log.warning(
-            "every user of this machine can read the private key in %s: run chmod o-rwx %s",
-            *(", ".join(wider), shlex.join(wider)),
+            "every user of this machine can read secrets: run chmod o-rwx %s", shlex.join(wider)
         )
 
 

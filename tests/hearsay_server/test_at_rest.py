@@ -7,15 +7,17 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
+import grpc
 import pytest
 import sqlalchemy as sa
 import trained
 from command import hearsay
-from sealing import SEALED
-from serving import serving
+from sealing import SEALED, Sealed
+from serving import create, serving, tokens_of
 from stored import NOW
 
 from hearsay.plans.plan import Plan, parse
+from hearsay.v1 import collector_pb2
 from hearsay_server import at_rest
 from hearsay_server.at_rest import NOT_ENCRYPTED, AtRest, KeyLost
 from hearsay_server.config import Config
@@ -29,6 +31,7 @@ from hearsay_server.storage.store import Store
 from hearsay_server.surveys import sealing as sealed_surveys
 from hearsay_server.surveys import survey as surveys
 from ldp.errors import InvalidInput, StorageFailed
+from support import Calendar
 
 KEYS, OTHERS = (AtRest((secrets.token_bytes(32),)) for _ in range(2))
 
@@ -292,6 +295,24 @@ def test_a_server_encrypts_what_it_finds_and_refuses_to_start_without_the_key(
     told = [r.getMessage() for r in caplog.records if r.levelno == logging.ERROR]
     assert len(told) == 3
     assert told[0].startswith("encryption_key does not hold the key of the sealing keys of 'daily'")
+
+
+def test_sealed_records_wait_until_the_key_is_found(tmp_path: Path) -> None:
+    data, clock = tmp_path / "data", Calendar()
+    right, wrong = key_file(tmp_path / "right", KEYS), key_file(tmp_path / "wrong", OTHERS)
+    with serving(data, clock=clock, encryption_key=right) as address:
+        survey = Sealed(data, address, clock, tokens_of(data), "", "daily")
+        create(address, SEALED, survey.token("admin"))
+        (record,) = survey.seal(survey.batch(1))
+    with serving(data, clock=clock, encryption_key=wrong) as address:
+        survey.address = address
+        with pytest.raises(grpc.RpcError) as refused:
+            survey.submit(record)
+        assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+    with serving(data, clock=clock, encryption_key=right) as address:
+        survey.address = address
+        (result,) = survey.submit(record)
+        assert result.status == collector_pb2.Result.STORED
 
 
 def test_a_helper_encrypts_its_key_and_is_lost_without_it(tmp_path: Path) -> None:

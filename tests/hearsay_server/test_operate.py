@@ -138,7 +138,11 @@ def test_health_is_told_by_the_exit_code(tmp_path: Path) -> None:
     [
         (("--log-format", "xml"), {}, "log_format must be 'text' or 'json', got 'xml'"),
         ((), {"HEARSAY_LISTN": "x"}, "HEARSAY_LISTN: there is no such key"),
-        (("--metrics", "nine"), {}, "cannot serve metrics at 'nine'"),
+        (
+            ("--metrics", "nine"),
+            {},
+            "metrics must be PORT or HOST:PORT, with a port from 0 to 65535, got 'nine'",
+        ),
         (("--tls-key", "k"), {}, "tls_certificate and tls_key go together"),
     ],
     ids=["flag", "variable", "metrics", "tls"],

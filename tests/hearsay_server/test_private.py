@@ -12,6 +12,8 @@ import pytest
 from serving import serving
 
 from hearsay_server import private
+from hearsay_server.commands.serve import warn_of_file
+from hearsay_server.config import Config
 from hearsay_server.elsewhere.own_file import OwnFile
 from hearsay_server.helper.held import Shares
 from hearsay_server.shuffler.pools import Pools
@@ -129,8 +131,9 @@ def test_a_wider_folder_and_its_files_are_named_once_with_what_to_run(
     assert record.levelname == "WARNING"
     _, _, command = record.getMessage().partition("run ")
     subprocess.run(["sh", "-c", command], check=True)
-    before = {"of-the-operators": 0o644}
-    assert modes(folder) == {".": 0o700, "hearsay.db": 0o600, "lock": 0o600, **before}
+    found = modes(folder)
+    assert (found.pop("."), found.pop("of-the-operators")) == (0o700, 0o644)
+    assert {*found.values()} == {0o600}
     private.warn(_LOG, folder)
     assert len(caplog.records) == 1
 
@@ -155,9 +158,34 @@ def test_a_private_key_that_everybody_reads_is_named(
     key.touch()
     for mode, told in ((0o600, 0), (0o640, 0), (0o644, 1)):
         key.chmod(mode)
-        private.warn_of_keys(_LOG, [None, tmp_path / "missing", key])
+        private.warn_of_secrets(_LOG, [None, tmp_path / "missing", key])
         assert len(caplog.records) == told
     assert f"run chmod o-rwx {key}" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('helper_token = "hearsay-1"', True),
+        ('helper_token = ""\ndatabase = "postgresql://db/hearsay"', False),
+        ('database = "postgresql://ada:secret@db/hearsay"', True),
+        ('database = "postgresql://db/hearsay?password=secret"', True),
+        ('helper = "helper.example:443"', False),
+    ],
+)
+def test_a_configuration_with_secrets_that_everybody_reads_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str, told: bool
+) -> None:
+    file = tmp_path / "hearsay.toml"
+    file.write_text(text)
+    file.chmod(0o600)
+    warn_of_file(Config, file)
+    warn_of_file(Config, None)
+    assert not caplog.records
+    file.chmod(0o644)
+    warn_of_file(Config, file)
+    assert (f"run chmod o-rwx {file}" in caplog.text) == told
+    assert "secret@" not in caplog.text
 
 
 def test_a_folder_that_is_a_file_is_said(tmp_path: Path) -> None:

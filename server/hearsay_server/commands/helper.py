@@ -14,7 +14,7 @@ from hearsay.plans.plan import parse
 from hearsay.sealed import shares
 from hearsay_server import at_rest, config, tabular
 from hearsay_server.commands.local import ConfigFile, EncryptionKey
-from hearsay_server.commands.serve import announce, with_an_option_for_every_key
+from hearsay_server.commands.serve import announce, warn_of_file, with_an_option_for_every_key
 from hearsay_server.helper import held
 from hearsay_server.serving import logs
 from hearsay_server.wrapping import print_wrapped
@@ -37,6 +37,7 @@ def serve_helper(config_file: ConfigFile = None, **flags: object) -> None:
 
     setup = config.read(config.HelperConfig, config_file, flags)
     logs.configure(setup.log_format, setup.log_level)
+    warn_of_file(type(setup), config_file)
     with Runner() as runner:
         runner.run(serve.serve(setup, announce))
 

@@ -8,12 +8,13 @@ import sys
 from asyncio import new_event_loop
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any, Literal, get_origin
 
 import typer
 from pydantic.fields import FieldInfo
 
-from hearsay_server import config
+from hearsay_server import config, private
 from hearsay_server.commands.local import ConfigFile
 from hearsay_server.serving import logs
 from hearsay_server.serving import serve as serving
@@ -68,8 +69,15 @@ def serve(config_file: ConfigFile = None, **flags: object) -> None:
     """
     setup = config.load(config_file, flags)
     logs.configure(setup.log_format, setup.log_level)
+    warn_of_file(type(setup), config_file)
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(serving.serve(setup, announce, site=_site(setup)))
+
+
+def warn_of_file(kind: type[config.Process], config_file: Path | None) -> None:
+    """Warn of a configuration with secrets that every user of the machine can read."""
+    if config_file is not None and config.has_secrets(kind, config_file):
+        private.warn_of_secrets(_log, [config_file])
 
 
 def announce(address: str) -> None:

@@ -13,7 +13,7 @@ from hearsay.plans.plan import parse
 from hearsay.sealed.keys import fingerprint
 from hearsay_server import at_rest, config, tabular
 from hearsay_server.commands.local import ConfigFile, EncryptionKey
-from hearsay_server.commands.serve import announce, with_an_option_for_every_key
+from hearsay_server.commands.serve import announce, warn_of_file, with_an_option_for_every_key
 from hearsay_server.serving import logs
 from hearsay_server.shuffler import pools
 
@@ -35,6 +35,7 @@ def serve_shuffler(config_file: ConfigFile = None, **flags: object) -> None:
 
     setup = config.read(config.ShufflerConfig, config_file, flags)
     logs.configure(setup.log_format, setup.log_level)
+    warn_of_file(type(setup), config_file)
     with Runner() as runner:
         runner.run(serve.serve(setup, announce))
 

@@ -51,7 +51,7 @@ class Elsewhere:
         self._database = open_database(config.data)
         stack.callback(self._database.close)
         private.warn(_log, config.data)
-        private.warn_of_keys(_log, [config.tls_key, config.encryption_key])
+        private.warn_of_secrets(_log, [config.tls_key, config.encryption_key])
         stack.push_async_callback(doors.threads_ended)  # they use it, and what was opened before
         self.collector: Calls = open_calls(
             config.collector,

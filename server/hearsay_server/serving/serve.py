@@ -96,7 +96,7 @@ async def running(
         stack.callback(store.close)
         if not config.database:
             private.warn(_log, config.data)
-        private.warn_of_keys(_log, [config.tls_key, config.encryption_key])
+        private.warn_of_secrets(_log, [config.tls_key, config.encryption_key])
         for lost in key_material.encrypt(store.database):
             _log.error("encryption_key does not hold the key of %s", lost)
         stack.push_async_callback(doors.threads_ended)  # they use the store

@@ -12,6 +12,7 @@ from hearsay.federated import encoding
 from hearsay.federated.calls import PART
 from hearsay.federated.declaration import Training
 from hearsay.v1 import collector_pb2, trainer_pb2, trainer_pb2_grpc
+from hearsay_server.at_rest import KeyLost
 from hearsay_server.clock import Clock, system
 from hearsay_server.limits import Rates, TooMany
 from hearsay_server.serving import auth
@@ -153,6 +154,8 @@ class Trainer(trainer_pb2_grpc.TrainerServicer):
         asked = (self._database, part.training, part.round, part.id)
         try:
             payload = await asyncio.to_thread(rounds.payload, *asked)
+        except KeyLost:  # the round goes on where the key is found
+            raise
         except StorageFailed:  # its round may be over since
             payload = b""
         return await self._finish(part, place, payload)
