@@ -20,6 +20,7 @@ Exceptions without a module's name are defined here.
     - `TooMany` (`hearsay_server.limits`): wait `retry_after` seconds
     - `Overloaded` (`hearsay_server.storage.writer`): wait until the disk has caught up
   - `PlanRefused`: mend what the app agreed to, or ask the operator for a plan that fits it
+  - `AnswerRefused`: ask an honest server, or one of this version; nothing was written
   - `AttestationRefused` (`hearsay.attestation.claims`): send nothing; `condition` says what failed
   - `Unreachable` (`hearsay.sending.transport`, a `ConnectionError`): check the address, the
     network, TLS and the token, as `reason` says; then try again
@@ -57,6 +58,10 @@ class NotReady(HearsayError):
 
 class PlanRefused(HearsayError):
     """The server's plan breaks the terms the app agreed to, a cap, or a choice."""
+
+
+class AnswerRefused(HearsayError):
+    """A server's answer is none that an honest one gives; nothing of it was used or written."""
 
 
 class MissingExtra(HearsayError, ImportError):

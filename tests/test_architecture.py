@@ -40,7 +40,7 @@ FLOORS = {
         {"adpe", "estimators", "federated"},
     ],
     "hearsay": [
-        {"environment", "interrupts", "trouble", "v1"},
+        {"environment", "interrupts", "plain", "trouble", "v1"},
         {"attestation"},
         {"columns", "palette"},
         {"plans", "storage"},
@@ -48,7 +48,7 @@ FLOORS = {
         {"choices", "federated.parsing"},
         {"recording"},
         {"sending"},
-        {"margins"},
+        {"checking", "margins"},
         {"asking", "lifetimes", "person"},
         {"federated"},
         {"distributions", "sets", "words", "together"},

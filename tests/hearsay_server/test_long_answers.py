@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from collected import DAYS, batch, register
 from command import hearsay
+from lying import lying
 from serving import connected, serving, submit
 
 from hearsay import Analyst
 from hearsay.analyst import Options
-from hearsay.asking import joined
 from hearsay.sending.transport import Unreachable
 from hearsay.v1 import analyst_pb2
 from hearsay_server.answers import questions
@@ -169,10 +169,14 @@ def test_rows_that_cannot_be_chosen_are_refused(
     assert message in str(refused.value)
 
 
-def test_an_answer_that_ends_in_the_middle_is_no_answer() -> None:
-    begun = analyst_pb2.EstimateResponse(survey="visits", more=True)
-    with pytest.raises(Unreachable, match="ended in the middle of an answer"):
-        list(joined(answer for answer in [begun]))
+def test_an_answer_that_ends_in_the_middle_is_no_answer(address: str) -> None:
+    with (
+        lying(address) as liar,
+        Analyst(liar.address) as analyst,
+        liar.saying("Estimate", lambda answers: answers[:-1]),
+        pytest.raises(Unreachable, match="ended in the middle of an answer"),
+    ):
+        analyst.query("visits", "page")
 
 
 def test_a_terminal_shows_the_largest_rows_of_a_long_answer_and_says_so(address: str) -> None:

@@ -13,6 +13,7 @@ from hearsay.storage.anchors import Anchor, FileAnchor, KeyringAnchor
 from hearsay.storage.new_ledger import create_ledger
 from hearsay.trouble import Reason, Status
 from ldp.errors import (
+    AnswerRefused,
     HearsayError,
     InvalidInput,
     MissingExtra,
@@ -27,6 +28,7 @@ __all__ = [
     "Agreement",
     "Analyst",
     "Anchor",
+    "AnswerRefused",
     "Caps",
     "Client",
     "Delivery",

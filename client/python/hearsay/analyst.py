@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Literal, Self, Unpack
 
 import numpy as np
 
-from hearsay.asking import LONG, fields, joined, single, warn_of
+from hearsay.asking import LONG, fields, single, warn_of
 from hearsay.asking import Options as Options
 from hearsay.asking import Selection as Selection
 from hearsay.changes import Changes
 from hearsay.changes import change_request as change_request
+from hearsay.checking.calls import open_checked
 from hearsay.columns import NO_MAP
 from hearsay.comparing import Comparisons
 from hearsay.comparing import compare_request as compare_request
@@ -21,7 +22,7 @@ from hearsay.forecasting import Forecasts
 from hearsay.margins import read_margins as read_margins
 from hearsay.plans import plan as plans
 from hearsay.plans.domains import Binned, Categorical, Ratings, SetOf, Strings
-from hearsay.sending.transport import Tls, Token, open_calls
+from hearsay.sending.transport import Tls, Token
 from hearsay.sets import Sets
 from hearsay.shuffled import Shuffles
 from hearsay.v1 import admin_pb2, analyst_pb2
@@ -42,8 +43,9 @@ class Analyst(Changes, Comparisons, Distributions, Forecasts, Sets, Shuffles, Wo
     Every question takes the keywords of `Selection`: `levels`, `periods`, `first_period`,
     `last_period`, `where` and `panels` say which reports it is about. Every question raises
     `InvalidInput` where it cannot be asked, as for an unknown survey, attribute or level;
-    `NotReady` where there are no reports yet; `Unreachable` where the server is; and those that
-    return DataFrames `MissingExtra` without pandas.
+    `NotReady` where there are no reports yet; `Unreachable` where the server is; `AnswerRefused`
+    where it answers what no honest server of this version does, such as a value that the survey
+    lacks; and those that return DataFrames `MissingExtra` without pandas.
     """
 
     def __init__(
@@ -61,7 +63,7 @@ class Analyst(Changes, Comparisons, Distributions, Forecasts, Sets, Shuffles, Wo
         `tls` names other files than the system's authorities; `token` is the analyst's, where
         the server asks for one.
         """
-        self._calls = open_calls(target, tls=tls, token=token, insecure=insecure)
+        self._calls = open_checked(target, tls=tls, token=token, insecure=insecure)
         self._timeout = timeout
 
     def surveys(self) -> "pd.DataFrame":
@@ -343,7 +345,7 @@ class Analyst(Changes, Comparisons, Distributions, Forecasts, Sets, Shuffles, Wo
             property=name,
         )
         kind = analyst_pb2.EstimateResponse
-        return joined(self._calls.stream("Analyst/EstimateBy", request, kind, self._timeout))
+        return self._calls.stream("Analyst/EstimateBy", request, kind, self._timeout)
 
     def watch_query(
         self,
@@ -359,7 +361,7 @@ class Analyst(Changes, Comparisons, Distributions, Forecasts, Sets, Shuffles, Wo
             question=_request(survey, attribute, options, sums), interval=interval
         )
         kind = analyst_pb2.EstimateResponse
-        return joined(self._calls.stream("Analyst/Watch", request, kind))
+        return self._calls.stream("Analyst/Watch", request, kind)
 
     def query_suspicions(
         self, request: analyst_pb2.SuspicionsRequest

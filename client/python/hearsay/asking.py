@@ -1,14 +1,15 @@
 """What an analyst's questions have in common: selections, options, answers in several messages."""
 
 import contextlib
+import itertools
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, TypedDict, TypeVar
 
 from hearsay.margins import Margins, messages
-from hearsay.sending.transport import Unreachable
 from hearsay.v1 import analyst_pb2
+from ldp.errors import AnswerRefused
 
 _Answer = TypeVar(
     "_Answer",
@@ -87,24 +88,13 @@ class Options(Weighting, total=False):
     sizes: bool
 
 
-def joined(messages: Iterator[_Answer]) -> Iterator[_Answer]:
-    """Yield each answer as one message, of the messages in which it came."""
-    with contextlib.closing(messages):  # type: ignore[type-var]
-        for answer in messages:
-            while answer.more:
-                part = next(messages, None)
-                if part is None:
-                    raise Unreachable("the server ended in the middle of an answer")
-                answer.more = False
-                answer.MergeFrom(part)
-            yield answer
-
-
 def single(messages: Iterator[_Answer]) -> _Answer:
-    """Return the one answer to a question."""
-    answers = list(joined(messages))
+    """Return the one answer to a question; raise `AnswerRefused` where there is not one."""
+    with contextlib.closing(messages):  # type: ignore[type-var]
+        answers = list(itertools.islice(messages, 2))
     if len(answers) != 1:
-        raise Unreachable(f"the server answered one question with {len(answers)} answers")
+        counted = "several answers" if answers else "none"
+        raise AnswerRefused(f"the server answered one question with {counted}")
     return answers[0]
 
 

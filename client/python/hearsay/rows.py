@@ -12,7 +12,8 @@ from hearsay.columns import NO_MAP
 from hearsay.plans import presence
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2
-from ldp import Mechanism
+from ldp import InvalidInput, Mechanism
+from ldp.errors import AnswerRefused
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,8 +95,17 @@ def _channels_of(by_map: Mapping[str, Mechanism]) -> dict[str, object]:
 def decode(plan: Plan, chunk: analyst_pb2.ExportRowsResponse) -> Mapping[str, AttributeRows]:
     """Return a chunk's rows by question, in the plan's order.
 
-    Raises `InvalidInput` for impossible codes or presence bits: the sender is not trusted.
+    Raises `AnswerRefused` for impossible codes or presence bits, for two answers of a row to one
+    question, and for a row without any: the sender is not trusted.
     """
+    try:
+        return _decoded(plan, chunk)
+    except InvalidInput as error:
+        raise AnswerRefused(f"the server sent rows that cannot be: {error}") from None
+
+
+def _decoded(plan: Plan, chunk: analyst_pb2.ExportRowsResponse) -> Mapping[str, AttributeRows]:
+    answered = np.zeros(chunk.rows, dtype=bool)
     decoded = {}
     for name in plan.questions:
         dtype = integer_type(plan, name)
@@ -108,6 +118,9 @@ def decode(plan: Plan, chunk: analyst_pb2.ExportRowsResponse) -> Mapping[str, At
         where = np.flatnonzero(presence.unpack(column.present, chunk.rows))
         mechanism = plan.levels[column.level].by_map[column.attribute][column.map]
         codes = mechanism.decode(column.codes, where.size)
+        if (attribute.levels[where] >= 0).any():
+            raise InvalidInput(f"a row has two answers to {column.attribute!r}")
+        answered[where] = True
         if attribute.codes.dtype == object:
             codes = np.frombuffer(column.codes, dtype=f"V{mechanism.code_bytes}").astype(object)
         attribute.codes[where] = codes
@@ -115,4 +128,6 @@ def decode(plan: Plan, chunk: analyst_pb2.ExportRowsResponse) -> Mapping[str, At
         if attribute.maps is not None:
             labels = map_labels(plan, column.attribute)
             attribute.maps[where] = labels.index(column.map or NO_MAP)
+    if not answered.all():
+        raise InvalidInput("a row has no answer")
     return decoded

@@ -5,9 +5,6 @@ from enum import StrEnum
 
 from ldp.errors import HearsayError, InvalidInput, NotReady, PlanRefused, StorageFailed
 
-_TOLD = 300
-"""Characters of a server's error message that are passed on."""
-
 
 class Reason(StrEnum):
     """Why answers are not taken or sent, or a person does not take part in a training; also the
@@ -120,8 +117,3 @@ def to_raise(reason: Reason, words: str) -> HearsayError:
     if reason in _MENDABLE:
         return InvalidInput(words)
     return StorageFailed(words) if reason in _OF_THE_FILE else NotReady(words)
-
-
-def on_one_line(words: str) -> str:
-    """Return a server's message for a log or a person: cut short, and on one line."""
-    return "".join(c if c.isprintable() else " " for c in words[:_TOLD])

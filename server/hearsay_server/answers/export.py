@@ -78,7 +78,8 @@ def export(
 
     Raises `InvalidInput` where the folder exists, two columns would have one name, or `since` is
     of another survey, store or other levels; `NotReady` where there is no row; `StorageFailed`
-    where the folder cannot be used; and as `Analyst.chunks`.
+    where the folder cannot be used; `AnswerRefused` where the server sends what is no row of the
+    survey or no period that was asked for; and as `Analyst.chunks`.
     """
     target = open_folder(to)
     if target.exists:
@@ -204,7 +205,7 @@ class _Parts:
         """Delete a period's files, as far as they can be."""
         for name in self.files.pop(period, {}):
             with suppress(OSError):
-                self._folder.filesystem.delete_file(self._folder.at(name))
+                self._folder.filesystem.delete_file(self._folder.new(name))
 
     def delete_all(self) -> None:
         """Delete all files, and the folder where nothing else is in it, as far as they can be."""
@@ -233,13 +234,11 @@ class _Parts:
         table = pa.Table.from_arrays(columns, schema=self._schema)
         files = self.files.setdefault(period, {})
         file = f"{period}-{len(files)}-{self._token}.parquet"
+        path = self._folder.new(file)
         files[file] = n
         with self._folder.using():
             pq.write_table(
-                table,
-                self._folder.at(file),
-                filesystem=self._folder.filesystem,
-                write_page_checksum=True,
+                table, path, filesystem=self._folder.filesystem, write_page_checksum=True
             )
         del self._bytes[period]
 

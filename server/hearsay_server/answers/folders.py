@@ -16,6 +16,9 @@ from ldp.errors import InvalidInput, StorageFailed
 SCHEMES = ("file", "s3", "gs", "hdfs")
 """The schemes of URIs that are taken; pyarrow has a file system for each."""
 
+_FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+"""Names of files that are written: none of them leads out of its folder."""
+
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
 
 
@@ -43,6 +46,15 @@ class Folder:
         """Return the path of a file from its path relative to the folder."""
         return posixpath.normpath(posixpath.join(self.path, name))
 
+    def new(self, name: str) -> str:
+        """Return the path of a file to write, which lies in the folder itself.
+
+        Raises `InvalidInput` for a name that leads elsewhere, or that is hidden.
+        """
+        if not _FILE.fullmatch(name):
+            raise InvalidInput(f"a file of {self.shown} cannot be called {name!r}")
+        return posixpath.join(self.path, name)
+
     def read(self, name: str) -> bytes | None:
         """Return the content of a file; None where there is none. Raises `StorageFailed`."""
         with self.using():
@@ -54,7 +66,7 @@ class Folder:
 
     def write(self, name: str, data: bytes) -> None:
         """Write a file. Raises `StorageFailed`."""
-        with self.using(), self.filesystem.open_output_stream(self.at(name)) as stream:
+        with self.using(), self.filesystem.open_output_stream(self.new(name)) as stream:
             stream.write(data)
 
     @contextmanager

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
+from hearsay.plans.period import start
+from hearsay.plans.plan import parse
 from hearsay_server.answers.folders import Folder
 from ldp.errors import InvalidInput
 
@@ -81,12 +83,22 @@ class Manifest:
         told = {key: value for key, value in document.items() if key != "sha256"}
         if document["sha256"] != _digest(told):
             raise ValueError("its sha256 is another one, so it is damaged")
+        data = base64.b64decode(document["plan"], validate=True)
+        plan = parse(data)
         periods = {}
         for name, each in document["periods"].items():
+            start(plan.period, name)
             digest = bytes.fromhex(each["digest"])
-            periods[name] = Period(digest, int(each["dropped"]), dict(each["files"]))
-        plan = base64.b64decode(document["plan"], validate=True)
-        return cls(plan, tuple(document["levels"]), periods)
+            files = {str(file): _count(rows) for file, rows in each["files"].items()}
+            periods[name] = Period(digest, _count(each["dropped"]), files)
+        return cls(data, tuple(plan.level(name).name for name in document["levels"]), periods)
+
+
+def _count(number: Any) -> int:
+    """Return what must be a number of rows or batches; raise `ValueError` where it is none."""
+    if type(number) is not int or not 0 <= number < 1 << 63:
+        raise ValueError(f"a count is a whole number, got {number!r}")
+    return number
 
 
 def _digest(document: Mapping[str, Any]) -> str:

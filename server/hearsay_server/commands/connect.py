@@ -10,7 +10,8 @@ import typer
 from hearsay_server.build import revision, version
 
 if TYPE_CHECKING:
-    from hearsay.sending.transport import Calls, Tls
+    from hearsay.checking.calls import CheckedCalls
+    from hearsay.sending.transport import Tls
 
 DEFAULT_ADDRESS = "127.0.0.1:50051"
 
@@ -82,10 +83,13 @@ def tls(context: typer.Context) -> "Tls | None":
 @contextlib.contextmanager
 def connected(
     context: typer.Context, target: str, insecure: bool, token: str | None
-) -> "Iterator[Calls]":
-    """Make calls to a server, over TLS as the options before the command say."""
-    from hearsay.sending.transport import open_calls
+) -> "Iterator[CheckedCalls]":
+    """Make calls to a server, over TLS as the options before the command say.
 
-    calls = open_calls(target, tls=tls(context), token=token, insecure=insecure)
+    Its answers are checked: they raise `AnswerRefused` where no honest server gives them.
+    """
+    from hearsay.checking.calls import open_checked
+
+    calls = open_checked(target, tls=tls(context), token=token, insecure=insecure)
     with contextlib.closing(calls):
         yield calls

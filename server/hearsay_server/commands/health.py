@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 from grpc_health.v1 import health_pb2
 
+from hearsay.checking.calls import CheckedCalls
 from hearsay.sending.over_grpc import GrpcCalls
 from hearsay.sending.transport import is_url
 from hearsay_server.commands import connect
@@ -26,7 +27,7 @@ def health(
     """Ask a server whether it can take reports; exit with 1 where it cannot."""
     if is_url(target):
         raise InvalidInput("health is asked over gRPC, at HOST:PORT; over HTTP ask for /readyz")
-    calls = GrpcCalls(target, tls=connect.tls(context), insecure=insecure)
+    calls = CheckedCalls(GrpcCalls(target, tls=connect.tls(context), insecure=insecure))
     with contextlib.closing(calls):
         request = health_pb2.HealthCheckRequest(service=LIVE if live else "")
         kind = health_pb2.HealthCheckResponse

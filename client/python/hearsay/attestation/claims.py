@@ -4,7 +4,7 @@ import hashlib
 from dataclasses import dataclass
 from enum import StrEnum
 
-from hearsay.trouble import on_one_line
+from hearsay.plain import on_one_line
 from ldp.errors import HearsayError, InvalidInput
 
 KINDS = ("tdx", "sgx", "nitro", "test")

@@ -17,6 +17,7 @@ from hearsay.federated.declaration import Training
 from hearsay.federated.progress import QUIET, Progress
 from hearsay.federated.stepping import Round, Skip, Step, Stepper
 from hearsay.person import Person
+from hearsay.plain import on_one_line
 from hearsay.plans.two_servers import helper_key_of
 from hearsay.recording.consent import Consent
 from hearsay.recording.counters import Counters
@@ -31,7 +32,7 @@ from hearsay.recording.trainings import (
 )
 from hearsay.sending.transport import Unreachable
 from hearsay.storage.turns import Turn
-from hearsay.trouble import Reason, Trouble, on_one_line
+from hearsay.trouble import Reason, Trouble
 from hearsay.v1 import collector_pb2, trainer_pb2
 from ldp import InvalidInput
 

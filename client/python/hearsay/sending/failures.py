@@ -2,13 +2,17 @@
 
 import re
 
-from hearsay.trouble import Reason, on_one_line
+from hearsay.plain import on_one_line
+from hearsay.trouble import Reason
 
 RETRY_AFTER = "retry-after-ms"
 """The name under which a server says for how many milliseconds it wants to be left alone."""
 
 OUR_FAULT = {"INVALID_ARGUMENT", "NOT_FOUND", "ALREADY_EXISTS", "FAILED_PRECONDITION"}
 """Statuses of requests that will never be answered otherwise."""
+
+TOLD = 8 << 10
+"""Characters of a server's refusal that an analyst or operator is told: all, of an honest one."""
 
 ASKS = "a client certificate: give Tls(certificate=, key=), or --certificate and --key"
 """What a server that closes the connection may ask for."""

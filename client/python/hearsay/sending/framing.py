@@ -7,7 +7,7 @@ would be taken for the answer to the next request (RFC 9112, section 6.3).
 import re
 from typing import Protocol
 
-from hearsay.trouble import on_one_line
+from hearsay.plain import on_one_line
 from ldp.errors import HearsayError
 
 _HEAD = 64 << 10

@@ -9,8 +9,9 @@ from typing import Any
 import grpc
 from google.protobuf.message import Message
 
+from hearsay.plain import on_one_line
 from hearsay.sending.channels import abandoned, channels
-from hearsay.sending.failures import OUR_FAULT
+from hearsay.sending.failures import OUR_FAULT, TOLD
 from hearsay.sending.grpc_failures import explained, has_no_connection, missing, retry_after
 from hearsay.sending.transport import (
     Answer,
@@ -23,7 +24,7 @@ from hearsay.sending.transport import (
     is_loopback,
     malformed,
 )
-from hearsay.trouble import Reason, on_one_line
+from hearsay.trouble import Reason
 from ldp.errors import InvalidInput, NotReady
 
 _KEEP_ALIVE = [
@@ -278,10 +279,11 @@ class GrpcCalls:
 
     def _translated(self, status: Any) -> Exception:
         """Return the exception to raise for an error of a stub, which is a Call as well."""
+        words = on_one_line(status.details() or "", TOLD)
         if status.code() is grpc.StatusCode.FAILED_PRECONDITION:
-            return NotReady(status.details())
+            return NotReady(words)
         if status.code().name in OUR_FAULT:
-            return InvalidInput(status.details())
+            return InvalidInput(words)
         return _unreachable(status, self._route)
 
 

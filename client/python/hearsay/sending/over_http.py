@@ -14,6 +14,7 @@ from typing import Any
 
 from google.protobuf.message import DecodeError, Message
 
+from hearsay.plain import on_one_line
 from hearsay.sending import failures
 from hearsay.sending.connection import (
     LARGEST,
@@ -23,7 +24,7 @@ from hearsay.sending.connection import (
     Interrupted,
 )
 from hearsay.sending.dialing import Site, open_connection, site
-from hearsay.sending.failures import OUR_FAULT
+from hearsay.sending.failures import OUR_FAULT, TOLD
 from hearsay.sending.framing import Answered, CutOff, Malformed, Response
 from hearsay.sending.http_failures import explained
 from hearsay.sending.transport import (
@@ -35,7 +36,6 @@ from hearsay.sending.transport import (
     bearer,
     malformed,
 )
-from hearsay.trouble import on_one_line
 from ldp.errors import InvalidInput, NotReady
 
 PATH = "/hearsay.v1."
@@ -381,10 +381,11 @@ class HttpCalls:
             self.close()
 
     def _translated(self, status: _Status) -> Exception:
+        words = on_one_line(str(status), TOLD)
         if status.code == "FAILED_PRECONDITION":
-            return NotReady(str(status))
+            return NotReady(words)
         return (
-            InvalidInput(str(status))
+            InvalidInput(words)
             if status.code in OUR_FAULT
             else _unreachable(status, self._server.site)
         )

@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import ParamSpec
 
+from hearsay.plain import on_one_line
 from hearsay.plans.period import label
 from hearsay.plans.plan import Plan
 from hearsay.recording import envelopes, outbox
@@ -28,7 +29,7 @@ from hearsay.sending.backoff import backoff
 from hearsay.sending.plan_keeper import Held, Look, PlanKeeper
 from hearsay.sending.transport import Transport, Unreachable
 from hearsay.storage.store import Store
-from hearsay.trouble import Reason, Trouble, on_one_line
+from hearsay.trouble import Reason, Trouble
 from hearsay.v1 import collector_pb2, shuffler_pb2
 from ldp import Coins, InvalidInput
 from ldp.errors import HearsayError

@@ -1,0 +1,514 @@
+"""A server that lies to analysts: nothing that it says is used, printed raw or written anywhere."""
+
+import contextlib
+import json
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from collected import DAYS, Collected, collected_from
+from command import hearsay
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
+from lying import Liar, lying
+
+from hearsay import Analyst, AnswerRefused
+from hearsay.plans.plan import Plan
+from hearsay_server.answers.folders import open_folder
+from hearsay_server.commands import codegen
+from hearsay_server.surveys import survey as surveys
+from ldp import InvalidInput
+
+pytest.importorskip("pyarrow")
+pd = pytest.importorskip("pandas")
+
+from hearsay_server.answers.export import export  # noqa: E402
+from hearsay_server.answers.manifest import NAME, Manifest  # noqa: E402
+
+COLOURS = ["red", "green", "=1+1", "[blue]"]
+ALPHABET = "abcdefghijklmnopqrstuvwxyz"
+TOML = f"""
+name = "town"
+title = "A town"
+period = "P1D"
+[levels]
+strict = 9.0
+open = 16.0
+[[attributes]]
+name = "colour"
+title = "Which colour?"
+[attributes.categorical]
+values = {json.dumps(COLOURS)}
+[[attributes]]
+name = "place"
+mechanism = "oue"
+[attributes.categorical]
+values = ["here", "there"]
+[[attributes]]
+name = "age"
+mechanism = "square_wave"
+[attributes.numeric]
+low = 0
+high = 9
+step = 1
+[[attributes]]
+name = "apps"
+mechanism = "set_pairs"
+[attributes.set]
+values = ["mail", "maps", "chess"]
+at_most = 2
+[[attributes]]
+name = "stars"
+[attributes.ratings]
+keys = ["food", "staff"]
+low = 1
+high = 5
+at_most = 2
+[[attributes]]
+name = "word"
+[attributes.strings]
+alphabet = "{ALPHABET}"
+longest = 3
+"""
+ROWS = 400
+PLACES = [
+    "../../x",
+    "/tmp/x",
+    "2026-07-04/../x",
+    "..",
+    "",
+    "once",
+    "2026-13-01",
+    "2026-W10",
+    "x\x1b",
+]
+
+
+def people(plan: Plan, seed: int) -> dict[str, Any]:
+    source = np.random.default_rng(seed)
+    words = plan.attributes["word"].domain.spelling.numbers(["you", "the"])  # type: ignore[union-attr]
+    return {
+        "colour": source.integers(0, len(COLOURS), ROWS),
+        "place": source.integers(0, 2, ROWS),
+        "age": source.integers(0, 10, ROWS) / 4.5 - 1,
+        "apps": np.array([[0, 1], [0, -1]])[source.integers(0, 2, ROWS)],
+        "stars": np.array([[0, 3], [0, -1]])[source.integers(0, 2, ROWS)],
+        "word": words[source.integers(0, 2, ROWS)],
+    }
+
+
+@pytest.fixture(scope="module")
+def collected(address: str) -> Iterator[Collected]:
+    with Analyst(address) as analyst:
+        yield collected_from(people, TOML, address, analyst)
+
+
+@pytest.fixture(scope="module")
+def liar(collected: Collected) -> Iterator[Liar]:
+    with lying(collected.address) as found:
+        yield found
+
+
+@pytest.fixture
+def analyst(liar: Liar) -> Iterator[Analyst]:
+    with Analyst(liar.address) as found:
+        yield found
+
+
+# --- exports: nothing is written but what the survey can have ----------------------------------
+
+
+def files_below(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*"))
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_period_of_rows_that_is_no_period_of_the_survey_writes_nothing(
+    liar: Liar, tmp_path: Path, place: str
+) -> None:
+    def elsewhere(answers: list[Any]) -> None:
+        for each in answers:
+            if each.HasField("exported") and each.exported.period == DAYS[1]:
+                each.exported.period = place
+            elif each.period == DAYS[1]:
+                each.period = place
+
+    (tmp_path / "other").mkdir()
+    before = files_below(tmp_path)
+    with liar.saying("ExportRows", elsewhere):
+        done = hearsay("export", "town", "--to", tmp_path / "x" / "rows", "--target", liar.address)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "the server's answer to Analyst/ExportRows cannot be used: " in done.stderr
+        assert "\x1b" not in done.stderr
+        with Analyst(liar.address) as analyst, pytest.raises(AnswerRefused):
+            analyst.rows("town")
+    assert [file for file in files_below(tmp_path) if file.name != "x"] == before
+
+
+def exported(answers: list[Any]) -> Any:
+    """The last message that says what was exported of a period."""
+    return next(each for each in reversed(answers) if each.HasField("exported")).exported
+
+
+def earlier_period(answers: list[Any]) -> None:
+    exported(answers).period = "2020-01-01"
+
+
+def no_digest(answers: list[Any]) -> None:
+    exported(answers).digest = b"short"
+
+
+def told_twice(answers: list[Any]) -> list[Any]:
+    return [*answers, answers[-1]]
+
+
+def not_told(answers: list[Any]) -> list[Any]:
+    (first, *others) = [i for i, each in enumerate(answers) if each.HasField("exported")]
+    assert others
+    return answers[:first] + answers[first + 1 :]
+
+
+def other_plan(answers: list[Any]) -> None:
+    answers[0].plan = surveys.resolve(surveys.from_toml(TOML.replace("town", "city"), "x.toml"))
+
+
+def no_plan(answers: list[Any]) -> list[Any]:
+    return answers[1:]
+
+
+def plan_again(answers: list[Any]) -> list[Any]:
+    return [answers[0], *answers]
+
+
+def many_rows(answers: list[Any]) -> None:
+    answers[1].rows = 1 << 31
+
+
+def no_columns(answers: list[Any]) -> None:
+    del answers[1].columns[:]
+
+
+def column_twice(answers: list[Any]) -> None:
+    answers[1].columns.append(answers[1].columns[0])
+
+
+def other_attribute(answers: list[Any]) -> None:
+    answers[1].columns[0].attribute = "../x"
+
+
+def other_level(answers: list[Any]) -> None:
+    answers[1].columns[0].level = "closed"
+
+
+def other_map(answers: list[Any]) -> None:
+    answers[1].columns[0].map = "shy"
+
+
+def cut_codes(answers: list[Any]) -> None:
+    answers[1].columns[0].codes = answers[1].columns[0].codes[:-1]
+
+
+def backwards(answers: list[Any]) -> list[Any]:
+    return [answers[0], *reversed(answers[1:])]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        earlier_period,
+        no_digest,
+        told_twice,
+        not_told,
+        other_plan,
+        no_plan,
+        plan_again,
+        many_rows,
+        no_columns,
+        column_twice,
+        other_attribute,
+        other_level,
+        other_map,
+        cut_codes,
+        backwards,
+    ],
+)
+def test_rows_that_an_honest_server_does_not_send_write_nothing(
+    liar: Liar, analyst: Analyst, tmp_path: Path, change: Callable[[list[Any]], Any]
+) -> None:
+    with liar.saying("ExportRows", change), pytest.raises(AnswerRefused):
+        export(analyst, "town", tmp_path / "rows")
+    assert files_below(tmp_path) == []
+    assert export(analyst, "town", tmp_path / "rows").rows == 4 * ROWS
+
+
+def test_rows_that_were_not_asked_for_are_refused(
+    liar: Liar, analyst: Analyst, tmp_path: Path
+) -> None:
+    everything: list[bytes] = []
+
+    def remember(answers: list[Any]) -> None:
+        everything.extend(each.SerializeToString() for each in answers)
+
+    with liar.saying("ExportRows", remember):
+        export(analyst, "town", tmp_path / "all")
+
+    def all_of_them(answers: list[Any]) -> list[Any]:
+        return [type(answers[0]).FromString(each) for each in everything]
+
+    with liar.saying("ExportRows", all_of_them):
+        for selection in (
+            {"levels": ["open"]},
+            {"periods": DAYS[:1]},
+            {"first_period": DAYS[1]},
+            {"last_period": DAYS[0]},
+        ):
+            with pytest.raises(AnswerRefused, match="was not asked for"):
+                export(analyst, "town", tmp_path / "rows", **selection)  # type: ignore[arg-type]
+    assert not (tmp_path / "rows").exists()
+
+
+def test_an_export_that_continues_another_keeps_to_its_folder(
+    liar: Liar, analyst: Analyst, tmp_path: Path
+) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    export(analyst, "town", first)
+    before = files_below(tmp_path)
+
+    def elsewhere(answers: list[Any]) -> None:
+        exported(answers).period = "../first/x"
+
+    with liar.saying("ExportRows", elsewhere), pytest.raises(AnswerRefused):
+        export(analyst, "town", second, since=first)
+    assert files_below(tmp_path) == before
+
+
+@pytest.mark.parametrize("name", ["../x", "/x", "a/b", "..", ".hidden", "", "x\x00", "x" * 200])
+def test_a_file_of_an_export_lies_in_its_folder(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InvalidInput, match="cannot be called"):
+        open_folder(tmp_path / "rows").write(name, b"")
+    assert files_below(tmp_path) == []
+
+
+def test_a_manifest_with_other_periods_or_counts_is_none(analyst: Analyst, tmp_path: Path) -> None:
+    export(analyst, "town", tmp_path / "rows")
+    whole = json.loads((tmp_path / "rows" / NAME).read_text())
+    (name, *_) = whole["periods"]
+    for change in (
+        lambda document: document["periods"].update({"../x": document["periods"][name]}),
+        lambda document: document["periods"][name].update(dropped=-1),
+        lambda document: document["periods"][name].update(files={"x.parquet": "many"}),
+        lambda document: document.update(levels=["closed"]),
+        lambda document: document.update(plan="eA=="),
+    ):
+        changed = json.loads(json.dumps(whole))
+        change(changed)
+        (tmp_path / "rows" / NAME).write_text(json.dumps(changed))
+        with pytest.raises(InvalidInput, match="is no manifest of an export"):
+            Manifest.read(open_folder(tmp_path / "rows"))
+
+
+# --- questions: every field of every answer ----------------------------------------------------
+
+Ask = Callable[[Analyst], object]
+ASKS: dict[str, tuple[str, Ask]] = {
+    "surveys": ("ListSurveys", lambda a: a.surveys()),
+    "reports": ("ShowSurvey", lambda a: a.reports("town")),
+    "estimate": ("Estimate", lambda a: a.estimate("town", "colour", simultaneous=True)),
+    "top": ("Estimate", lambda a: a.estimate("town", "colour", top=2)),
+    "values": ("Estimate", lambda a: a.estimate("town", "colour", values=["red", "=1+1"])),
+    "sums": ("Estimate", lambda a: a.sums("town", "colour", [["red", "green"], ["=1+1"]])),
+    "mean": ("Estimate", lambda a: a.estimate("town", "age")),
+    "set": ("Estimate", lambda a: a.estimate("town", "apps")),
+    "sizes": ("Estimate", lambda a: a.set_sizes("town", "apps")),
+    "ratings": ("Estimate", lambda a: a.estimate("town", "stars")),
+    "by_level": ("EstimateBy", lambda a: a.by_level("town", "colour")),
+    "by_period": ("EstimateBy", lambda a: a.by_period("town", "colour")),
+    "compare": (
+        "Compare",
+        lambda a: a.compare("town", "colour", {"levels": ["open"]}, {"levels": ["strict"]}),
+    ),
+    "change": ("Change", lambda a: a.change("town", "colour", *DAYS[:2])),
+    "distribution": ("Distribution", lambda a: a.distribution("town", "age", bins=5)),
+    "between": ("Distribution", lambda a: a.between("town", "age", 2, 4)),
+    "pairs": ("Pairs", lambda a: a.pairs("town", "apps")),
+    "words": ("Words", lambda a: a.frequencies_of("town", "word", ["you", "the"])),
+    "heavy_hitters": ("Words", lambda a: a.heavy_hitters("town", "word")),
+    "crosstab": ("Crosstab", lambda a: a.crosstab("town", "colour", "place")),
+    "within": ("CompareGroups", lambda a: a.within("town", "colour", by="place")),
+    "ols": ("Fit", lambda a: a.ols("town", "age ~ C(colour)")),
+    "suspicions": ("Suspicions", lambda a: a.suspicions("town", "place")),
+}
+
+FREE = {"method", "mechanism", "test", "warning"}
+"""Texts that say what a server did: any words that can be printed."""
+
+WORDS = ("../../x", "[link=https://a.example]x[/link]", "nobody", "\x1b]0;owned\x07", "a\u202eb")
+"""What no name, label or title of the survey is; the last two are no words to print."""
+
+
+def strings(message: Message) -> Iterator[tuple[Message, FieldDescriptor, str]]:
+    """Every text of a message, in the first of each list: the message, its field, the text."""
+    for field, value in fields(message, FieldDescriptor.TYPE_STRING):
+        first = list(value)[:1] if field.is_repeated else [value]
+        yield from ((message, field, text) for text in first)
+    for inner in inside(message):
+        yield from strings(inner)
+
+
+def numbers(message: Message) -> Iterator[tuple[Message, FieldDescriptor]]:
+    for field, _ in fields(message, FieldDescriptor.TYPE_DOUBLE):
+        yield message, field
+    for inner in inside(message):
+        yield from numbers(inner)
+
+
+def lists(message: Message) -> Iterator[tuple[Message, FieldDescriptor]]:
+    for field, _ in message.ListFields():
+        if field.is_repeated:
+            yield message, field
+    for inner in inside(message):
+        yield from lists(inner)
+
+
+def fields(message: Message, kind: int) -> list[tuple[FieldDescriptor, Any]]:
+    return [(field, value) for field, value in message.ListFields() if field.type == kind]
+
+
+def inside(message: Message) -> Iterator[Message]:
+    """The messages in a message, the first of each list."""
+    for field, value in fields(message, FieldDescriptor.TYPE_MESSAGE):
+        yield from list(value)[:1] if field.is_repeated else [value]
+
+
+def put(message: Message, field: FieldDescriptor, value: Any) -> None:
+    if field.is_repeated:
+        getattr(message, field.name)[0] = value
+    else:
+        setattr(message, field.name, value)
+
+
+def honest(liar: Liar, method: str, ask: Ask) -> list[Any]:
+    """What an honest server answers the question."""
+    found: list[Any] = []
+    with liar.saying(method, found.extend), Analyst(liar.address) as analyst:
+        ask(analyst)
+    return found
+
+
+@contextlib.contextmanager
+def refused(liar: Liar, method: str, ask: Ask, what: object) -> Iterator[Callable[..., None]]:
+    """Yield what to call with a change of the answers, after which the question is refused."""
+    with Analyst(liar.address) as analyst:
+        ask(analyst)  # the plan is known from here on
+
+        def refuse(change: Callable[[list[Any]], Any]) -> None:
+            with liar.saying(method, change):
+                try:
+                    ask(analyst)
+                except AnswerRefused as error:
+                    assert str(error).isprintable()
+                else:
+                    raise AssertionError(f"{what} was taken")
+
+        yield refuse
+
+
+@pytest.mark.parametrize("name", ASKS)
+def test_words_that_the_survey_lacks_are_refused(liar: Liar, name: str) -> None:
+    method, ask = ASKS[name]
+    answers = honest(liar, method, ask)
+    for place, (_, field, _) in enumerate(strings(answers[0])):
+        for words in WORDS:
+            if words.isprintable() and (field.name in FREE or name == "surveys"):
+                continue  # a list of surveys may have any, and some server may do anything
+
+            def change(messages: list[Any], place: int = place, words: str = words) -> None:
+                message, field, _ = list(strings(messages[0]))[place]
+                put(message, field, words)
+
+            with refused(liar, method, ask, (field.full_name, words)) as refuse:
+                refuse(change)
+
+
+@pytest.mark.parametrize("name", ASKS)
+def test_numbers_that_cannot_be_are_refused(liar: Liar, name: str) -> None:
+    method, ask = ASKS[name]
+    answers = honest(liar, method, ask)
+    unknown = {"ratings", "words", "heavy_hitters", "within"}  # whose numbers may be nan
+    for place, (_, field) in enumerate(numbers(answers[0])):
+        for number in (math.nan, math.inf, -math.inf):
+            if field.name == "findable" and number == math.inf:
+                continue
+            if field.name == "effective_sample_size" and number == math.inf:
+                continue
+            if math.isnan(number) and name in unknown:
+                continue
+
+            def change(messages: list[Any], place: int = place, number: float = number) -> None:
+                message, field = list(numbers(messages[0]))[place]
+                put(message, field, number)
+
+            with refused(liar, method, ask, (field.full_name, number)) as refuse:
+                refuse(change)
+
+
+@pytest.mark.parametrize("name", ASKS)
+def test_lists_of_another_length_are_refused(liar: Liar, name: str) -> None:
+    method, ask = ASKS[name]
+    answers = honest(liar, method, ask)
+    free = {"suspicions", "surveys", "pairs", "reports", "differences"}
+    free |= {"bins"}  # which are as few as the points allow
+    for place, (_, field) in enumerate(lists(answers[0])):
+        shorter = field.name not in free and name not in ("top", "heavy_hitters")
+        for longer in (True, False) if shorter else (True,):
+            if field.name in ("cohorts", "targets"):
+                continue
+
+            def change(messages: list[Any], place: int = place, longer: bool = longer) -> None:
+                message, field = list(lists(messages[0]))[place]
+                values = getattr(message, field.name)
+                values.append(values[-1]) if longer else values.pop()
+
+            with refused(liar, method, ask, (field.full_name, longer)) as refuse:
+                refuse(change)
+
+
+def test_a_group_comes_once(liar: Liar) -> None:
+    for method, ask in (ASKS["by_level"], ASKS["by_period"]):
+        with refused(liar, method, ask, "a group that comes twice") as refuse:
+            refuse(lambda answers: [*answers, answers[0]])
+
+
+def test_an_answer_without_an_end_is_refused(
+    liar: Liar, analyst: Analyst, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def endless(answers: list[Any]) -> Iterator[Any]:
+        answers[0].more = True
+        while True:
+            yield answers[0]
+
+    monkeypatch.setattr("hearsay.checking.calls._MOST_BYTES", 100_000)
+    with liar.saying("Estimate", endless), pytest.raises(AnswerRefused, match="more than 100,000"):
+        analyst.estimate("town", "colour")
+
+
+def test_two_answers_to_one_question_are_refused(liar: Liar, analyst: Analyst) -> None:
+    with (
+        liar.saying("Estimate", lambda answers: answers * 2),
+        pytest.raises(AnswerRefused, match="one question with several answers"),
+    ):
+        analyst.estimate("town", "colour")
+
+
+def test_a_survey_that_was_created_anew_is_asked_by_its_new_plan(
+    liar: Liar, collected: Collected, analyst: Analyst
+) -> None:
+    analyst.estimate("town", "colour")
+    other = surveys.resolve(surveys.from_toml(TOML.replace('"red"', '"pink"'), "x.toml"))
+    kept = analyst._calls._plans  # type: ignore[attr-defined]
+    kept["town"] = codegen.hearsay.plans.plan.parse(other)
+    assert list(analyst.estimate("town", "colour").index) == COLOURS
+    assert kept["town"].revision == collected.plan.revision
