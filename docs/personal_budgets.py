@@ -15,9 +15,9 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
-from rich.console import Console
 
 from hearsay_server.commands.explained import show
+from hearsay_server.printing import Console
 from hearsay_server.surveys.explain import explain
 from hearsay_server.surveys.survey import from_toml
 from ldp.core.mechanism import Categorical

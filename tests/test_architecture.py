@@ -57,6 +57,7 @@ FLOORS = {
         {"aio"},
     ],
     "hearsay_server": [
+        {"printing", "spreadsheets"},
         {
             "at_rest",
             "build",

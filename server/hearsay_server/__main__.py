@@ -16,7 +16,8 @@ def main() -> None:
     except ModuleNotFoundError as error:
         sys.exit(f"hearsay: needs {error.name}: pip install 'hearsay-ldp[server]'")
     except Exception as error:
-        from ldp.errors import HearsayError  # most commands end well, without it
+        from hearsay.plain import plain  # most commands end well, without these
+        from ldp.errors import HearsayError
 
         if not isinstance(error, HearsayError):
             raise
@@ -26,7 +27,7 @@ def main() -> None:
             from hearsay_server.commands.advice import advised
 
             words = advised(error) if isinstance(error, Unreachable) else words
-        sys.exit(f"hearsay: {' '.join(map(str.strip, words.splitlines()))}")
+        sys.exit(plain(f"hearsay: {' '.join(map(str.strip, words.splitlines()))}"))
 
 
 if __name__ == "__main__":

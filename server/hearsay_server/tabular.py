@@ -3,10 +3,13 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from rich.console import Console, ConsoleOptions, RenderableType
+import rich.console
+from rich.console import ConsoleOptions, RenderableType
 from rich.measure import Measurement
 from rich.table import Column, Table
 from rich.text import Text
+
+from hearsay_server.printing import Console, headed
 
 _LINES = 2
 """Lines of a label."""
@@ -20,21 +23,23 @@ _LEAST = 4
 
 @dataclass(frozen=True)
 class Label:
-    """A text, in rich's markup, on so many `lines` at most.
+    """A text on so many `lines` at most.
 
     What is left out becomes "…", in the middle: labels often begin alike, and end differently.
     """
 
-    markup: str
+    text: str | Text
     lines: int
 
-    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        return Measurement.get(console, options, self.markup)
+    def __rich_measure__(
+        self, console: rich.console.Console, options: ConsoleOptions
+    ) -> Measurement:
+        return Measurement.get(console, options, self.text)
 
     def __rich_console__(
-        self, console: Console, options: ConsoleOptions
+        self, console: rich.console.Console, options: ConsoleOptions
     ) -> Iterator[RenderableType]:
-        whole = Text.from_markup(self.markup)
+        whole = console.render_str(self.text) if isinstance(self.text, str) else self.text
         width = options.max_width
         lines = whole.wrap(console, width, overflow="fold")
         kept = min(len(whole), self.lines * width)
@@ -56,7 +61,7 @@ def show(table: Table, *, lines: int = _LINES) -> None:
     widths = _widths(table, console)
     console.width = max(console.width, sum(widths) + _borders(table))
     if table.title is not None:
-        console.print(Text.from_markup(str(table.title), style="table.title"), soft_wrap=True)
+        console.print(headed(str(table.title), style="table.title"), soft_wrap=True)
     fitted = Table(box=table.box)
     for column, width in zip(table.columns, widths, strict=True):
         heading = _short(column.header, 2 * lines)
@@ -79,7 +84,7 @@ def shortened(text: str, width: int) -> str:
 
 
 def _short(cell: RenderableType, lines: int) -> RenderableType:
-    return Label(cell, lines) if isinstance(cell, str) else cell
+    return Label(cell, lines) if isinstance(cell, str | Text) else cell
 
 
 def _borders(table: Table) -> int:
@@ -127,5 +132,5 @@ def _width(cell: RenderableType, console: Console) -> int:
 
 def _word(heading: RenderableType) -> int:
     """Return the width that a heading needs."""
-    words = Text.from_markup(heading).plain.split() if isinstance(heading, str) else []
+    words = str(heading).split() if isinstance(heading, str | Text) else []
     return min(_WORD, max(map(len, words), default=0))

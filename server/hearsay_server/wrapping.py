@@ -2,8 +2,7 @@
 
 import textwrap
 
-from rich.console import Console
-from rich.markup import escape
+from hearsay_server.printing import Console
 
 
 def wrapped(line: str, width: int, indent: int = 2) -> str:
@@ -12,7 +11,7 @@ def wrapped(line: str, width: int, indent: int = 2) -> str:
     Continuation lines are indented by so many columns more than the line itself.
     """
     inside = " " * (len(line) - len(line.lstrip()) + indent)
-    return escape(textwrap.fill(line, width, subsequent_indent=inside))
+    return textwrap.fill(line, width, subsequent_indent=inside)
 
 
 def print_wrapped(line: str, console: Console) -> None:

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rich.console import Console
 from trainers import (
     RECORDS,
     Steps,
@@ -34,6 +33,7 @@ from hearsay.recording.trainings import Participation, Price, TrainingLedger, Up
 from hearsay.storage.schema import VERSION
 from hearsay.trouble import Trouble
 from hearsay_server.commands import device
+from hearsay_server.printing import Console
 
 
 @pytest.fixture

@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 import hearsay.plans.plan
 from hearsay import InvalidInput
 from hearsay_server.demo import play as demo
 from hearsay_server.demo import sources
+from hearsay_server.printing import Console
 from hearsay_server.storage.store import Store
 from hearsay_server.surveys import survey as surveys
 from ldp.mechanisms.policies.base import PolicyMechanism

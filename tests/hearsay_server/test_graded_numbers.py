@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from rich.console import Console
 
 from hearsay import Analyst, PlanRefused
 from hearsay.plans.domains import Numeric
 from hearsay.plans.plan import parse
 from hearsay.v1 import survey_pb2
 from hearsay_server.commands import explained
+from hearsay_server.printing import Console
 from hearsay_server.surveys import explain
 from hearsay_server.surveys import survey as surveys
 from ldp import InvalidInput, PolicyMeanTable

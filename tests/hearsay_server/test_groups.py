@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command import hearsay as run_command
-from rich.console import Console
 
 import hearsay.plans.plan
 from hearsay import Agreement, Client, create_ledger
@@ -18,6 +17,7 @@ from hearsay.v1 import analyst_pb2, collector_pb2
 from hearsay_server.answers import rows
 from hearsay_server.commands import explained
 from hearsay_server.ingest.intake import Cohort, Limits, Reason, Refused, tallies_of
+from hearsay_server.printing import Console
 from hearsay_server.storage.forgetting import forget
 from hearsay_server.storage.selection import Selected, resolve
 from hearsay_server.storage.store import Store

@@ -17,15 +17,18 @@ def is_plain(text: str) -> bool:
 
 
 def plain(text: str) -> str:
-    r"""Return a text with each character that `is_plain` refuses as its escape, such as \x1b.
+    r"""Return a text with each character that `is_plain` refuses as its escape, such as \u001b.
 
-    Line feeds and tabs stay: what prints lines needs them.
+    Line feeds and tabs stay: what prints lines needs them. The escapes are those of JSON, TOML and
+    Python, so that a document of these stays one.
     """
     if text.isprintable():
         return text
-    return "".join(
-        c if c in "\n\t" or is_plain(c) else c.encode("unicode_escape").decode() for c in text
-    )
+    return "".join(c if c in "\n\t" or is_plain(c) else _escape(ord(c)) for c in text)
+
+
+def _escape(code: int) -> str:
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
 
 
 def on_one_line(words: str, most: int = _TOLD) -> str:

@@ -1,13 +1,12 @@
 """`hearsay account`: the epsilon of a private training run, or of records that a shuffler mixed."""
 
-import json
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from hearsay import Analyst
 from hearsay.shuffled import DELTA
@@ -15,6 +14,7 @@ from hearsay_server import tabular
 from hearsay_server.commands import connect, mixing, plotting
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Target, Token
 from hearsay_server.commands.plotting import Plot
+from hearsay_server.printing import Console, headed, say_json
 from ldp.errors import InvalidInput, needs
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def account(
             }
             for figure in figures
         ]
-        typer.echo(json.dumps(run | {"accountants": rows}, indent=2))
+        say_json(run | {"accountants": rows})
         return
     Console().print(f"at delta {delta:g}, for neighbours by: {_words(relation)}")
     table = Table("accountant")
@@ -183,10 +183,10 @@ def _words(relation: "Relation") -> str:
     return relation.name.lower().replace("_", " ")
 
 
-def _standing(figure: "Figure") -> str:
+def _standing(figure: "Figure") -> str | Text:
     if figure.epsilon is None:
         return figure.note
-    return "a guarantee" if figure.is_guarantee else "[bold red]NOT a guarantee[/]"
+    return "a guarantee" if figure.is_guarantee else headed("NOT a guarantee", style="bold red")
 
 
 def _finite(epsilon: float | None) -> float | None:

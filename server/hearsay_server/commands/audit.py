@@ -1,12 +1,10 @@
 """`hearsay audit`: whether mechanisms keep the epsilon that they claim."""
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 import hearsay.plans.plan
@@ -16,6 +14,7 @@ from hearsay_server.commands.connect import AsJson
 from hearsay_server.commands.mechanism import Categories, Epsilon, MechanismName, maker
 from hearsay_server.commands.plotting import Plot
 from hearsay_server.commands.plotting_plans import Bound
+from hearsay_server.printing import Console, headed, say_json
 from hearsay_server.surveys import survey as surveys
 from ldp import InvalidInput, Mechanism
 
@@ -101,14 +100,14 @@ def audit(
             | {key: value for key, value in asdict(result).items() if key != "mechanism"}
             for place, name, sampler, result in rows
         ]
-        typer.echo(json.dumps(documents, indent=2))
+        say_json(documents)
     else:
         table = Table("", "mechanism", "sampler")
         for heading in ("claims", "channel", "at least", "verdict"):
             table.add_column(heading, justify="right")
         for place, name, sampler, result in rows:
             exact = "too large" if result.exact is None else f"{result.exact:.6g}"
-            verdict = "[bold red]VIOLATED[/]" if result.violated else "kept"
+            verdict = headed("VIOLATED", style="bold red") if result.violated else "kept"
             numbers = (f"{result.claimed:.6g}", exact, f"{result.lower_bound:.4g}", verdict)
             table.add_row(place, name, sampler, *numbers)
         tabular.show(table)

@@ -1,13 +1,10 @@
 """`hearsay audit --canaries`: a survey played through by canaries, on a server of its own."""
 
 import contextlib
-import json
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
-import typer
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -17,6 +14,7 @@ from hearsay.v1 import admin_pb2
 from hearsay_server import tabular
 from hearsay_server.demo import canaries as collection
 from hearsay_server.demo.devices import start
+from hearsay_server.printing import Console, headed, say_json
 from hearsay_server.surveys import survey as surveys
 from ldp.errors import InvalidInput, needs
 
@@ -58,7 +56,7 @@ def audit(file: Path, canaries: int, confidence: float, as_json: bool) -> bool:
             | asdict(each.result)
             for each in found
         ]
-        typer.echo(json.dumps(documents, indent=2))
+        say_json(documents)
         return bool(refuted)
     table = Table("level", "reports", box=None)
     for heading in ("guesses", "right", "claims", "at least", "p-value", "verdict"):
@@ -73,7 +71,7 @@ def audit(file: Path, canaries: int, confidence: float, as_json: bool) -> bool:
             f"{result.claimed:.4g}",
             f"{result.lower_bound:.4g}",
             f"{result.p_value:.2g}",
-            "[bold red]REFUTED[/]" if result.violated else "kept",
+            headed("REFUTED", style="bold red") if result.violated else "kept",
         )
     tabular.show(table)
     Console().print(

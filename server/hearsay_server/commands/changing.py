@@ -1,14 +1,10 @@
 """`hearsay query --change`, `--trend` and `--breaks`: what changed over time."""
 
-import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import typer
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from hearsay import Analyst
@@ -19,6 +15,7 @@ from hearsay.v1 import analyst_pb2
 from hearsay_server import tabular
 from hearsay_server.commands import plotting
 from hearsay_server.commands.shown import Shown, interval_heading, plain, warn
+from hearsay_server.printing import Console, headed, say_json
 
 _ROWS = 40
 """Rows of a table: those of the smallest p-values."""
@@ -96,7 +93,7 @@ def _show(answers: Sequence[analyst_pb2.ChangeResponse], show: Shown) -> None:
         documents = [plain(answer) for answer in answers]
         for document, answer in zip(documents, answers, strict=True):
             document["period_reports"] = list(answer.period_reports)
-        typer.echo(json.dumps(documents if several else documents[0], indent=2))
+        say_json(documents if several else documents[0])
         return
     if show.as_csv:
         columns = change_columns(answers[0].kind)
@@ -127,7 +124,7 @@ def _print(answer: analyst_pb2.ChangeResponse) -> None:
     """Print a table of 80 columns; CSV and JSON have the errors and uncorrected p-values too."""
     request = analyst_pb2.ChangeRequest
     if answer.title:
-        Console().print(f"[bold]{escape(answer.title)}[/bold]")
+        Console().print(headed(answer.title))
     table = Table(answer.attribute)
     broken, sloped = answer.kind == request.BREAKS, answer.kind == request.TREND
     if broken:
@@ -145,7 +142,7 @@ def _print(answer: analyst_pb2.ChangeResponse) -> None:
     digits = _digits(rows) if sloped else 4
     for row in rows:
         table.add_row(
-            escape(row.label),
+            row.label,
             *([row.period] if broken else []),
             *(f"{number:.4f}" for number in (row.first, row.second)),
             f"{row.difference:.{digits}f}",

@@ -18,6 +18,7 @@ from hearsay.sending.transport import Tls
 from hearsay.sending.transport import connect as to_server
 from hearsay_server.commands import codegen_typescript, connect
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, Insecure, Target, Token
+from hearsay_server.printing import say
 from hearsay_server.surveys import survey as surveys
 from ldp.errors import InvalidInput, StorageFailed
 
@@ -66,7 +67,7 @@ def codegen(
     write = codegen_typescript.module if typescript else module
     text = write(plan, with_plan=with_plan)
     if out is None:
-        typer.echo(text, nl=False)
+        say(text, nl=False)
         return
     try:
         out.write_text(text, encoding="utf-8")

@@ -6,6 +6,7 @@ import typer
 
 from hearsay_server import config
 from hearsay_server.commands.local import ConfigFile
+from hearsay_server.printing import say
 from hearsay_server.storage.database import parsed, shown
 
 
@@ -21,12 +22,12 @@ def show(
     """
     if explain:
         for key in config.explained():
-            typer.echo(f"{key.name}\n    {key.meaning}")
-            typer.echo(f"    {key.variable}, {key.kind}; default {key.default}\n")
+            say(f"{key.name}\n    {key.meaning}")
+            say(f"    {key.variable}, {key.kind}; default {key.default}\n")
         return
     taken = config.load(config_file)
     values = config.shown(taken)
     if taken.database:
         values["database"] = shown(parsed(taken.database))
     for name, value in values.items():
-        typer.echo(f"{name} = {config.as_toml(value)}")
+        say(f"{name} = {config.as_toml(value)}")

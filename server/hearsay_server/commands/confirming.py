@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from hearsay.plain import plain
 from ldp.errors import InvalidInput
 
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask first.")]
@@ -19,4 +20,4 @@ def confirm(yes: bool, question: str) -> None:
         return
     if not sys.stdin.isatty():
         raise InvalidInput(f"{question} Nobody can be asked here: give --yes to do it")
-    typer.confirm(question, abort=True)
+    typer.confirm(plain(question), abort=True)

@@ -33,7 +33,9 @@ Token = Annotated[
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"hearsay {version()}, revision {revision()}")
+        from hearsay_server.printing import say  # the help alone needs nothing of it
+
+        say(f"hearsay {version()}, revision {revision()}")
         raise typer.Exit
 
 

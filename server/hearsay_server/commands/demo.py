@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
+from hearsay_server.printing import Console
 from hearsay_server.surveys import survey as surveys
 from ldp.errors import InvalidInput, needs
 

@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 import hearsay
@@ -25,6 +23,7 @@ from hearsay.sealed.keys import fingerprint
 from hearsay.v1 import collector_pb2
 from hearsay_server import tabular
 from hearsay_server.commands.connect import AsJson
+from hearsay_server.printing import Console, headed, say_json
 from hearsay_server.surveys.describe import describe
 from hearsay_server.trainings import figures
 from hearsay_server.wrapping import print_wrapped
@@ -72,7 +71,7 @@ def show(file: LedgerFile, person: PersonName = "", as_json: AsJson = False) -> 
     """Show what was spent and is left, what waits and what was sent; change nothing."""
     found = content(file, person)
     if as_json:
-        typer.echo(json.dumps(found, indent=2))
+        say_json(found)
         return
     console = Console()
     if found["created"]:
@@ -199,7 +198,7 @@ def _column(plan: Plan | None, column: collector_pb2.Column, rows: int) -> dict[
 
 def _show(survey: dict[str, Any], console: Console) -> None:
     consent = "granted" if survey["consent"] else "not granted, or revoked"
-    console.print(f"\n[bold]{escape(survey['survey'])}[/bold]: consent {consent}")
+    console.print(headed(f"\n{survey['survey']}", f": consent {consent}"))
     revision = (survey["revision"] or "none yet")[:12]
     console.print(f"plan {revision}, last period answered {survey['latest period'] or 'none'}")
     if survey["fingerprint"]:
@@ -214,7 +213,7 @@ def _show(survey: dict[str, Any], console: Console) -> None:
     if survey["panel"]:
         console.print(f"panel {survey['panel']}, which every report is sent with")
     if survey["caps"]:
-        console.print(f"the user's caps: {escape(json.dumps(survey['caps']))}")
+        console.print(f"the user's caps: {json.dumps(survey['caps'])}")
     if survey["persons"]:
         console.print(f"people besides the device's own user: {survey['persons']} (see --person)")
     spent = Table("attribute")
@@ -226,7 +225,7 @@ def _show(survey: dict[str, Any], console: Console) -> None:
             total = each["epsilon"] * each["times"]
             composed = survey["composed"][attribute]  # of all the rows; 0 of split records
             spent.add_row(
-                escape(attribute),
+                attribute,
                 f"{each['epsilon']:.6g}",
                 str(each["times"]),
                 f"{total:.6g}",
@@ -243,7 +242,7 @@ def _show(survey: dict[str, Any], console: Console) -> None:
         line = f"{attribute} was answered by {chosen}"
         if maps["protected"] is not None:
             line += f", which together protect {', '.join(maps['protected']) or 'no value'}"
-        console.print(escape(line), soft_wrap=True)
+        console.print(line, soft_wrap=True)
     counted = Table("counter")
     counted.add_column("count", justify="right")
     counted.add_column("what was counted", overflow="fold")
@@ -268,7 +267,7 @@ def _show(survey: dict[str, Any], console: Console) -> None:
                 at = datetime.fromisoformat(batch["at"])
                 became = f"{batch['became']}\n{at:%Y-%m-%d}\n{at:%H:%M:%S}"
             row = (batch["period"], str(batch["rows"]), str(batch["bytes"]))
-            table.add_row(*row, escape("\n".join(lines)), became)
+            table.add_row(*row, "\n".join(lines), became)
         console.print(title + (": nothing" if not batches else ""))
         if batches:
             tabular.show(table)
@@ -333,7 +332,7 @@ def _show_trainings(found: dict[str, Any], console: Console) -> None:
                 str(each["waiting"]),
                 _spent(each),
             ]
-        table.add_row(escape(each["training"]), consent, *took_part)
+        table.add_row(each["training"], consent, *took_part)
     tabular.show(table)
     if joined:
         print_wrapped(

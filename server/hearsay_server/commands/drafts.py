@@ -1,19 +1,17 @@
 """`hearsay survey init` and `check`: a survey from a table, and a table against a survey."""
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 import hearsay.plans.plan
 from hearsay_server import tabular
 from hearsay_server.commands.connect import AsJson
 from hearsay_server.commands.writing import opened_new
+from hearsay_server.printing import Console, say, say_json
 from hearsay_server.surveys import drafting, fitting, guessing, people
 from hearsay_server.surveys import survey as surveys
 from hearsay_server.surveys.fitting import Fit
@@ -59,7 +57,7 @@ def survey_init(
         f"{len(draft.guesses)} columns. Next, read it, and then:",
         console,
     )
-    typer.echo(f"  hearsay survey explain {out} --users {draft.rows}")
+    say(f"  hearsay survey explain {out} --users {draft.rows}")
 
 
 def survey_check(
@@ -78,7 +76,7 @@ def survey_check(
     plan = hearsay.plans.plan.parse(surveys.resolve(surveys.from_file(file)))
     fit = fitting.fit(plan, people.read(data), None if as_json else first)
     if as_json:
-        typer.echo(json.dumps(asdict(fit) | {"fits": fit.fits}, indent=2, ensure_ascii=False))
+        say_json(asdict(fit) | {"fits": fit.fits})
     else:
         _show(fit, file, data, first, Console())
     if not fit.fits:
@@ -91,7 +89,7 @@ def _show(fit: Fit, file: Path, data: Path, first: int, console: Console) -> Non
         table.add_column(heading, justify="right", no_wrap=True)
     for column in fit.columns:
         counts = (column.answers, column.moved, column.blanks, column.wrong)
-        table.add_row(escape(column.attribute), *(f"{count:,}" for count in counts))
+        table.add_row(column.attribute, *(f"{count:,}" for count in counts))
     tabular.show(table)
     if any(column.moved for column in fit.columns):
         print_wrapped(

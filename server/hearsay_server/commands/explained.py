@@ -3,14 +3,14 @@
 import math
 from collections.abc import Sequence
 
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from hearsay.plans.domains import Numeric
 from hearsay.plans.plan import Plan
 from hearsay.plans.two_servers import LEAST
 from hearsay_server import tabular
+from hearsay_server.printing import Console, headed
 from hearsay_server.surveys import (
     explain_protections,
     explain_sets,
@@ -40,7 +40,7 @@ _OVER_TIME = (
 )
 
 
-_WHOLE = "[bold]whole record[/bold]"
+_WHOLE = headed("whole record")
 _ERRORS = (
     "Errors are standard errors: of a frequency on average, if all values are equally frequent; of "
     "a mean, if numbers are spread evenly and noise is at its worst (on average where numbers are "
@@ -66,7 +66,7 @@ _PAIRS = (
 def show(found: Explanation, console: Console) -> None:
     """Print an explanation."""
     plan = found.plan
-    console.print(f"[bold]{plan.survey}[/bold]  {escape(plan.title)}")
+    console.print(headed(plan.survey, f"  {plan.title}"))
     print_wrapped(f"levels  {surveys.levels_in_words(plan)}", console)
     _lines("What a record reports", found.decision, console)
     _lines("Who is protected from what", found.protections, console)
@@ -114,13 +114,18 @@ def show(found: Explanation, console: Console) -> None:
 def _lines(title: str, lines: Sequence[str], console: Console) -> None:
     """Print lines below a title, if there are any."""
     if lines:
-        console.print(f"\n[bold]{title}[/bold]")
+        console.print(headed(f"\n{title}"))
     for line in lines:
         print_wrapped(f"  {line}", console)
 
 
 def _by_level(
-    title: str, label: str, numbers: Sequence[str], rows: Sequence[Sequence[str]], *, ruled: bool
+    title: str,
+    label: str,
+    numbers: Sequence[str],
+    rows: Sequence[Sequence[str | Text]],
+    *,
+    ruled: bool,
 ) -> None:
     """Print a table of rows that begin with a level and a label; `ruled` between the levels."""
     table = Table(title=title)
@@ -199,7 +204,7 @@ def _show_worth(found: Sequence[Worth], users: int) -> None:
         f"What a respondent is worth, {users:,} users evenly over the levels",
         "attribute",
         (
-            f"in respondents at {escape(found[0].reference)}",
+            f"in respondents at {found[0].reference}",
             "information",
             "one more: variance",
         ),
@@ -270,7 +275,7 @@ def _told_apart(name: str, domain: Numeric) -> Table:
     title = f"{name}: how much of epsilon tells a number (row) from another"
     table = Table("", *numbers, title=title)
     for shown, row in zip(numbers, rows, strict=True):
-        table.add_row(f"[bold]{shown}[/bold]", *row)
+        table.add_row(headed(shown), *row)
     return table
 
 
@@ -279,11 +284,11 @@ def show_split(plan: Plan, users: int, console: Console) -> None:
     two = plan.two_servers
     assert two is not None
     (level,) = plan.levels.values()
-    console.print(f"[bold]{plan.survey}[/bold]  {escape(plan.title)}")
+    console.print(headed(plan.survey, f"  {plan.title}"))
     spent = account.epsilon_of(two.rho, two.delta)
     exact = two.exact_epsilon()
     helper = two.helper or f"key {two.helper_key.hex()[:16]}"
-    console.print("\n[bold]Who is protected from whom[/bold]")
+    console.print(headed("\nWho is protected from whom"))
     for line in (
         f"Each record is split between the server and its helper ({helper}). Either of them alone, "
         f"and whoever sees the sums, learns of a record no more than epsilon {spent:.4g} at delta "
@@ -333,11 +338,11 @@ def show_split(plan: Plan, users: int, console: Console) -> None:
 
 def show_weights(found: Weights) -> None:
     """Print the weights that explain an attribute by the others."""
-    table = Table(title=f"Weights to explain {escape(found.target)}, by {found.rows:,} public rows")
+    table = Table(title=f"Weights to explain {found.target}, by {found.rows:,} public rows")
     table.add_column("attribute", overflow="fold")
     for heading in ("tells (nats)", "weight now", "proposed"):
         table.add_column(heading, justify="right")
     for each in found.attributes:
         tells = "target" if math.isnan(each.importance) else f"{each.importance:.4f}"
-        table.add_row(each.attribute, tells, f"{each.weight:g}", f"[bold]{each.proposed:g}[/bold]")
+        table.add_row(each.attribute, tells, f"{each.weight:g}", headed(f"{each.proposed:g}"))
     tabular.show(table)

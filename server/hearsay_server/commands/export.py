@@ -3,8 +3,6 @@
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 
 from hearsay import Analyst
 from hearsay_server.answers.selecting import selected
@@ -12,6 +10,7 @@ from hearsay_server.commands import connect
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, Insecure, Target, Token
 from hearsay_server.commands.selecting import First, Level, Period
 from hearsay_server.commands.shown import warn
+from hearsay_server.printing import Console
 from ldp.errors import needs
 
 
@@ -44,4 +43,4 @@ def export(
             f"the server has dropped rows of {len(done.kept)} periods since, "
             f"{done.kept[0]} to {done.kept[-1]}: they stay as exported before"
         )
-    Console().print(f"{done.rows:,} rows of {survey} are in {escape(without_credentials(to))}")
+    Console().print(f"{done.rows:,} rows of {survey} are in {without_credentials(to)}")

@@ -10,6 +10,7 @@ from hearsay.checking.calls import CheckedCalls
 from hearsay.sending.over_grpc import GrpcCalls
 from hearsay.sending.transport import is_url
 from hearsay_server.commands import connect
+from hearsay_server.printing import say
 from hearsay_server.serving.status import LIVE
 from ldp.errors import InvalidInput
 
@@ -33,6 +34,6 @@ def health(
         kind = health_pb2.HealthCheckResponse
         status = calls.call("/grpc.health.v1.Health/Check", request, kind, 5.0).status
     name = health_pb2.HealthCheckResponse.ServingStatus.Name(status)
-    typer.echo(name)
+    say(name)
     if status != health_pb2.HealthCheckResponse.SERVING:
         raise typer.Exit(1)

@@ -5,8 +5,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from hearsay.federated.parsing import parse as parse_training
@@ -16,6 +14,7 @@ from hearsay_server import at_rest, config, tabular
 from hearsay_server.commands.local import ConfigFile, EncryptionKey
 from hearsay_server.commands.serve import announce, warn_of_file, with_an_option_for_every_key
 from hearsay_server.helper import held
+from hearsay_server.printing import Console, headed, say
 from hearsay_server.serving import logs
 from hearsay_server.wrapping import print_wrapped
 
@@ -51,7 +50,7 @@ def key(
     if not (data / "shares.db").exists():
         made = held.Shares(data, at_rest.read(encryption_key, data))
         made.close()
-    typer.echo(held.look(data)[0])
+    say(held.look(data)[0])
 
 
 @app.command("show")
@@ -64,11 +63,11 @@ def show(
     console.print(f"key {public}", soft_wrap=True)
     for survey, frozen in plans.items():
         plan = parse(frozen)
-        console.print(f"[bold]{escape(survey)}[/bold]: revision {plan.revision.hex()[:12]}")
+        console.print(headed(survey, f": revision {plan.revision.hex()[:12]}"))
         print_wrapped(f"  a sum is of {shares.of(plan).least:,} records or more", console)
     for name, frozen in trainings.items():
         training = parse_training(frozen)
-        console.print(f"[bold]{escape(name)}[/bold]: revision {training.revision.hex()[:12]}")
+        console.print(headed(name, f": revision {training.revision.hex()[:12]}"))
         print_wrapped(f"  a sum is of {training.min_updates:,} updates or more", console)
     if not plans and not trainings:
         console.print("no shares have come yet")
@@ -77,6 +76,6 @@ def show(
         table.add_column(heading, justify="right")
     for each in found:
         counts = (each.waiting, each.summed, each.sums)
-        table.add_row(escape(each.survey), each.period, *(f"{count:,}" for count in counts))
+        table.add_row(each.survey, each.period, *(f"{count:,}" for count in counts))
     if found:
         tabular.show(table)

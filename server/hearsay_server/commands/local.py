@@ -1,7 +1,6 @@
 """Options of commands that work on the server's folder or database without a server."""
 
 import contextlib
-import csv
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -11,10 +10,9 @@ from typing import Annotated
 
 import sqlalchemy as sa
 import typer
-from rich.markup import escape
 from rich.table import Table
 
-from hearsay_server import at_rest, config, tabular
+from hearsay_server import at_rest, config, spreadsheets, tabular
 from hearsay_server.at_rest import AtRest
 from hearsay_server.storage.database import Database, open_database, said
 from ldp.errors import InvalidInput, StorageFailed
@@ -80,7 +78,7 @@ def when(seconds: float) -> str:
 def print_rows(heading: Sequence[str], rows: Sequence[Sequence[str]], as_csv: bool) -> None:
     """Print rows as a table without the columns that are empty, or as CSV."""
     if as_csv:
-        csv.writer(sys.stdout).writerows([heading, *rows])
+        spreadsheets.write(sys.stdout, [heading, *rows])
         return
     table = Table()
     filled = [place for place in range(len(heading)) if not rows or any(row[place] for row in rows)]
@@ -88,5 +86,5 @@ def print_rows(heading: Sequence[str], rows: Sequence[Sequence[str]], as_csv: bo
         short = all(len(row[place]) <= _WHOLE for row in rows)  # ids are copied from here
         table.add_column(heading[place], no_wrap=short, overflow="fold")
     for row in rows:
-        table.add_row(*(escape(row[place]) for place in filled))
+        table.add_row(*(row[place] for place in filled))
     tabular.show(table)

@@ -1,18 +1,15 @@
 """Print what mixing by a shuffler gives the records of a sealed survey."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import asdict
 
-import typer
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from hearsay.plans.sealing import LEAST
 from hearsay.shuffled import TRUST, Cohort, cohorts
 from hearsay.v1 import analyst_pb2
 from hearsay_server import tabular
+from hearsay_server.printing import Console, say_json
 from hearsay_server.wrapping import print_wrapped
 
 _ROWS = 40
@@ -30,7 +27,7 @@ def show(
     if as_json:
         rows = [_document(cohort) for cohort in found]
         said = {"delta": delta, "forged": forged, "trust": TRUST, "cohorts": rows}
-        typer.echo(json.dumps(said, indent=2))
+        say_json(said)
         return
     console = Console()
     if not found:
@@ -42,7 +39,7 @@ def show(
     for cohort in found[-_ROWS:]:
         mixed = "no claim" if cohort.shuffled is None else f"{cohort.shuffled:.4g}"
         counted = (f"{cohort.records:,}", f"{cohort.epsilon:.4g}", mixed)
-        table.add_row(cohort.period, escape(cohort.level), escape(cohort.attributes), *counted)
+        table.add_row(cohort.period, cohort.level, cohort.attributes, *counted)
     tabular.show(table)
     if len(found) > _ROWS:
         console.print(f"{len(found) - _ROWS:,} earlier cohorts are not shown: --json has all")

@@ -1,6 +1,5 @@
 """`hearsay plan`: the reports, the epsilon or the error of a survey before it is run."""
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from hearsay_server.commands.connect import AsJson
 from hearsay_server.commands.mechanism import Categories, Epsilon, MechanismName, maker
 from hearsay_server.commands.plotting import Plot
 from hearsay_server.commands.plotting_plans import Axis
+from hearsay_server.printing import say, say_json
 from hearsay_server.surveys import catalogue
 from ldp import InvalidInput, Mechanism
 from ldp.planning import sizes
@@ -227,13 +227,13 @@ def plan(
     if as_json:
         document = {"mechanism": built.name, "k": k, "bytes": built.code_bytes, **found}
         asked = {"truth": planned, "confidence": confidence, "simultaneous": simultaneous}
-        typer.echo(json.dumps(document | asked, indent=2))
+        say_json(document | asked)
         return
-    typer.echo(_sentence(found, scale, confidence, simultaneous))
+    say(_sentence(found, scale, confidence, simultaneous))
     size = "1 byte" if built.code_bytes == 1 else f"{built.code_bytes} bytes"
-    typer.echo(f"mechanism {built.name}, {size} a report")
+    say(f"mechanism {built.name}, {size} a report")
     if "why" in found:
-        typer.echo(found["why"])
+        say(found["why"])
 
 
 def _one_period(

@@ -10,6 +10,7 @@ import typer
 from numpy.typing import NDArray
 
 from hearsay.v1 import analyst_pb2
+from hearsay_server.printing import say
 from ldp.errors import InvalidInput, StorageFailed, needs
 from ldp.estimating.ranges import Range
 
@@ -55,7 +56,7 @@ def save(figure: "Figure", file: Path) -> None:
         figure.savefig(file, metadata={"Software": None} if file.suffix == ".png" else None)
     except OSError as error:
         raise StorageFailed(f"cannot save the plot as {file}: {error}") from None
-    typer.echo(f"drawn into {file}{replaced}", err=True)
+    say(f"drawn into {file}{replaced}", err=True)
 
 
 def estimates(answers: Sequence[analyst_pb2.EstimateResponse], by: str, file: Path) -> None:

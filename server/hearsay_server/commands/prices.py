@@ -1,18 +1,16 @@
 """`hearsay plan --prices`: what a looser level is worth, and prices in proportion to it."""
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import typer
 from numpy.typing import NDArray
-from rich.markup import escape
 from rich.table import Table
 
 from hearsay_server import tabular
+from hearsay_server.printing import say, say_json
 from hearsay_server.surveys import survey as surveys
 from hearsay_server.surveys import worth
 from hearsay_server.surveys.explain import explain
@@ -100,7 +98,7 @@ def _of_counts(asked: Asked, names: Sequence[str], levels: Levels, as_json: bool
         document: dict[str, Any] = {"reference": names[reference], "levels": _rows(found)}
         if asked.respondents:
             document["variance"] = levels.variance(counts)
-        typer.echo(json.dumps(document, indent=2))
+        say_json(document)
         return
     headings: dict[str, tuple[str, Callable[[Any], str]]] = {
         "level": ("level", str),
@@ -115,15 +113,15 @@ def _of_counts(asked: Asked, names: Sequence[str], levels: Levels, as_json: bool
         heading: (found[key], form) for key, (heading, form) in headings.items() if key in found
     }
     tabular.show(_table(shown))
-    typer.echo(f"worth: in respondents at {names[reference]}, where levels are pooled")
+    say(f"worth: in respondents at {names[reference]}, where levels are pooled")
     if asked.respondents:
-        typer.echo("one more: what one more respondent changes the variance by, pooled")
-    typer.echo(
+        say("one more: what one more respondent changes the variance by, pooled")
+    say(
         f"stratified: without pooling, what a move from {names[0]} to the level gains,\n"
         "  as a share of what the loosest level gains"
     )
     if asked.respondents:
-        typer.echo(f"variance of all together, pooled: {levels.variance(counts):.4g}")
+        say(f"variance of all together, pooled: {levels.variance(counts):.4g}")
 
 
 def _of_people(
@@ -153,11 +151,11 @@ def _of_people(
             }
             for label, menu in menus.items()
         ]
-        typer.echo(json.dumps({"levels": list(names), "menus": listed}, indent=2))
+        say_json({"levels": list(names), "menus": listed})
         return
     best = menus["best found"].variance
     for label, menu in menus.items():
-        typer.echo(
+        say(
             f"{label}: variance {menu.variance / n:.4g}, {best / menu.variance:.1%} of the "
             "information of the best"
         )
@@ -188,10 +186,10 @@ def _rows(columns: dict[str, Sequence[Any]]) -> list[dict[str, Any]]:
 def _table(columns: dict[str, tuple[Sequence[Any], Callable[[Any], str]]]) -> Table:
     table = Table()
     for heading in columns:
-        table.add_column(escape(heading), justify="left" if heading == "level" else "right")
+        table.add_column(heading, justify="left" if heading == "level" else "right")
     for row in zip(*(values for values, _ in columns.values()), strict=True):
         forms = (form for _, form in columns.values())
-        table.add_row(*(escape(form(cell)) for cell, form in zip(row, forms, strict=True)))
+        table.add_row(*(form(cell) for cell, form in zip(row, forms, strict=True)))
     return table
 
 

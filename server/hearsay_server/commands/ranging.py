@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from rich.console import Console
 
 import hearsay.plans.plan
 from hearsay import Analyst
@@ -17,6 +16,7 @@ from hearsay_server.commands import connect, plotting
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Target, Token
 from hearsay_server.commands.shown import document
 from hearsay_server.commands.writing import write_new
+from hearsay_server.printing import Console, say, say_json
 from hearsay_server.surveys import catalogue
 from hearsay_server.surveys import survey as surveys
 from ldp import InvalidInput, Waves
@@ -85,7 +85,7 @@ def survey_range(
         text = _pilot(attribute, edges, epsilon)
         surveys.resolve(surveys.from_toml(text, str(out)))  # refused before anything is written
         write_new(out, text)
-        typer.echo(
+        say(
             f"{out} asks for {attribute} in {len(edges) - 1} bins, from {edges[0]:g} to "
             f"{edges[-1]:g}:\n  hearsay survey create {out}"
         )
@@ -117,9 +117,9 @@ def survey_range(
     if as_json:
         told = {"attribute": attribute, "pilot": reports, "n": n, "epsilon": epsilon}
         numbers = {name: getattr(found, name) for name in found.__dataclass_fields__}
-        typer.echo(json.dumps(told | numbers | {"toml": block}, indent=2))
+        say_json(told | numbers | {"toml": block})
         return
-    typer.echo(
+    say(
         f"{attribute} from {found.low:.10g} to {found.high:.10g}, by {reports:,} reports of the "
         f"pilot\n"
         f"clamped: {found.clamped:.1%} of the people by the fitted distribution, between\n"
@@ -130,9 +130,9 @@ def survey_range(
         f"by the reports alone clamping may move the mean by up to {found.bias_high:.3g} (95%)"
     )
     if found.bias_high > _REST * found.error:
-        typer.echo("  so that the proposal rests on the fitted distribution, of one mode a sign")
-    typer.echo()
-    typer.echo(block, nl=False)
+        say("  so that the proposal rests on the fitted distribution, of one mode a sign")
+    say()
+    say(block, nl=False)
     console = Console(stderr=True)
     if found.misfit > _MISFIT or not found.clamped_low <= found.clamped <= found.clamped_high:
         console.print(

@@ -16,6 +16,7 @@ from pydantic.fields import FieldInfo
 
 from hearsay_server import config, private
 from hearsay_server.commands.local import ConfigFile
+from hearsay_server.printing import say
 from hearsay_server.serving import logs
 from hearsay_server.serving import serve as serving
 from hearsay_server.serving.inside import MakeSite
@@ -82,7 +83,7 @@ def warn_of_file(kind: type[config.Process], config_file: Path | None) -> None:
 
 def announce(address: str) -> None:
     """Tell whoever started a process that it answers."""
-    typer.echo(f"listening on {address}")
+    say(f"listening on {address}")
     sys.stdout.flush()
 
 

@@ -1,22 +1,18 @@
 """Print answers: as tables, as JSON, or as CSV with one heading."""
 
-import csv
-import json
 import math
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import typer
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from hearsay.columns import DIFFERENCE_COLUMNS, PAIR_COLUMNS, given_columns, number
 from hearsay.v1 import analyst_pb2
-from hearsay_server import tabular
+from hearsay_server import spreadsheets, tabular
+from hearsay_server.printing import Console, headed, say_json
 
 _ROWS = 40
 """Rows of a table unless more are asked for: those of the largest estimates."""
@@ -42,7 +38,6 @@ class Shown:
         """Print tables of `_ROWS` rows at most unless the rows are `limited` already."""
         self.as_json, self.as_csv = as_json, as_csv
         self._most = None if limited else _ROWS
-        self._csv = csv.writer(sys.stdout) if as_csv else None
         self._headed = False
 
     def estimates(self, answers: Sequence[analyst_pb2.EstimateResponse], by: str = "") -> None:
@@ -51,17 +46,17 @@ class Shown:
             warn(answer.warning, answer.attribute if several else "", answer.group)
         if self.as_json:
             documents = [document(answer) for answer in answers]
-            typer.echo(json.dumps(documents if several or by else documents[0], indent=2))
+            say_json(documents if several or by else documents[0])
             return
-        if self._csv:
+        if self.as_csv:
             self._estimates_csv(answers, by)
             return
         for answer in answers:
             columns = given_columns(answer.rows)
             if answer.title:
-                Console().print(f"[bold]{escape(answer.title)}[/bold]")
+                Console().print(headed(answer.title))
             if answer.group:
-                Console().print(f"[bold]{escape(answer.group)}[/bold]")
+                Console().print(headed(answer.group))
             shown = [column for column in columns[4:] if column in _HEADINGS]
             wide = Console().width >= _WIDE
             if "unweighted" in shown or ("shift_down" in shown and not wide):
@@ -155,9 +150,9 @@ class Shown:
                 plain(a, first_reports=a.first_reports, second_reports=a.second_reports)
                 for a in answers
             ]
-            typer.echo(json.dumps(documents if several else documents[0], indent=2))
+            say_json(documents if several else documents[0])
             return
-        if self._csv:
+        if self.as_csv:
             lines = [
                 [
                     answer.attribute,
@@ -176,15 +171,15 @@ class Shown:
             return
         for answer in answers:
             if answer.title:
-                Console().print(f"[bold]{escape(answer.title)}[/bold]")
+                Console().print(headed(answer.title))
             table = Table(answer.attribute)
             interval = interval_heading(answer.confidence, answer.simultaneous)
             # What fits into 80 columns; CSV and JSON have the errors and uncorrected p-values too.
-            for heading in (*map(escape, parts), "difference", interval, "p (Holm)"):
+            for heading in (*parts, "difference", interval, "p (Holm)"):
                 table.add_column(heading, justify="right", no_wrap=heading == interval)
             for row in answer.rows:
                 table.add_row(
-                    escape(row.label),
+                    row.label,
                     *(f"{number:.4f}" for number in (row.first, row.second)),
                     f"{row.difference:.4f}",
                     f"{row.low:.4f} to {row.high:.4f}",
@@ -197,7 +192,7 @@ class Shown:
     def distribution(self, answer: analyst_pb2.DistributionResponse) -> None:
         warn(answer.warning)
         if self.as_json:
-            typer.echo(json.dumps(plain(answer, reports=answer.reports), indent=2))
+            say_json(plain(answer, reports=answer.reports))
             return
         parts = (
             ("share", [each.share for each in answer.bins]),
@@ -205,7 +200,7 @@ class Shown:
             ("share below", list(answer.cumulative)),
             ("quantile", list(answer.quantiles)),
         )
-        if self._csv:
+        if self.as_csv:
             columns = given_columns([])
             ends = [answer.confidence, answer.reports]
             for kind, rows in parts:
@@ -216,7 +211,7 @@ class Shown:
                 self.write_csv(_csv_columns(columns), lines)
             return
         if answer.title:
-            Console().print(f"[bold]{escape(answer.title)}[/bold]")
+            Console().print(headed(answer.title))
         for kind, rows in parts:
             if not rows:
                 continue
@@ -233,9 +228,9 @@ class Shown:
         warn(answer.warning)
         if self.as_json:
             integers = {"reports": answer.reports, "pairs_left_out": answer.pairs_left_out}
-            typer.echo(json.dumps(plain(answer, **integers), indent=2))
+            say_json(plain(answer, **integers))
             return
-        if self._csv:
+        if self.as_csv:
             ends = [answer.confidence, answer.reports]
             lines = (
                 [answer.attribute, *(getattr(pair, name) for name in PAIR_COLUMNS), *ends]
@@ -244,15 +239,15 @@ class Shown:
             self.write_csv(["attribute", *PAIR_COLUMNS, "confidence", "reports"], lines)
             return
         if answer.title:
-            Console().print(f"[bold]{escape(answer.title)}[/bold]")
+            Console().print(headed(answer.title))
         table = Table(answer.attribute, "and")
         for heading in ("share of both", "std. error", "95% interval", "if independent"):
             heading = heading.replace("95", f"{100 * answer.confidence:g}")
             table.add_column(heading, justify="right")
         for pair in answer.pairs:
             table.add_row(
-                escape(pair.first),
-                escape(pair.second),
+                pair.first,
+                pair.second,
                 f"{pair.estimate:.4f}",
                 f"{pair.standard_error:.4f}",
                 f"{pair.low:.4f} to {pair.high:.4f}",
@@ -270,10 +265,10 @@ class Shown:
             document = plain(answer)
             for entry, message in zip(document["suspicions"], answer.suspicions, strict=True):
                 entry["reports"] = message.reports
-            typer.echo(json.dumps(document, indent=2))
+            say_json(document)
             return
         headings = ["level", "test", "statistic", "p_value", "reports"]
-        if self._csv:
+        if self.as_csv:
             lines = ([getattr(each, name) for name in headings] for each in answer.suspicions)
             self.write_csv(headings, lines)
             return
@@ -284,15 +279,12 @@ class Shown:
             numbers = (f"{each.statistic:.4g}", f"{each.p_value:.3g}", f"{each.reports:,}")
             table.add_row(each.level, each.test, *numbers)
         tabular.show(table)
-        Console().print(f"together: {escape(', '.join(answer.targets))}")
+        Console().print(f"together: {', '.join(answer.targets)}")
 
     def write_csv(self, headings: Sequence[str], lines: Iterable[Sequence[object]]) -> None:
         """Print lines of CSV, the first time below their headings."""
-        assert self._csv is not None
-        if not self._headed:
-            self._csv.writerow(headings)
-            self._headed = True
-        self._csv.writerows(lines)
+        spreadsheets.write(sys.stdout, [*([] if self._headed else [headings]), *lines])
+        self._headed = True
 
 
 def _table(
@@ -320,7 +312,7 @@ def _cells(row: analyst_pb2.Row) -> list[str]:
     error = f"{row.standard_error:.4f}" if row.HasField("standard_error") else "-"
     interval = f"{row.low:.4f} to {row.high:.4f}" if row.HasField("low") else "-"
     estimate = "-" if math.isnan(row.estimate) else f"{row.estimate:.4f}"
-    return [escape(row.label), estimate, error, interval]
+    return [row.label, estimate, error, interval]
 
 
 def _cell(row: analyst_pb2.Row, column: str) -> str:
@@ -373,7 +365,7 @@ def warn(warning: str, *names: str) -> None:
     """Print a warning, if there is one, beside the answer; `names` say what it is of."""
     if warning:
         where = "".join(f"{name}: " for name in names if name)
-        Console(stderr=True).print(escape(f"warning: {where}{warning}"), soft_wrap=True)
+        Console(stderr=True).print(f"warning: {where}{warning}", soft_wrap=True)
 
 
 def repeats_text(most: float) -> str:

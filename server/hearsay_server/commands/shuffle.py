@@ -1,6 +1,5 @@
 """`hearsay shuffle`: what random order gives a cohort's reports."""
 
-import json
 from typing import Annotated
 
 import typer
@@ -9,6 +8,7 @@ from hearsay_server.commands import plotting, plotting_plans
 from hearsay_server.commands.connect import AsJson
 from hearsay_server.commands.plotting import Plot
 from hearsay_server.commands.plotting_plans import Axis
+from hearsay_server.printing import say, say_json
 
 
 def shuffle(
@@ -54,9 +54,9 @@ def shuffle(
     if as_json:
         document: dict[str, object] = {"epsilon": epsilon, "n": n, "delta": delta}
         document |= {"shuffled_epsilon": central.epsilon, "bound": central.bound}
-        typer.echo(json.dumps(document, indent=2))
+        say_json(document)
         return
-    typer.echo(
+    say(
         f"{n:,} reports of one cohort, each of epsilon {epsilon:g}, in random order: "
         f"epsilon {central.epsilon:.5g} at delta {delta:g} (bound: {central.bound})"
     )

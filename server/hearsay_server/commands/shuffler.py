@@ -5,8 +5,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from hearsay.plans.plan import parse
@@ -14,6 +12,7 @@ from hearsay.sealed.keys import fingerprint
 from hearsay_server import at_rest, config, tabular
 from hearsay_server.commands.local import ConfigFile, EncryptionKey
 from hearsay_server.commands.serve import announce, warn_of_file, with_an_option_for_every_key
+from hearsay_server.printing import Console, headed, say
 from hearsay_server.serving import logs
 from hearsay_server.shuffler import pools
 
@@ -58,7 +57,7 @@ def key(
             made.new_key()
         finally:
             made.close()
-    typer.echo(pools.look_for_keys(data)[0].hex())
+    say(pools.look_for_keys(data)[0].hex())
 
 
 @app.command("show")
@@ -71,7 +70,7 @@ def show(
     for survey, frozen in plans.items():
         plan = parse(frozen)
         assert plan.sealing is not None
-        console.print(f"[bold]{escape(survey)}[/bold]: revision {plan.revision.hex()[:12]}")
+        console.print(headed(survey, f": revision {plan.revision.hex()[:12]}"))
         console.print(f"  keys {fingerprint(plan.sealing)}")
         console.print(f"  a period leaves with {plan.sealing.least:,} records or more")
     if not plans:
@@ -81,6 +80,6 @@ def show(
         table.add_column(heading, justify="right")
     for pool in found:
         counts = (pool.gathering, pool.leaving, pool.forwarded, pool.dropped)
-        table.add_row(escape(pool.survey), pool.period, *(f"{count:,}" for count in counts))
+        table.add_row(pool.survey, pool.period, *(f"{count:,}" for count in counts))
     if found:
         tabular.show(table)

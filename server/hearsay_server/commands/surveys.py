@@ -1,6 +1,5 @@
 """`hearsay survey`: register, inspect, close and delete surveys."""
 
-import json
 import textwrap
 from collections import Counter
 from collections.abc import Iterable
@@ -9,8 +8,6 @@ from typing import Annotated
 
 import typer
 from google.protobuf.json_format import MessageToDict
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 import hearsay.plans.plan
@@ -30,6 +27,7 @@ from hearsay_server.commands import (
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Target, Token
 from hearsay_server.commands.plotting import Plot
 from hearsay_server.commands.plotting_plans import Half
+from hearsay_server.printing import Console, headed, say, say_json
 from hearsay_server.surveys import explain_budgets
 from hearsay_server.surveys import survey as surveys
 from hearsay_server.wrapping import print_wrapped
@@ -145,10 +143,10 @@ def explain_survey(
                 plot,
             )
         return
-    Console(stderr=True).print(f"[bold red]{weights.WARNING}[/]")
+    Console(stderr=True).print(headed(weights.WARNING, style="bold red"))
     found = weights.propose(survey, target, public)
     explained.show_weights(found)
-    typer.echo(
+    say(
         textwrap.fill(
             f"At {found.level} the present weights take {found.gain:.2f} times as many people as "
             "the proposed ones to learn equally well how the attributes go with "
@@ -181,15 +179,13 @@ def list_surveys(
             }
             for s in answer.surveys
         ]
-        typer.echo(json.dumps(rows, indent=2))
+        say_json(rows)
         return
     table = Table("survey", "title", "revision")
     table.add_column("batches", justify="right")
     table.add_column("records", justify="right")
     for s in answer.surveys:
-        table.add_row(
-            s.survey, escape(s.title), s.revision.hex()[:12], f"{s.batches:,}", f"{s.records:,}"
-        )
+        table.add_row(s.survey, s.title, s.revision.hex()[:12], f"{s.batches:,}", f"{s.records:,}")
     tabular.show(table)
 
 
@@ -223,9 +219,9 @@ def show_survey(
             for period, n in zip(answer.periods, each.reports, strict=True)
             if n
         ]
-        typer.echo(json.dumps(document, indent=2))
+        say_json(document)
         return
-    Console().print(f"[bold]{plan.survey}[/bold]  {escape(plan.title)}")
+    Console().print(headed(plan.survey, f"  {plan.title}"))
     Console().print(f"revision {plan.revision.hex()}")
     Console().print(f"period   {plan.period or 'once: one record per user, ever'}")
     if answer.periods:
@@ -242,7 +238,7 @@ def show_survey(
         Console().print(f"attested records leave only for evidence of {kinds}", soft_wrap=True)
     if two := plan.two_servers:
         Console().print(
-            f"split    with a helper{escape(f' ({two.helper})' if two.helper else '')}; "
+            f"split    with a helper{f' ({two.helper})' if two.helper else ''}; "
             f"{two.least:,} summed at least; delta {two.delta:g}",
             soft_wrap=True,
         )
@@ -252,7 +248,7 @@ def show_survey(
             f"panels   {plan.panels}, one of which is sent with each report of a person"
         )
     for each in plan.properties.declared:
-        listed = escape(f"{each.name}: {', '.join(each.values)}")
+        listed = f"{each.name}: {', '.join(each.values)}"
         Console().print(f"property {listed}, or none, as the app says", soft_wrap=True)
     Console().print(f"records  {answer.status.records:,} in {answer.status.batches:,} batches")
     tabular.show(_questions(plan, answer.reports), lines=_ANSWERS)
@@ -267,14 +263,14 @@ def show_survey(
                 table.add_row(
                     level.name,
                     f"{name}, {chosen}" if chosen else name,
-                    escape(str(plan.questions[name].domain)),
+                    str(plan.questions[name].domain),
                     mechanism.name,
                     f"{mechanism.realised_epsilon:.4f}",
                     str(mechanism.code_bytes),
                 )
-        whole = f"[bold]{level.epsilon:.4f}[/bold]"
+        whole = headed(f"{level.epsilon:.4f}")
         size = sum(max(m.code_bytes for m in each.values()) for each in level.by_map.values())
-        table.add_row(level.name, "[bold]whole record[/bold]", "", "", whole, str(size))
+        table.add_row(level.name, headed("whole record"), "", "", whole, str(size))
         table.add_section()
     tabular.show(table)
 
@@ -292,7 +288,7 @@ def _questions(plan: hearsay.plans.plan.Plan, reports: Iterable[admin_pb2.Report
     table = Table("attribute", "title", "answers")
     levels = [] if plan.two_servers else list(plan.levels)
     for level in levels:
-        table.add_column(f"reports, {escape(level)}", justify="right")
+        table.add_column(f"reports, {level}", justify="right")
     totals: Counter[tuple[str, str]] = Counter()
     for each in reports:
         totals[each.attribute, each.level] += sum(each.reports)
@@ -303,7 +299,7 @@ def _questions(plan: hearsay.plans.plan.Plan, reports: Iterable[admin_pb2.Report
         if len(values) > _SHOWN_VALUES:
             answers += f", ... ({len(values):,} values; all with --json)"
         counts = (f"{totals[name, level]:,}" for level in levels)
-        table.add_row(name, escape(attribute.title), escape(answers), *counts)
+        table.add_row(name, attribute.title, answers, *counts)
     return table
 
 

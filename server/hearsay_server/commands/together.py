@@ -1,14 +1,11 @@
 """Two attributes together at the command line: tables, tests, groups, and `hearsay fit`."""
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from hearsay import Analyst
@@ -22,6 +19,7 @@ from hearsay_server.commands import connect, plotting
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Target, Token
 from hearsay_server.commands.selecting import First, Last, Level, Period, Where
 from hearsay_server.commands.shown import Shown, interval_heading, plain, repeats_text, warn
+from hearsay_server.printing import Console, headed, say, say_json
 from ldp.errors import InvalidInput
 
 _WIDTH, _TERM = 78, 8
@@ -117,7 +115,7 @@ def _show_table(answer: analyst_pb2.CrosstabResponse, show: Shown) -> None:
     warn(answer.warning)
     numbers = ["estimate", "standard_error", "low", "high"]
     if show.as_json:
-        typer.echo(json.dumps(plain(answer, reports=answer.reports), indent=2))
+        say_json(plain(answer, reports=answer.reports))
         return
     if show.as_csv:
         lines = [
@@ -135,19 +133,16 @@ def _show_table(answer: analyst_pb2.CrosstabResponse, show: Shown) -> None:
         return
     across = list(dict.fromkeys(cell.other for cell in answer.rows))
     Console().print(
-        f"[bold]{escape(answer.title or answer.attribute)} / "
-        f"{escape(answer.other_title or answer.other)}[/bold]"
+        headed(f"{answer.title or answer.attribute} / {answer.other_title or answer.other}")
     )
     cells = {(cell.value, cell.other): cell.share for cell in answer.rows}
     for names in _side_by_side(across, Console().width):
         table = Table(f"{answer.attribute} \\ {answer.other}")
         for name in names:
-            table.add_column(escape(name), justify="right")
+            table.add_column(name, justify="right")
         for value in dict.fromkeys(cell.value for cell in answer.rows):
             own = [cells[value, name] for name in names]
-            table.add_row(
-                escape(value), *(f"{row.estimate:.4f}\n±{row.standard_error:.4f}" for row in own)
-            )
+            table.add_row(value, *(f"{row.estimate:.4f}\n±{row.standard_error:.4f}" for row in own))
         tabular.show(table)
     Console().print("± one standard error; --csv has the intervals", soft_wrap=True)
     _print_test(answer)
@@ -184,7 +179,7 @@ def _show_test(answer: analyst_pb2.CrosstabResponse, show: Shown) -> None:
     names = ("statistic", "degrees", "p_value", "noncentrality", "detectable")
     found = {name: getattr(answer.independence, name) for name in names}
     if show.as_json:
-        typer.echo(json.dumps({**found, "reports": answer.reports}, indent=2))
+        say_json({**found, "reports": answer.reports})
     elif show.as_csv:
         show.write_csv([*names, "reports"], [[*found.values(), answer.reports]])
     else:
@@ -200,7 +195,7 @@ def _show_test(answer: analyst_pb2.CrosstabResponse, show: Shown) -> None:
 def _show_groups(answer: analyst_pb2.CompareGroupsResponse, show: Shown) -> None:
     warn(answer.warning)
     if show.as_json:
-        typer.echo(json.dumps(plain(answer, reports=answer.reports), indent=2))
+        say_json(plain(answer, reports=answer.reports))
         return
     names = ["estimate", "standard_error", "low", "high"]
     if show.as_csv:
@@ -235,10 +230,7 @@ def _show_groups(answer: analyst_pb2.CompareGroupsResponse, show: Shown) -> None
         heading[1] = "compared_with"
         show.write_csv([*heading, "confidence", "reports"], lines)
         return
-    Console().print(
-        f"[bold]{escape(answer.title or answer.attribute)} / "
-        f"{escape(answer.by_title or answer.by)}[/bold]"
-    )
+    Console().print(headed(f"{answer.title or answer.attribute} / {answer.by_title or answer.by}"))
     interval = interval_heading(answer.confidence, answer.simultaneous)
     table = Table(answer.by, answer.attribute)
     for heading_ in (answer.statistic, "std. error", interval):
@@ -249,8 +241,8 @@ def _show_groups(answer: analyst_pb2.CompareGroupsResponse, show: Shown) -> None
             table.add_section()
         own = row.row
         table.add_row(
-            escape(row.group) if row.group != before else "",
-            escape(own.label),
+            row.group if row.group != before else "",
+            own.label,
             f"{own.estimate:.4f}",
             f"{own.standard_error:.4f}",
             f"{own.low:.4f} to {own.high:.4f}",
@@ -263,8 +255,8 @@ def _show_groups(answer: analyst_pb2.CompareGroupsResponse, show: Shown) -> None
     for each in answer.differences[:_DIFFERENCES]:
         found = each.difference
         table.add_row(
-            escape(f"{each.second_group} - {each.first_group}"),
-            escape(found.label),
+            f"{each.second_group} - {each.first_group}",
+            found.label,
             f"{found.difference:.4f}",
             f"{found.low:.4f} to {found.high:.4f}",
             f"{found.adjusted_p_value:.2g}",
@@ -332,7 +324,7 @@ def fit(
         document = plain(answer, reports=answer.reports)
         for entry, label in zip(document["coefficients"], model.labels, strict=True):
             entry["term"] = label
-        typer.echo(json.dumps({**document, "formula": formula}, indent=2))
+        say_json({**document, "formula": formula})
     elif as_csv:
         lines = [
             [label, *(getattr(row, name) for name in FIT_COLUMNS), naive(row), answer.reports]
@@ -340,7 +332,7 @@ def fit(
         ]
         Shown(False, True, False).write_csv(["term", *FIT_COLUMNS, "naive", "reports"], lines)
     else:
-        typer.echo(summary(answer, model.labels, model.explained, logit))
+        say(summary(answer, model.labels, model.explained, logit))
     if plot is not None:
         plotting.fit(answer, model.labels, model.explained, formula, plot)
 

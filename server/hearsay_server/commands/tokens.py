@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from hearsay_server.commands.local import AsCsv, ConfigFile, Data, Url, opened, print_rows, when
+from hearsay_server.printing import say
 from hearsay_server.storage import tokens
 from ldp import InvalidInput
 
@@ -92,13 +93,13 @@ def revoke_token(
     """Revoke a token, and all tokens that it was rotated from, within a second."""
     with opened(data, database, config_file) as found:
         token = tokens.Tokens(found).revoke(token_id)
-    typer.echo(f"{token.id} ({token.role}) is revoked")
+    say(f"{token.id} ({token.role}) is revoked")
 
 
 def _hand_over(token: tokens.Token, text: str) -> None:
     """Print the token alone on stdout, so that it can be piped into a secret store."""
-    typer.echo(f"{token.id} ({token.role}); keep it, it cannot be shown again:", err=True)
-    typer.echo(text)
+    say(f"{token.id} ({token.role}); keep it, it cannot be shown again:", err=True)
+    say(text)
 
 
 def _moment(expires: str | None) -> float | None:

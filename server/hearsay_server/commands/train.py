@@ -1,6 +1,5 @@
 """`hearsay train`: from a running server to a saved model with its account."""
 
-import json
 import math
 import os
 from collections.abc import Sequence
@@ -9,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 import hearsay.plans.plan
@@ -20,6 +18,7 @@ from hearsay_server.answers.selecting import selected
 from hearsay_server.commands import connect
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Token
 from hearsay_server.commands.selecting import First, Last, Level, Period
+from hearsay_server.printing import Console, say, say_json
 from ldp.errors import InvalidInput, needs
 
 if TYPE_CHECKING:
@@ -122,13 +121,13 @@ def train(
             "saved": str(place),
             "account": _finite(account | {"relation": relation and relation.value}),
         }
-        typer.echo(json.dumps(document, indent=2))
+        say_json(document)
         return
-    typer.echo(f"{type(model).__name__} of {target} by {', '.join(asked)}: {rows.n:,} rows")
-    typer.echo(str(model.account_))
+    say(f"{type(model).__name__} of {target} by {', '.join(asked)}: {rows.n:,} rows")
+    say(str(model.account_))
     if plan.period:
-        typer.echo("  a person has a row in each period, and their guarantees add up")
-    typer.echo(f"saved for dpsgd.estimators.load: {place}")
+        say("  a person has a row in each period, and their guarantees add up")
+    say(f"saved for dpsgd.estimators.load: {place}")
 
 
 def _model(

@@ -9,7 +9,6 @@ from typing import Annotated
 
 import numpy as np
 import typer
-from rich.console import Console
 from rich.filesize import decimal
 from rich.table import Table
 
@@ -17,6 +16,7 @@ from hearsay_server import tabular
 from hearsay_server.commands import plotting
 from hearsay_server.commands.connect import AsJson, Delta
 from hearsay_server.commands.plotting import Plot
+from hearsay_server.printing import Console, headed, say, say_json
 from hearsay_server.trainings import explain, figures, planning
 from hearsay_server.trainings.planning import Noise, Pace, SplitNoise
 from hearsay_server.trainings.training import from_file
@@ -87,7 +87,7 @@ def plan_training(
         return explain.central_needed(each.first, each.last, dimension, rounds, norm)
 
     if as_json:
-        typer.echo(
+        say(
             json.dumps(
                 {
                     "people": people,
@@ -117,7 +117,7 @@ def plan_training(
         return
     console = Console()
     print_wrapped(_kept(people, available, updates_per_round, rounds, pace), console)
-    console.print("\n[bold]Noise of the server[/bold] (the server must be honest)")
+    console.print(headed("\nNoise of the server", " (the server must be honest)"))
     tabular.show(_table(found, scale, delta))
     print_wrapped(
         "On the right: the L2 norm, over max_update_norm, of the noise in the mean update of round "
@@ -132,7 +132,7 @@ def plan_training(
     print_wrapped("The first, to copy into the training's file:", console)
     console.print()
     _print_toml(_central(found[0]), pace, console)
-    console.print("\n[bold]Noise of the devices, two servers[/bold] (one must be honest)")
+    console.print(headed("\nNoise of the devices, two servers", " (one must be honest)"))
     print_wrapped(
         f"Neither server reads an update. With full rounds of honest devices, rho "
         f"{float(split.rho):.4g} and epsilon {account.epsilon_of(split.rho, delta):.4g}, the noise "
@@ -144,7 +144,7 @@ def plan_training(
     console.print()
     lines = ["[training.two_servers]", 'helper_key = "..."', f"rho = {float_below(split.rho)}"]
     _print_toml(lines, pace, console)
-    console.print("\n[bold]Noise of the devices[/bold] (nobody else must be honest)")
+    console.print(headed("\nNoise of the devices", " (nobody else must be honest)"))
     if local:
         table = Table()
         table.add_column("epsilon of an update", justify="right")
@@ -166,7 +166,7 @@ def plan_training(
             f"Not for models of more than {MAX_DIMENSION:,} parameters: noise would be all.",
             console,
         )
-    console.print("\n[bold]Noise in the devices' steps[/bold] (protects records, not people)")
+    console.print(headed("\nNoise in the devices' steps", " (protects records, not people)"))
     print_wrapped(
         "What it promises depends on how many records a device has: hearsay training run "
         "--simulate says it. To begin with:",
@@ -174,7 +174,7 @@ def plan_training(
     )
     console.print()
     _print_toml(_RECORD_LEVEL, pace, console)
-    console.print("\n[bold]Bytes[/bold]")
+    console.print(headed("\nBytes"))
     print_wrapped(
         f"A device receives and sends {decimal(4 * dimension)} in each round that it takes part "
         f"in, as float32; {decimal(dimension)} up with encoding.bits = 8.",
@@ -214,7 +214,7 @@ def explain_training(
     if as_json:
         training = declared.training
         needed = {"updates_needed": list(explain.needed(training, norm))}
-        typer.echo(json.dumps(explain.document(training, delta) | needed, indent=2))
+        say_json(explain.document(training, delta) | needed)
         return
     explain.explain(declared.training, len(declared.model), delta, norm, Console())
 
@@ -266,7 +266,7 @@ def _print_toml(protection: Sequence[str], pace: Pace, console: Console) -> None
         f"separation = {pace.separation}",
         *protection,
     ):
-        console.print(line, markup=False, highlight=False)
+        console.print(line, highlight=False)
 
 
 def _central(each: Noise) -> list[str]:

@@ -1,7 +1,5 @@
 """`hearsay training run --simulate` and `hearsay training model`: a training on one machine."""
 
-import csv
-import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,16 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import typer
-from rich.console import Console
 from rich.filesize import decimal
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
 from hearsay.federated import models
-from hearsay_server import tabular
+from hearsay_server import spreadsheets, tabular
 from hearsay_server.commands import plotting
 from hearsay_server.commands.connect import AsJson, Delta
 from hearsay_server.commands.writing import check_new, opened_new
+from hearsay_server.printing import Console, say, say_json
 from hearsay_server.trainings import examples, figures
 from hearsay_server.trainings.explain import people_for_full_rounds
 from hearsay_server.trainings.training import from_file
@@ -142,9 +140,8 @@ def run_training(
             written.write(trial.model)
     if history is not None:
         with opened_new(history) as written:
-            rows = csv.DictWriter(written, _row(told[0]), lineterminator="\n")
-            rows.writeheader()
-            rows.writerows(map(_row, told))
+            rows = [list(_row(each).values()) for each in told]
+            spreadsheets.write(written, [list(_row(told[0])), *rows], "\n")
     if plot is not None:
         plotting.rounds(training.title or training.name, told, delta, plot)
     accuracies = [each.accuracy for each in told]
@@ -163,16 +160,16 @@ def run_training(
             "rounds": training.rounds,
             "history": [_row(each) for each in told],
         }
-        typer.echo(json.dumps(document, indent=2))
+        say_json(document)
         return
     sizes = sorted({len(each) for each in parts})
     held_by_each = " to ".join(f"{size:,}" for size in dict.fromkeys((sizes[0], sizes[-1])))
-    typer.echo(
+    say(
         f"{training.name}: {len(parts):,} people with {held_by_each} examples, "
         f"tested on {len(held.labels):,}"
     )
     tabular.show(_table(told))
-    typer.echo(
+    say(
         f"accuracy {told[-1].accuracy:.1%} after {told[-1].number:,} rounds; {mean:.1%} on average "
         f"over the last {min(_LAST, len(told))}, standard deviation {spread:.1%}"
     )
@@ -181,10 +178,10 @@ def run_training(
         for share in (0.5, 0.8, 0.9, 0.95, 0.97)
         if (number := rounds_to(accuracies, share)) is not None
     ]
-    typer.echo(f"reached {', '.join(reached) or 'no 50%'}")
+    say(f"reached {', '.join(reached) or 'no 50%'}")
     dropped = sum(each.dropped for each in told)
     sent = sum(each.bytes_up for each in told)
-    typer.echo(
+    say(
         f"{sum(each.updates for each in told):,} updates, {decimal(sent)}; "
         f"{dropped:,} rounds were dropped"
     )
@@ -196,10 +193,10 @@ def run_training(
             Console(),
         )
     if seed is not None:
-        typer.echo("With --seed the noise can be drawn again: these models protect nobody.")
+        say("With --seed the noise can be drawn again: these models protect nobody.")
     for place in (out, history, plot):
         if place is not None:
-            typer.echo(f"written: {place}")
+            say(f"written: {place}")
 
 
 def first_model(
@@ -216,7 +213,7 @@ def first_model(
     tensors = architectures.to_tensors(model)
     with opened_new(out, "xb") as written:
         written.write(models.write(tensors))
-    typer.echo(f"{out}: {architecture}, {sum(each.size for each in tensors.values()):,} parameters")
+    say(f"{out}: {architecture}, {sum(each.size for each in tensors.values()):,} parameters")
 
 
 def _held_out(

@@ -4,9 +4,8 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.filesize import decimal as size
-from rich.markup import escape
 from rich.table import Table
 
 from hearsay.federated.declaration import Training
@@ -16,6 +15,7 @@ from hearsay.v1.admin_pb2 import (
     TrainingRound,
     TrainingStatus,
 )
+from hearsay_server.printing import headed
 from hearsay_server.trainings import explain, figures
 from hearsay_server.trainings.progress import refused, state, why
 from hearsay_server.wrapping import wrapped
@@ -46,7 +46,7 @@ def table(trainings: Sequence[TrainingStatus]) -> Table:
     for each in trainings:
         table.add_row(
             each.training,
-            escape(each.title),
+            each.title,
             each.revision.hex()[:12],
             state(each),
             f"{each.round:,}/{each.rounds:,}",
@@ -58,7 +58,7 @@ def table(trainings: Sequence[TrainingStatus]) -> Table:
 def page(shown: ShowTrainingResponse, delta: float, all_rounds: bool, width: int) -> Group:
     """Return what `show` prints, for a terminal of so many columns."""
     status, training = shown.status, parse(shown.training)
-    lines = [f"[bold]{training.name}[/bold]  {escape(training.title)}"]
+    lines: list[RenderableType] = [headed(training.name, f"  {training.title}")]
     for line in (
         f"revision {training.revision.hex()}",
         f"state    {state(status)}, round {status.round:,} of {status.rounds:,}: "
@@ -71,7 +71,7 @@ def page(shown: ShowTrainingResponse, delta: float, all_rounds: bool, width: int
         lines.append(wrapped(line, width, indent=9))
     lines.append(wrapped(training.trust, width))
     if status.trouble:
-        lines.append(f"[bold red]{wrapped(status.trouble, width)}[/]")
+        lines.append(headed(wrapped(status.trouble, width), style="bold red"))
     table = Table()
     for heading in ("round", "updates", "bytes"):
         table.add_column(heading, justify="right")

@@ -1,13 +1,11 @@
 """`hearsay training`: register, inspect, export, close and delete trainings."""
 
-import csv
-import json
 import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
 
 from hearsay.federated.calls import PART
@@ -15,11 +13,12 @@ from hearsay.federated.parsing import parse
 from hearsay.sending.transport import Calls
 from hearsay.v1 import admin_pb2, trainer_pb2
 from hearsay.v1.admin_pb2 import TrainingRound, TrainingStatus
-from hearsay_server import tabular
+from hearsay_server import spreadsheets, tabular
 from hearsay_server.commands import connect, training_plan, training_run, training_shown
 from hearsay_server.commands.confirming import Yes, confirm
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Delta, Insecure, Target, Token
 from hearsay_server.commands.writing import check_new, opened_new
+from hearsay_server.printing import Console, say, say_json
 from hearsay_server.trainings import explain, figures
 from hearsay_server.trainings.training import from_file
 from hearsay_server.wrapping import print_wrapped
@@ -57,7 +56,7 @@ def create_training(
             status = calls.call("Admin/CreateTraining", request, TrainingStatus, _TIMEOUT)
         except InvalidInput as error:
             raise InvalidInput(f"{file}: {error}") from None
-    typer.echo(
+    say(
         f"{status.training} is registered, revision {status.revision.hex()[:12]}; "
         f"round {status.round} of {status.rounds:,}"
     )
@@ -78,7 +77,7 @@ def list_trainings(
         answer = calls.call("Admin/ListTrainings", admin_pb2.ListTrainingsRequest(), kind, _TIMEOUT)
     if as_json:
         listed = [training_shown.status(each) for each in answer.trainings]
-        typer.echo(json.dumps(listed, indent=2))
+        say_json(listed)
         return
     tabular.show(training_shown.table(answer.trainings))
 
@@ -110,7 +109,7 @@ def show_training(
     with connect.connected(context, target, insecure, token) as calls:
         shown = _shown(calls, training)
         if as_json:
-            typer.echo(json.dumps(training_shown.document(shown, delta), indent=2))
+            say_json(training_shown.document(shown, delta))
             return
         console = Console()
 
@@ -157,13 +156,13 @@ def export_training(
             with opened_new(out, "xb") as written:
                 written.write(data)
             first = "" if shown.status.aggregated else ", the first: no round has made another"
-            typer.echo(f"{out}: model {model.hex()[:12]} of {training}{first}")
+            say(f"{out}: model {model.hex()[:12]} of {training}{first}")
     if history is not None:
         with opened_new(history) as written:
-            rows = csv.DictWriter(written, training_shown.HISTORY, lineterminator="\n")
-            rows.writeheader()
-            rows.writerows(training_shown.history(shown, delta))
-        typer.echo(f"{history}: {len(shown.rounds):,} rounds of {training}")
+            rows = training_shown.history(shown, delta)
+            lines = (list(row.values()) for row in rows)
+            spreadsheets.write(written, [training_shown.HISTORY, *lines], "\n")
+        say(f"{history}: {len(shown.rounds):,} rounds of {training}")
 
 
 @app.command("close")
@@ -180,7 +179,7 @@ def close_training(
     with connect.connected(context, target, insecure, token) as calls:
         request = admin_pb2.CloseTrainingRequest(training=training)
         status = calls.call("Admin/CloseTraining", request, TrainingStatus, _TIMEOUT)
-    typer.echo(f"{training} is closed after {status.aggregated:,} rounds that made a model")
+    say(f"{training} is closed after {status.aggregated:,} rounds that made a model")
 
 
 @app.command("delete")
@@ -205,7 +204,7 @@ def delete_training(
         request = admin_pb2.DeleteTrainingRequest(training=training)
         kind = admin_pb2.DeleteTrainingResponse
         held = calls.call("Admin/DeleteTraining", request, kind, _TIMEOUT)
-    typer.echo(f"{training} is deleted, with {held.rounds:,} rounds of {held.updates:,} updates")
+    say(f"{training} is deleted, with {held.rounds:,} rounds of {held.updates:,} updates")
 
 
 def _upload(calls: Calls, sha256: bytes, model: bytes) -> None:

@@ -1,13 +1,11 @@
 """The commands that verify, back up, restore and purge stored data, and that end a survey."""
 
-import json
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from hearsay.v1 import admin_pb2
@@ -16,6 +14,7 @@ from hearsay_server.commands import connect
 from hearsay_server.commands.confirming import Yes, confirm
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Target, Token
 from hearsay_server.commands.local import ConfigFile, Data, Url, opened, where
+from hearsay_server.printing import Console, say, say_json
 from hearsay_server.storage import audit
 from hearsay_server.storage import backup as backups
 from hearsay_server.storage import retention as retaining
@@ -39,7 +38,7 @@ def verify(
     wrong = [one for one in checked if one.verdict is Verdict.DIFFERS]
     if as_json:
         rows = [{**asdict(one), "verdict": one.verdict.name.lower()} for one in checked]
-        typer.echo(json.dumps(rows, indent=2))
+        say_json(rows)
     else:
         table = Table("survey", "period", "attribute", "level")
         for heading in ("kept", "recounted"):
@@ -71,7 +70,7 @@ def backup(
     """Copy everything, as it is at one moment, into one file; servers may go on meanwhile."""
     with opened(data, database, config_file) as found:
         backups.backup(found, file, recipient or ())
-    typer.echo(f"{file} holds {file.stat().st_size:,} bytes")
+    say(f"{file} holds {file.stat().st_size:,} bytes")
 
 
 def restore(
@@ -86,7 +85,7 @@ def restore(
     """Copy a backup into an empty folder or database."""
     place, keys = where(data, database, config_file)
     backups.restore_into(place, file, identity, keys)
-    typer.echo(f"{file} is restored")
+    say(f"{file} is restored")
 
 
 def retention(
@@ -131,7 +130,7 @@ def close_survey(
     with connect.connected(context, target, insecure, token) as calls:
         request = admin_pb2.CloseSurveyRequest(survey=survey, period=period)
         calls.call("Admin/CloseSurvey", request, admin_pb2.SurveyStatus, _TIMEOUT)
-    typer.echo(f"{survey} is closed" + (f" up to {period}" if period else ""))
+    say(f"{survey} is closed" + (f" up to {period}" if period else ""))
 
 
 def delete_survey(
@@ -148,4 +147,4 @@ def delete_survey(
         request = admin_pb2.DeleteSurveyRequest(survey=survey)
         kind = admin_pb2.DeleteSurveyResponse
         held = calls.call("Admin/DeleteSurvey", request, kind, _TIMEOUT)
-    typer.echo(f"{survey} is deleted, with {held.records:,} records in {held.batches:,} batches")
+    say(f"{survey} is deleted, with {held.records:,} records in {held.batches:,} batches")

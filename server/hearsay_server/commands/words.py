@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 import hearsay.plans.plan
 from hearsay import Analyst
@@ -18,6 +17,7 @@ from hearsay_server.commands.connect import DEFAULT_ADDRESS, Insecure, Target, T
 from hearsay_server.commands.selecting import First, Last, Level, Period, Where
 from hearsay_server.commands.shown import warn
 from hearsay_server.commands.writing import write_new
+from hearsay_server.printing import Console, say
 from hearsay_server.surveys import survey as surveys
 from ldp.errors import InvalidInput, NotReady
 
@@ -97,7 +97,7 @@ def words_survey(
     text = toml(plan, attribute, name, [row.label for row in found.rows])
     surveys.resolve(surveys.from_toml(text, f"the survey {name!r}"))
     if out is None:
-        typer.echo(text, nl=False)
+        say(text, nl=False)
         return
     write_new(out, text)
     Console().print(f"{len(found.rows)} words of {survey} are the values of {name}, in {out}")

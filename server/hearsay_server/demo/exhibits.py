@@ -3,14 +3,14 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from hearsay.plans.domains import Categorical
 from hearsay.plans.plan import Plan
 from hearsay.v1 import collector_pb2
 from hearsay_server.demo.devices import Answer, Sent
+from hearsay_server.printing import Console, headed
 from hearsay_server.surveys.describe import describe
 from ldp import KRR
 
@@ -29,7 +29,7 @@ def show_devices(sent: Sequence[Sent], plan: Plan, console: Console) -> None:
         return
     table = Table(title=f"{name}: truth -> report, of {_SHOWN} devices a level", box=SIMPLE_HEAD)
     for level in plan.levels.values():
-        heading = f"{escape(level.name)}\nepsilon {level.mechanisms[name].epsilon:g}"
+        heading = f"{level.name}\nepsilon {level.mechanisms[name].epsilon:g}"
         table.add_column(heading, no_wrap=True)
     columns, lines = [], []
     for level_name in plan.levels:
@@ -63,10 +63,10 @@ def _reported(sent: Sequence[Sent], plan: Plan, level: str, name: str) -> Iterat
                 yield str(each.respondent.answers[name]), domain.labels[code]
 
 
-def _pair(truth: str, report: str) -> str:
+def _pair(truth: str, report: str) -> str | Text:
     if truth == report:
-        return escape(f"{truth} -> {report}")
-    return f"[bold red]{escape(f'{truth} -> {report}')}  differs[/bold red]"
+        return f"{truth} -> {report}"
+    return headed(f"{truth} -> {report}  differs", style="bold red")
 
 
 def _odds(differ: int, reports: int) -> str:
@@ -90,7 +90,7 @@ def show_device(exhibit: Sent, plan: Plan, console: Console) -> None:
             table.add_row(
                 f"{name}, map {column.map}" if column.map else name,
                 ", ".join(map(_in_words, kept)),
-                escape(describe(plan.questions[name].domain, mechanism, column.codes)),
+                describe(plan.questions[name].domain, mechanism, column.codes),
                 f"{mechanism.realised_epsilon:.3f}",
             )
     console.print(
@@ -104,5 +104,5 @@ def _in_words(answer: Answer) -> str:
     if isinstance(answer, float):
         return f"{answer:g}"
     if isinstance(answer, Mapping):
-        return escape(", ".join(f"{key} {rating:g}" for key, rating in answer.items()) or "none")
-    return escape(answer if isinstance(answer, str) else ", ".join(answer) or "none")
+        return ", ".join(f"{key} {rating:g}" for key, rating in answer.items()) or "none"
+    return answer if isinstance(answer, str) else ", ".join(answer) or "none"

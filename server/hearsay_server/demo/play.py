@@ -19,8 +19,6 @@ from typing import Any, TextIO
 
 import numpy as np
 import pandas as pd
-from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 import hearsay.plans.plan
@@ -33,6 +31,7 @@ from hearsay_server.demo.devices import Respondent, Sent, deliver, start
 from hearsay_server.demo.exhibits import show_device, show_devices
 from hearsay_server.demo.results import Comparison, draw, show
 from hearsay_server.demo.sources import Source
+from hearsay_server.printing import Console, headed
 from hearsay_server.surveys import survey as surveys
 from ldp.errors import InvalidInput, ServerFailed
 
@@ -56,7 +55,7 @@ def play(
     With `stay` the server goes on until Ctrl-C or SIGTERM.
     """
     begin = time.monotonic()
-    console.print(f"[bold]{source.title}[/bold]")
+    console.print(headed(source.title))
     if source.left_out:
         console.print(
             f"{source.left_out:,} answers fit no place in the survey and are withheld: "
@@ -72,7 +71,7 @@ def play(
             request = admin_pb2.CreateSurveyRequest(survey=source.survey)
             calls.call("Admin/CreateSurvey", request, admin_pb2.SurveyStatus, 30.0)
         page = f"{server.pages}/analyst/{source.survey.name}"
-        console.print(f"watch the answers come in: [bold]{page}[/bold]", soft_wrap=True)
+        console.print(f"watch the answers come in: {page}", soft_wrap=True)
         plan = surveys.resolve(source.survey)
         sent = _collect(pool, source, server.address, plan, seed, console)
         pool.terminate()
@@ -84,14 +83,14 @@ def play(
         show_devices(sent, parsed, console)
         show(results, console)
         for each in told:
-            console.print(f"[yellow]warning: {escape(str(each.message))}[/yellow]")
+            console.print(headed(f"warning: {each.message}", style="yellow"))
         titles = {name: each.title for name, each in parsed.attributes.items()}
         draw(results, source.title, plot, titles)
         covered = sum(result.covered for result in results)
         console.print(
             f"{covered} of {len(results)} intervals cover the truth; at 95%, "
             f"{len(results) / 20:.1f} are expected to miss it.\n"
-            f"{time.monotonic() - begin:.0f} s in all. The plot is in [bold]{plot}[/bold].\n",
+            f"{time.monotonic() - begin:.0f} s in all. The plot is in {plot}.\n",
             soft_wrap=True,
         )
         if stay:

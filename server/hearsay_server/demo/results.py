@@ -13,9 +13,9 @@ import matplotlib.pyplot as plt
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+
+from hearsay_server.printing import Console, headed
 
 _ROW, _HEAD = 0.26, 0.9
 """Inches of a panel: for each value, and for its title and its axis."""
@@ -56,15 +56,15 @@ def show(results: Sequence[Comparison], console: Console) -> None:
     previous = ""
     for result in results:
         if result.attribute != previous:
-            table.add_row(f"[bold]{escape(result.attribute)}[/bold]")
+            table.add_row(headed(result.attribute))
         table.add_row(
-            f"  {escape(result.label)}",
+            f"  {result.label}",
             f"{result.estimate:.3f}",
             f"{result.standard_error:.3f}",
             f"{result.low:.3f}",
             f"{result.high:.3f}",
             f"{result.truth:.3f}",
-            "[green]yes[/green]" if result.covered else "[bold red]NO[/bold red]",
+            headed("yes", style="green") if result.covered else headed("NO", style="bold red"),
         )
         previous = result.attribute
     console.print(table)

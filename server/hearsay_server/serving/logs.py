@@ -2,14 +2,35 @@
 
 import json
 import logging
+import textwrap
 import time
 from datetime import UTC, datetime
-from typing import TextIO
+from typing import Any, TextIO
 
+from hearsay.plain import plain
 from hearsay_server.storage.database import is_away
 
 _STANDARD = set(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 """Attributes of every log record; a record's other attributes were given as `extra`."""
+
+
+class TextFormatter(logging.Formatter):
+    """One line for each event, whatever its words, with any traceback indented below it.
+
+    A client chooses some of the words, as of a name: it can neither forge a line nor send a
+    terminal commands.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(message)s")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
+        """Return the line of the event itself."""
+        return plain(super().formatMessage(record)).replace("\n", "\\n")
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802
+        """Return the lines of a traceback."""
+        return textwrap.indent(plain(super().formatException(ei)), "  ")
 
 
 class JsonFormatter(logging.Formatter):
@@ -61,7 +82,6 @@ def configure(format_: str, level: str, stream: TextIO | None = None) -> None:
     While the database is away one line says so, instead of a traceback for each call that fails.
     """
     handler = logging.StreamHandler(stream)
-    text = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
-    handler.setFormatter(JsonFormatter() if format_ == "json" else text)
+    handler.setFormatter(JsonFormatter() if format_ == "json" else TextFormatter())
     handler.addFilter(OncePerOutage())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

@@ -4,9 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rich.console import Console
 from rich.filesize import decimal
-from rich.markup import escape
 from rich.table import Table
 
 from hearsay.federated.declaration import (
@@ -18,6 +16,7 @@ from hearsay.federated.declaration import (
 )
 from hearsay.federated.encoding import size as encoded_size
 from hearsay_server import tabular
+from hearsay_server.printing import Console, headed
 from hearsay_server.trainings.figures import epsilon_at
 from hearsay_server.wrapping import print_wrapped
 from ldp.planning import prefix_sums
@@ -131,30 +130,30 @@ def spending(training: Training, delta: float) -> Sequence[str]:
 
 def explain(training: Training, model: int, delta: float, norm: float, console: Console) -> None:
     """Print what a training means; `model` is the size of its file in bytes."""
-    console.print(f"[bold]{training.name}[/bold]  {escape(training.title)}")
+    console.print(headed(training.name, f"  {training.title}"))
     console.print(f"revision {training.revision.hex()}")
-    console.print("\n[bold]What a device does[/bold]")
+    console.print(headed("\nWhat a device does"))
     for line in _device(training):
         print_wrapped(f"  {line}", console)
-    console.print("\n[bold]What the server does[/bold]")
+    console.print(headed("\nWhat the server does"))
     for line in _server(training):
         print_wrapped(f"  {line}", console)
-    console.print("\n[bold]Who learns what[/bold]")
+    console.print(headed("\nWho learns what"))
     table = Table("who", "sees", "protected by")
     for each in seen(training, delta):
         table.add_row(each.who, each.sees, each.protection)
     tabular.show(table)
     print_wrapped("  How many people took part in a round is not protected.", console)
-    console.print("\n[bold]Who must be honest for that[/bold]")
+    console.print(headed("\nWho must be honest for that"))
     for line in duties(training):
         print_wrapped(f"  {line}", console)
-    console.print("\n[bold]What one person spends[/bold]")
+    console.print(headed("\nWhat one person spends"))
     for line in spending(training, delta):
         print_wrapped(f"  {line}", console)
-    console.print("\n[bold]Bytes[/bold]")
+    console.print(headed("\nBytes"))
     for line in _bytes(training, model):
         print_wrapped(f"  {line}", console)
-    console.print("\n[bold]Noise beside the updates[/bold]")
+    console.print(headed("\nNoise beside the updates"))
     for line in noise(training, norm):
         print_wrapped(f"  {line}", console)
 

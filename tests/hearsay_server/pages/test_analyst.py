@@ -24,6 +24,7 @@ from hearsay.plans.plan import Plan, parse
 from hearsay.v1 import admin_pb2, admin_pb2_grpc
 from hearsay_server.pages.analyst import charts, show
 from hearsay_server.pages.words import many
+from hearsay_server.spreadsheets import rewritten
 
 TOML = """
 name = "lives"
@@ -164,7 +165,7 @@ def check(site: Site, view: str, survey: str = "lives") -> None:
     analyst.close()
     if isinstance(table, pd.Series):
         table = table.to_frame().T
-    assert table.to_csv(lineterminator="\r\n") == told
+    assert rewritten(table.to_csv()) == told
     assert len(table) > 0
     exact = [float(each) for each in re.findall('<data value="([^"]*)">', page)]
     rows = table.drop(
@@ -377,7 +378,7 @@ def test_weighted_views_equal_analyst_beside_the_unweighted(weather: Site) -> No
         shares = {"platform": {"ios": 0.2, "android": 0.8}}
         table = analyst.estimate("weather", "sky", margins=shares)
     told = weather.text(f"/analyst/weather/estimate.csv?attribute=sky&{margins}")
-    assert table.to_csv(lineterminator="\r\n") == told
+    assert rewritten(table.to_csv()) == told
     assert (table["estimate"] != table["unweighted"]).all()
 
 

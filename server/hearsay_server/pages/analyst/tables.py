@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 
 from hearsay.columns import MOST_ROWS
+from hearsay_server import spreadsheets
 
 _HEADINGS = {
     "estimate": "estimate",
@@ -125,5 +126,5 @@ def _rounded(value: float, column: str) -> str:
 
 
 def csv(table: pd.DataFrame) -> str:
-    """Return a table with all its rows and digits."""
-    return str(table.to_csv(lineterminator="\r\n"))
+    """Return a table with all its rows and digits, as CSV that a spreadsheet does not run."""
+    return spreadsheets.rewritten(table.to_csv())
