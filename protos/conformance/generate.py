@@ -11,7 +11,18 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-from vectors import answers, histories, mechanisms, plans, sealed, sets, split, updates, words  # noqa: E402
+from vectors import (  # noqa: E402
+    answers,
+    histories,
+    mechanisms,
+    plans,
+    sealed,
+    sets,
+    split,
+    texts,
+    updates,
+    words,
+)
 from vectors.notation import written  # noqa: E402
 
 FILES: Mapping[str, Callable[[], Mapping[str, Any]]] = {
@@ -23,6 +34,7 @@ FILES: Mapping[str, Callable[[], Mapping[str, Any]]] = {
     "numbers.json": answers.numbers,
     "sets.json": sets.sets,
     "words.json": words.words,
+    "texts.json": texts.texts,
     "arcs.json": answers.arcs,
     "views.json": answers.views,
     "periods.json": answers.periods,

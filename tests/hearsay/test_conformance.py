@@ -4,6 +4,7 @@ import json
 import math
 import struct
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from functools import cache
@@ -21,6 +22,7 @@ from hearsay.plans import domains, period
 from hearsay.plans.domains import Binned, Numeric, Ratings, SetOf, Strings
 from hearsay.plans.memo import Memoizer
 from hearsay.plans.plan import parse
+from hearsay.plans.texts import check_text
 from hearsay.plans.views import View
 from hearsay.recording.batches import only, together
 from hearsay.v1 import collector_pb2
@@ -358,6 +360,26 @@ def test_words_are_read_as_the_vectors_say() -> None:
     for case in cases("words.json", "refused"):
         with pytest.raises(InvalidInput):
             Strings(case["alphabet"], case["longest"], tuple(case["candidates"]))
+
+
+def test_texts_are_taken_and_answers_found_as_the_vectors_say() -> None:
+    def text(points: Sequence[int]) -> str:
+        return "".join(map(chr, points))
+
+    for points, accepted in cases("texts.json", "texts"):
+        with nullcontext() if accepted else pytest.raises(InvalidInput):
+            check_text("title", text(points))
+    for case in cases("texts.json", "answers"):
+        values = tuple(map(text, case["values"]))
+        domain = domains.Categorical(values)
+        for shown, place in case["answers"]:
+            answer = double(shown) if isinstance(shown, str) else text(shown)
+            assert reference.value(values, answer) == place
+            with nullcontext() if place is not None else pytest.raises(InvalidInput):
+                assert domain.encode(answer) == place
+    for values in cases("texts.json", "alike"):
+        with pytest.raises(InvalidInput):
+            domains.Categorical(tuple(map(text, values)))
 
 
 def test_ratings_become_items_as_the_vectors_say() -> None:

@@ -212,7 +212,7 @@ def test_a_category_may_be_spelled_by_an_integer() -> None:
     assert [rating.encode(answer) for answer in ("1", 2, "3")] == [0, 1, 2]
 
 
-@pytest.mark.parametrize("answer", ["secret", 4, 1.0, True, b"1", np.int64(7)])
+@pytest.mark.parametrize("answer", ["secret", 4, 1.5, True, b"1", np.int64(7)])
 def test_an_answer_outside_the_domain_is_refused_without_being_repeated(answer: object) -> None:
     kind = type(answer).__name__
     with pytest.raises(InvalidInput, match=f"^must be one of 1, 2, got another {kind}$"):
@@ -263,7 +263,9 @@ def test_every_kind_of_number_is_taken(answer: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "answer", [10**5000, -(10**5000), np.True_, 1.0, None], ids=lambda answer: type(answer).__name__
+    "answer",
+    [10**5000, -(10**5000), np.True_, 1e-7, None],
+    ids=lambda answer: type(answer).__name__,
 )
 def test_a_category_that_cannot_be_spelled_is_refused(answer: object) -> None:
     with pytest.raises(InvalidInput, match=r"^must be one of 1, 2, got another"):
@@ -495,7 +497,7 @@ def test_the_error_names_the_character_that_cannot_be_seen(character: str, code:
     def spoil(message: plan_pb2.Plan) -> None:
         message.survey.title += character
 
-    with pytest.raises(InvalidInput, match=f"^title: .* contains {re.escape(code)}: expected"):
+    with pytest.raises(InvalidInput, match=f"^title: .* contains {re.escape(code)}[:,]"):
         plan.parse(changed(spoil))
 
 

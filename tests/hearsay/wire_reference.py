@@ -8,6 +8,7 @@ import hashlib
 import struct
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -826,6 +827,17 @@ def word(alphabet: str, longest: int, answer: str) -> str | None:
             return None
         found += mapped[0]
     return found if 1 <= len(found) <= longest else None
+
+
+def value(values: Sequence[str], answer: str | float) -> int | None:
+    """Return the place of the value that an answer is; None where it is none."""
+    if isinstance(answer, str):
+        spelled = unicodedata.normalize("NFC", answer)
+    elif not abs(answer) < 2**63 or 0 < abs(answer) < 1e-6:
+        return None
+    else:
+        spelled = str(int(answer)) if answer == int(answer) else f"{Decimal(repr(answer)):f}"
+    return values.index(spelled) if spelled in values else None
 
 
 def any_word(alphabet: str, longest: int, s: Stream) -> str:

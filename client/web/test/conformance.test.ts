@@ -28,6 +28,7 @@ import { Memoizer } from "../src/plans/memo.js";
 import { end, label, start } from "../src/plans/period.js";
 import { Ratings, SetOf } from "../src/plans/sets.js";
 import { Strings } from "../src/plans/strings.js";
+import { checkTexts } from "../src/plans/text.js";
 import { parsePlan } from "../src/plans/plan.js";
 import { type Batch, decodeBatch, encodeBatch } from "../src/plans/protobuf.js";
 import type { Coins } from "../src/coins.js";
@@ -328,6 +329,25 @@ test("words are read as the vectors say", async () => {
   }
   for (const { alphabet, longest, candidates } of refused)
     expect(await refusal(() => new Strings(alphabet, longest, candidates))).toBeDefined();
+});
+
+test("texts are taken and answers found as the vectors say", async () => {
+  const { texts, answers, alike } = vectors("texts.json");
+  const text = (points: number[]): string => String.fromCodePoint(...points);
+  for (const [points, accepted] of texts) {
+    const found = await refusal(() => checkTexts([["title", text(points), "words"]]));
+    expect(found === undefined, `${points}: ${found}`).toBe(accepted);
+  }
+  for (const given of answers) {
+    const domain = new Categorical(given.values.map(text));
+    for (const [shown, place] of given.answers) {
+      const answer = typeof shown === "string" ? double(shown) : text(shown);
+      if (place !== null) expect(domain.encode(answer)).toBe(place);
+      else expect(await refusal(() => domain.encode(answer))).toBeDefined();
+    }
+  }
+  for (const values of alike)
+    expect(await refusal(() => new Categorical(values.map(text)))).toBeDefined();
 });
 
 test("views take the categories of the vectors", () => {

@@ -7,13 +7,13 @@ by the device. What both tell of a device is at most 12 bits: `MOST_TOLD` combin
 import json
 import math
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from types import MappingProxyType
 
+from hearsay.plans.texts import check_differ, normal
 from hearsay.v1 import survey_pb2
 from ldp import InvalidInput
 
@@ -61,12 +61,7 @@ class Property:
                 f"the values of the property {self.name!r} must not be empty: an empty one stands "
                 "for an app that gave none"
             )
-        (value, times), *_ = Counter(self.values).most_common(1)
-        if times > 1:
-            raise InvalidInput(
-                f"the values of the property {self.name!r} must all be different, "
-                f"got {value!r} {times} times"
-            )
+        check_differ(f"the values of the property {self.name!r}", self.values)
 
 
 @dataclass(frozen=True)
@@ -96,17 +91,23 @@ class Properties:
         """
         for name in given:
             self.named(name)
-        values = [(each, given.get(each.name, "")) for each in self.declared]
+        values = [(each, normal(given.get(each.name, ""))) for each in self.declared]
         return tuple(value if value in each.values else "" for each, value in values)
 
     def undeclared(self, given: Mapping[str, str]) -> list[str]:
         """Return what is wrong with each of the given values that the survey does not declare."""
         return [
-            f"the property {name!r} has no value {value!r}; the survey declares "
-            f"{', '.join(self.named(name).values)}"
+            self._wrong(self.named(name), value)
             for name, value in given.items()
-            if value and value not in self.named(name).values
+            if value and normal(value) not in self.named(name).values
         ]
+
+    @staticmethod
+    def _wrong(declared: Property, value: str) -> str:
+        return (
+            f"the property {declared.name!r} has no value {value!r}; the survey declares "
+            f"{', '.join(declared.values)}"
+        )
 
     def named(self, name: str) -> Property:
         """Return a property; raise `InvalidInput`, naming those declared, where there is none."""
@@ -133,7 +134,8 @@ class Properties:
                 f"({', '.join(self.by_name) or 'none are declared'}), got {len(values)}"
             )
         for each, value in zip(self.declared, values, strict=True):
-            self.check(each.name, value)
+            if value and value not in each.values:  # as it is: batches have normal forms
+                raise InvalidInput(self._wrong(each, value))
         return group_of(values)
 
     def groups(self, where: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
@@ -145,7 +147,7 @@ class Properties:
         for name, values in where.items():
             for value in values:
                 self.check(name, value)
-        chosen = (where.get(each.name, ("", *each.values)) for each in self.declared)
+        chosen = (map(normal, where.get(each.name, ("", *each.values))) for each in self.declared)
         return tuple(map(group_of, product(*map(dict.fromkeys, chosen))))
 
     def values_of(self, group: str) -> Mapping[str, str]:

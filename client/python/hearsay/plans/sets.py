@@ -1,7 +1,6 @@
 """Answers that are sets of items, or ratings of some of several things."""
 
 import math
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -12,6 +11,7 @@ from typing import ClassVar, TypeVar
 
 import numpy as np
 
+from hearsay.plans.texts import check_differ, normal
 from ldp import Coins, Estimate, InvalidInput, Mechanism
 from ldp.core.exact import ONE, floor_threshold
 
@@ -28,18 +28,33 @@ def check_names(what: str, names: Sequence[str], least: int) -> None:
         raise InvalidInput(f"{what} must be at least {number}, got {list(names)}")
     if "" in names:
         raise InvalidInput(f"{what} must not be empty strings")
-    if len(set(names)) < len(names):
-        (twice, _), *_ = Counter(names).most_common(1)
-        raise InvalidInput(f"{what} must differ, got {twice!r} twice")
+    check_differ(what, names)
 
 
 def find(places: Mapping[str, int], answer: object) -> int | None:
-    """Return the place of a name, or of an integer that spells one; None for anything else."""
-    if isinstance(answer, str):
-        return places.get(answer)
-    if isinstance(answer, int | np.integer) and not isinstance(answer, bool):
-        return places.get(str(answer)) if abs(int(answer)) < 1 << 63 else None
-    return None
+    """Return the place of a name, however it is composed, or of a number that spells one; None for
+    anything else."""
+    text = normal(answer) if isinstance(answer, str) else _spelled(answer)
+    return None if text is None else places.get(text)
+
+
+def _spelled(answer: object) -> str | None:
+    """Return a number as a value spells it, such as "3" or "-0.25"; None for anything else, and for
+    a number that JavaScript would write in another way."""
+    if isinstance(answer, np.floating):
+        answer = float(str(answer))  # the shortest digits of a float32, too
+    if isinstance(answer, bool) or not isinstance(answer, Real | Decimal):
+        return None
+    try:
+        number = float(answer)
+    except (ArithmeticError, ValueError):
+        return None
+    if not abs(number) <= 1 << 63:  # a nan is not either
+        return None
+    whole = int(answer)  # type: ignore[arg-type]
+    if whole == answer:
+        return str(whole) if abs(whole) < 1 << 63 else None
+    return np.format_float_positional(number, trim="-") if abs(number) >= 1e-6 else None
 
 
 def _listed(names: Sequence[str]) -> str:

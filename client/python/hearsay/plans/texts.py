@@ -2,38 +2,23 @@
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
+from hearsay.plans.joiners import misplaced, unseen, without_joiners
 from hearsay.v1 import survey_pb2
 from ldp import InvalidInput
 
-_REFUSED_CATEGORIES = {
+_REFUSED = {
     "Cc": "a control character",
     "Cf": "a format character",
+    "Cn": "a code point that is not assigned in Unicode 14",
     "Co": "a private-use character",
     "Cs": "a surrogate",
     "Zl": "a line separator",
     "Zp": "a paragraph separator",
     "Zs": "a space other than U+0020",
 }
-
-_INVISIBLE = (
-    (0x034F, 0x034F),
-    (0x115F, 0x1160),
-    (0x17B4, 0x17B5),
-    (0x180B, 0x180F),
-    (0x2065, 0x2065),
-    (0x2800, 0x2800),
-    (0x3164, 0x3164),
-    (0xFE00, 0xFE0F),
-    (0xFFA0, 0xFFA0),
-    (0xFFF0, 0xFFF8),
-    (0x1D159, 0x1D159),
-    (0xE0000, 0xE0FFF),
-)
-"""Code points of other categories that show nothing by themselves: Default_Ignorable_Code_Point of
-the Unicode character database, DerivedCoreProperties.txt, the empty pattern of Braille and the null
-notehead."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
@@ -49,14 +34,19 @@ def check_name(place: str, name: str) -> None:
 
 def check_texts(survey: survey_pb2.Survey) -> None:
     """Raise `InvalidInput`, naming the place, for text that another text can look exactly like."""
-    for place, text in _texts(survey):
+    for place, name in _names(survey):
+        check_text(place, name)
+        if name != without_joiners(name):
+            raise InvalidInput(
+                f"{place}: {name!r} contains an invisible character, which no name may have"
+            )
+    for place, text in _words(survey):
         check_text(place, text)
 
 
-def _texts(survey: survey_pb2.Survey) -> Iterator[tuple[str, str]]:
-    """Yield each text that an operator writes, after its place in the survey."""
+def _names(survey: survey_pb2.Survey) -> Iterator[tuple[str, str]]:
+    """Yield each name that an operator writes, and each alphabet, after its place in the survey."""
     yield "name", survey.name
-    yield "title", survey.title
     yield "budget", survey.budget
     for level in survey.levels:
         yield "levels", level
@@ -64,8 +54,20 @@ def _texts(survey: survey_pb2.Survey) -> Iterator[tuple[str, str]]:
     for position, attribute in enumerate(survey.attributes):
         place = f"attributes[{position}]"
         yield f"{place}: name", attribute.name
-        yield f"{place}: title", attribute.title
         yield f"{place}: mechanism", attribute.mechanism
+        yield f"{place}: alphabet", attribute.strings.alphabet
+        for name in attribute.categorical.maps:
+            yield f"{place}: maps", name
+    for position, each in enumerate(survey.properties):
+        yield f"properties[{position}]: name", each.name
+
+
+def _words(survey: survey_pb2.Survey) -> Iterator[tuple[str, str]]:
+    """Yield each title, value, key and candidate, after its place in the survey."""
+    yield "title", survey.title
+    for position, attribute in enumerate(survey.attributes):
+        place = f"attributes[{position}]"
+        yield f"{place}: title", attribute.title
         for value in attribute.categorical.values:
             yield f"{place}: values", value
         for name in attribute.categorical.classes:
@@ -74,14 +76,10 @@ def _texts(survey: survey_pb2.Survey) -> Iterator[tuple[str, str]]:
             yield f"{place}: values", value
         for key in attribute.ratings.keys:
             yield f"{place}: keys", key
-        yield f"{place}: alphabet", attribute.strings.alphabet
         for word in attribute.strings.candidates:
             yield f"{place}: candidates", word
-        for name in attribute.categorical.maps:
-            yield f"{place}: maps", name
     for position, each in enumerate(survey.properties):
         place = f"properties[{position}]"
-        yield f"{place}: name", each.name
         yield f"{place}: title", each.title
         for value in each.values:
             yield f"{place}: values", value
@@ -96,19 +94,13 @@ def check_text(place: str, text: str) -> None:
         )
     if text.isascii() and text.isprintable():
         return
-    for character in text:
-        if character == " ":
-            continue
-        code = ord(character)
-        kind = _REFUSED_CATEGORIES.get(unicodedata.category(character))
-        if kind is None and any(first <= code <= last for first, last in _INVISIBLE):
-            kind = "an invisible character"
-        if kind is not None:
-            raise InvalidInput(
-                f"{place}: {text!r} contains U+{code:04X}, {kind}: "
-                "expected characters that can be seen"
-            )
-    composed = unicodedata.normalize("NFC", text)
+    found = unseen().search(text)
+    if found is not None:
+        raise InvalidInput(
+            f"{place}: {text!r} contains U+{ord(found[0]):04X}, {_why(found[0])}: "
+            "expected characters that can be seen"
+        )
+    composed = normal(text)
     if composed != text:
         pairs = zip(text, composed, strict=False)
         code = next((ord(mine) for mine, other in pairs if mine != other), ord(text[-1]))
@@ -116,3 +108,39 @@ def check_text(place: str, text: str) -> None:
             f"{place}: {text!r} is not in Unicode's normal form NFC: U+{code:04X} is not expected, "
             "or not in this place"
         )
+    at = misplaced(text)
+    if at is not None:
+        raise InvalidInput(
+            f"{place}: {text!r} contains U+{ord(text[at]):04X}, an invisible character, where "
+            "it changes nothing: expected characters that can be seen"
+        )
+
+
+def check_differ(what: str, names: Sequence[str]) -> None:
+    """Raise `InvalidInput`, naming one, where two names are the same, or but for joiners."""
+    if len(set(names)) < len(names):
+        (twice, _), *_ = Counter(names).most_common(1)
+        raise InvalidInput(f"{what} must differ, got {twice!r} twice")
+    seen = list(map(without_joiners, names))
+    if len(set(seen)) < len(seen):
+        (twice, _), *_ = Counter(seen).most_common(1)
+        alike = [name for name in names if without_joiners(name) == twice]
+        raise InvalidInput(
+            f"{what} must look different, got {alike[0]!r} and {alike[1]!r}, which differ by "
+            "invisible characters alone"
+        )
+
+
+def _why(character: str) -> str:
+    """Say why no text may have a character."""
+    unseen = "an invisible character, or one that is newer than Unicode 14"
+    return _REFUSED.get(unicodedata.category(character), unseen)
+
+
+def normal(text: str) -> str:
+    """Return a text as plans have it, in Unicode's normal form NFC, for comparison with one.
+
+    It is the same by every version of Unicode from 14 on, as plans have characters of Unicode 14
+    alone.
+    """
+    return unicodedata.normalize("NFC", text)

@@ -7,6 +7,7 @@ import type { Policy } from "../mechanisms/policy.js";
 import { NEAR, Points } from "./points.js";
 import type { Ratings, SetOf } from "./sets.js";
 import type { Strings } from "./strings.js";
+import { JOINERS } from "./text.js";
 
 /** Values with a smaller epsilon. */
 export interface Class {
@@ -104,7 +105,7 @@ export class Categorical {
     }
   }
 
-  /** Return the category of an answer: a value, or an integer that spells one; throw `InvalidInput` for another. */
+  /** Return the category of an answer: a value, or a number that spells one; throw `InvalidInput` for another. */
   encode(answer: unknown): number {
     const category = this.categories.get(spelled(answer) ?? "");
     if (category === undefined) {
@@ -129,13 +130,25 @@ export function check(holds: boolean, reason: string): void {
 export function checkNames(what: string, names: readonly string[], least: 1 | 2): void {
   check(names.length >= least, `${what} must be at least ${least === 1 ? "one" : "two"}`);
   check(!names.includes(""), `${what} must not be empty strings`);
-  check(new Set(names).size === names.length, `${what} must differ`);
+  checkDiffer(what, names);
 }
 
-/** Return the text of an answer that is one, or an integer of at most 63 bits. */
+/** Throw `InvalidInput` where two names are the same, or but for joiners, which nobody sees. */
+export function checkDiffer(what: string, names: readonly string[]): void {
+  const seen = new Set(names.map((name) => name.replace(JOINERS, "")));
+  check(seen.size === names.length, `${what} must differ, and look different`);
+}
+
+/**
+ * Return the text of an answer that is one, in Unicode's normal form NFC, or a number as a value spells it, such as
+ * "3" or "-0.25": whole numbers of at most 63 bits, and others from 0.000001 on.
+ */
 export function spelled(answer: unknown): string | undefined {
-  if (typeof answer === "string") return answer;
-  const integer = typeof answer === "number" && Number.isInteger(answer) ? BigInt(answer) : answer;
+  if (typeof answer === "string") return answer.normalize("NFC");
+  if (typeof answer === "number" && !Number.isInteger(answer)) {
+    return Number.isFinite(answer) && Math.abs(answer) >= 1e-6 ? `${answer}` : undefined;
+  }
+  const integer = typeof answer === "number" ? BigInt(answer) : answer;
   if (typeof integer !== "bigint" || integer >= 1n << 63n || -integer >= 1n << 63n)
     return undefined;
   return integer.toString();

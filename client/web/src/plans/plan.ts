@@ -25,7 +25,7 @@ import {
 } from "./protobuf.js";
 import type { Sealing } from "./sealing.js";
 import type { Strings } from "./strings.js";
-import { checkText } from "./text.js";
+import { checkTexts, type Text } from "./text.js";
 import type { TwoServers } from "./twoServers.js";
 
 /**
@@ -136,7 +136,7 @@ export async function parsePlan(data: Uint8Array): Promise<Plan> {
   }
   const { survey, levels: resolved } = decodePlan(data);
   if (!survey) throw new InvalidInput("a plan needs a survey");
-  for (const [place, text] of texts(survey)) checkText(place, text);
+  await checkTexts(texts(survey));
   if (survey.attributes.length > MOST_ATTRIBUTES) {
     throw new InvalidInput(
       `a survey has at most ${MOST_ATTRIBUTES} attributes, got ${survey.attributes.length}`,
@@ -225,30 +225,33 @@ function checkWork(survey: WireSurvey, levels: readonly WireLevel[]): void {
 }
 
 /** Yield each text that an operator writes, after its place in the survey. */
-function* texts(survey: WireSurvey): Generator<[place: string, text: string]> {
-  yield ["name", survey.name];
-  yield ["title", survey.title];
-  yield ["budget", survey.budget];
-  yield ["two_servers: helper", survey.two_servers?.helper ?? ""];
-  for (const [level] of survey.levels) yield ["levels", level];
+function* texts(survey: WireSurvey): Generator<Text> {
+  yield ["name", survey.name, "name"];
+  yield ["title", survey.title, "words"];
+  yield ["budget", survey.budget, "name"];
+  yield ["two_servers: helper", survey.two_servers?.helper ?? "", "name"];
+  for (const [level] of survey.levels) yield ["levels", level, "name"];
   for (const [i, attribute] of survey.attributes.entries()) {
     const place = `attributes[${i}]`;
-    yield [`${place}: name`, attribute.name];
-    yield [`${place}: title`, attribute.title];
-    yield [`${place}: mechanism`, attribute.mechanism];
-    for (const value of attribute.categorical?.values ?? []) yield [`${place}: values`, value];
-    for (const [name] of attribute.categorical?.classes ?? []) yield [`${place}: classes`, name];
-    for (const [name] of attribute.categorical?.maps ?? []) yield [`${place}: maps`, name];
-    for (const value of attribute.set?.values ?? []) yield [`${place}: values`, value];
-    for (const key of attribute.ratings?.keys ?? []) yield [`${place}: keys`, key];
-    yield [`${place}: alphabet`, attribute.strings?.alphabet ?? ""];
-    for (const word of attribute.strings?.candidates ?? []) yield [`${place}: candidates`, word];
+    yield [`${place}: name`, attribute.name, "name"];
+    yield [`${place}: title`, attribute.title, "words"];
+    yield [`${place}: mechanism`, attribute.mechanism, "name"];
+    for (const value of attribute.categorical?.values ?? [])
+      yield [`${place}: values`, value, "words"];
+    for (const [name] of attribute.categorical?.classes ?? [])
+      yield [`${place}: classes`, name, "words"];
+    for (const [name] of attribute.categorical?.maps ?? []) yield [`${place}: maps`, name, "name"];
+    for (const value of attribute.set?.values ?? []) yield [`${place}: values`, value, "words"];
+    for (const key of attribute.ratings?.keys ?? []) yield [`${place}: keys`, key, "words"];
+    yield [`${place}: alphabet`, attribute.strings?.alphabet ?? "", "name"];
+    for (const word of attribute.strings?.candidates ?? [])
+      yield [`${place}: candidates`, word, "words"];
   }
   for (const [i, property] of survey.properties.entries()) {
     const place = `properties[${i}]`;
-    yield [`${place}: name`, property.name];
-    yield [`${place}: title`, property.title];
-    for (const value of property.values) yield [`${place}: values`, value];
+    yield [`${place}: name`, property.name, "name"];
+    yield [`${place}: title`, property.title, "words"];
+    for (const value of property.values) yield [`${place}: values`, value, "words"];
   }
 }
 

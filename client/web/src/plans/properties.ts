@@ -1,6 +1,7 @@
 /** What is public of devices: the properties that an app gives in the clear, and panels. */
 
 import { InvalidInput } from "../errors.js";
+import { checkNames } from "./domains.js";
 import type { WireSurvey } from "./protobuf.js";
 
 const MOST_PROPERTIES = 8;
@@ -38,12 +39,9 @@ export function readProperties(survey: WireSurvey): Map<string, readonly string[
     }
     if (names.has(name))
       throw new InvalidInput(`${place}: the name ${JSON.stringify(name)} is taken`);
-    const most = Math.min(MOST_VALUES, new Set(values.filter(Boolean)).size);
-    if (!values.length || values.length > most) {
-      throw new InvalidInput(
-        `${place} needs 1 to ${MOST_VALUES} values, all different and none empty`,
-      );
-    }
+    if (values.length > MOST_VALUES)
+      throw new InvalidInput(`${place} may have ${MOST_VALUES} values, got ${values.length}`);
+    checkNames(`${place}: values`, values, 1);
     names.add(name);
     found.set(name, values);
     told *= values.length + 1;

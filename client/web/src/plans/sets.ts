@@ -17,7 +17,7 @@ class Names {
     this.#places = new Map(names.map((name, place) => [name, place]));
   }
 
-  /** Return the place of a name, or of an integer that spells one; undefined for anything else. */
+  /** Return the place of a name, however it is composed, or of a number that spells one; undefined for anything else. */
   find(given: unknown): number | undefined {
     return this.#places.get(spelled(given) ?? "");
   }

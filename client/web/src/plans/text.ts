@@ -2,31 +2,25 @@
 
 import { InvalidInput } from "../errors.js";
 
-/**
- * Characters that show nothing, or nothing of their own: control, format, private use and surrogates,
- * separators of lines and paragraphs, spaces other than U+0020, the other code points of
- * Default_Ignorable_Code_Point (Unicode character database, DerivedCoreProperties.txt), the empty pattern
- * of Braille and the null notehead.
- */
-const UNSEEN =
-  /[\p{Cc}\p{Cf}\p{Co}\p{Cs}\p{Zl}\p{Zp}\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u2800\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8\u{1d159}\u{e0000}-\u{e0fff}]|(?! )\p{Zs}/u;
+/** A text that an operator writes, after its place in the survey. */
+export type Text = readonly [place: string, text: string, kind: "name" | "words"];
 
-/** Throw `InvalidInput` for text that another text can look exactly like. */
-export function checkText(place: string, text: string): void {
-  if (/^ | $| {2}/.test(text)) {
-    throw new InvalidInput(
-      `${place}: ${JSON.stringify(text)} has a space at its beginning or end, or two in a row`,
-    );
+/** What shows nothing itself, but changes what is beside it: U+200C, U+200D and U+FE0F. */
+export const JOINERS = /[\u200c\u200d\ufe0f]/g;
+
+/** Throw `InvalidInput` for texts that other texts can look exactly like. */
+export async function checkTexts(texts: Iterable<Text>): Promise<void> {
+  const others: Text[] = [];
+  for (const each of texts) {
+    const [place, text] = each;
+    if (/^ | $| {2}/.test(text)) {
+      throw new InvalidInput(
+        `${place}: ${JSON.stringify(text)} has a space at its beginning or end, or two in a row`,
+      );
+    }
+    if (!/^[ -~]*$/.test(text)) others.push(each);
   }
-  if (/^[ -~]*$/.test(text)) return; // most texts, much sooner
-  const unseen = UNSEEN.exec(text);
-  if (unseen) {
-    const code = unseen[0].codePointAt(0)!.toString(16).toUpperCase().padStart(4, "0");
-    throw new InvalidInput(
-      `${place}: ${JSON.stringify(text)} contains U+${code}: expected characters that can be seen`,
-    );
-  }
-  if (text.normalize("NFC") !== text) {
-    throw new InvalidInput(`${place}: ${JSON.stringify(text)} is not in Unicode's normal form NFC`);
-  }
+  if (!others.length) return;
+  const { checkSeen } = await import("./joiners.js"); // it has a table of Unicode
+  for (const [place, text, kind] of others) checkSeen(place, text, kind);
 }
