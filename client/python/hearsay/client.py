@@ -612,7 +612,8 @@ def _mixing(
 
 
 def _checked(clock: Callable[[], datetime]) -> Callable[[], datetime]:
-    """Return a clock that raises `Trouble` where the app's raises, or returns no aware time."""
+    """Return a clock in UTC that raises `Trouble` where the app's raises, or returns no aware time
+    of the years 1001 to 9998."""
 
     def checked() -> datetime:
         try:
@@ -621,12 +622,28 @@ def _checked(clock: Callable[[], datetime]) -> Callable[[], datetime]:
             if is_from_handler(error):
                 raise
             raise Trouble(Reason.CLOCK, f"the clock raised {type(error).__name__}") from None
-        if not isinstance(now, datetime) or now.tzinfo is None:
+        found = _in_utc(now)
+        if found is None:
+            shown = repr(now) if isinstance(now, datetime) else f"a {type(now).__name__}"
             raise Trouble(
                 Reason.CLOCK,
                 "the clock must return a datetime with a time zone, such as "
-                f"datetime.now(timezone.utc), got {now!r}",
+                f"datetime.now(timezone.utc), of the years 1001 to 9998 in UTC, got {shown}",
             )
-        return now
+        return found
 
     return checked
+
+
+def _in_utc(now: object) -> datetime | None:
+    """Return a time in UTC; None where it is none of the years 1001 to 9998, for which all periods
+    have names of four digits, a beginning and an end."""
+    try:
+        if not isinstance(now, datetime) or now.utcoffset() is None:
+            return None
+        found = now.astimezone(UTC)
+    except Exception as error:  # the code of a tzinfo; OverflowError beyond the years 1 to 9999
+        if is_from_handler(error):
+            raise
+        return None
+    return found if 1001 <= found.year <= 9998 else None

@@ -55,7 +55,7 @@ export function limitsOf(caps: Caps): Limits {
         `until spreads a cap for life (give life, too) up to a year, month or day such as "2027-12", got ${shown(until)}`,
       );
     }
-    ends = end(unit, until as string);
+    ends = Math.min(end(unit, until as string), Date.UTC(10_000, 0)); // the end of time is Infinity
   }
   const [attribute, attributeLife] = maps.map((each) => new Map(each as [string, number][]));
   return {
@@ -316,7 +316,13 @@ export function total(spent: Iterable<ReadonlyMap<number, number>>): Fraction {
 
 /** Return a value as an error shows it, cut short. */
 export function shown(value: unknown): string {
-  const text = value === undefined ? "absent" : (JSON.stringify(value) ?? typeof value);
+  let text: string | undefined;
+  try {
+    text = value === undefined ? "absent" : JSON.stringify(value);
+  } catch {
+    // a bigint, or what holds itself
+  }
+  text ??= typeof value;
   return text.length <= 200 ? text : `${text.slice(0, 200)}...`;
 }
 

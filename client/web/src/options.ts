@@ -270,9 +270,9 @@ export function deliveryOf(given: Partial<Delivery>): Delivery {
   return delivery;
 }
 
-/** The years 1 to 9999, which periods have names for. */
-const FIRST = Date.parse("0001-01-01T00:00:00Z");
-const LAST = Date.parse("9999-12-31T00:00:00Z");
+/** The years 1001 to 9998, for which all periods have names of four digits, a beginning and an end. */
+const FIRST = Date.parse("1001-01-01T00:00:00Z");
+const LAST = Date.parse("9999-01-01T00:00:00Z");
 
 /** Return a clock that throws `Trouble` where the app's throws, or returns no time. */
 export function checkedClock(clock: () => number): () => number {
@@ -284,6 +284,9 @@ export function checkedClock(clock: () => number): () => number {
       throw new Trouble("clock", `the clock threw ${nameOf(error)}`);
     }
     if (typeof now === "number" && now >= FIRST && now < LAST) return now;
-    throw new Trouble("clock", `the clock must return milliseconds since 1970, got ${shown(now)}`);
+    throw new Trouble(
+      "clock",
+      `the clock must return milliseconds since 1970, of the years 1001 to 9998, got ${shown(now)}`,
+    );
   };
 }

@@ -806,14 +806,51 @@ test.each<[string, () => unknown]>([
   ],
   ["returns no number", () => new Date()],
   ["returns NaN", () => Number.NaN],
+  ["returns a bigint", () => 10n],
+  ["returns the first time of all", () => -8.64e15],
+  ["returns the last time of all", () => 8.64e15],
   ["returns a time beyond all calendars", () => 9e15],
+  ["returns the year 1", () => Date.parse("0001-01-01T00:00:00Z")],
+  ["returns the year 999", () => Date.parse("0999-12-31T23:59:59Z")],
+  ["returns the year 9999", () => Date.parse("9999-12-31T23:59:59Z")],
 ])("a clock that %s takes nothing, and is said", async (_, clock) => {
-  const server = await Collector.start();
-  const client = clientOf(server.url, { clock: clock as () => number });
+  const agreement = agreementOn(planOf({ period: "P1Y" }), { period: "P1Y" });
+  const client = clientOf(NOWHERE, { clock: clock as () => number, agreement });
+  await client.grant();
   expect((await client.status()).reason).toBe("clock");
   expect((await client.record({ mood: "good" })).dropped).toEqual({ mood: "clock" });
+  expect(await client.spendings()).toEqual([]);
+  expect((await client.delivery()).lastSuccess).toBeUndefined();
+  expect(await client.waitReady(10)).toBe(false);
   await expect(client.trustClock()).rejects.toThrow(/clock/);
 });
+
+test.each(["PT1H", "P1D", "P1W", "P1M", "P1Y"])(
+  "clocks at their ends are taken, in periods of %s",
+  async (period) => {
+    const agreement = agreementOn(planOf({ period }), { period });
+    for (const [from, to] of [
+      ["1001-01-01T00:00:00Z", "1002-06-01T00:00:00Z"],
+      ["9997-01-01T00:00:00Z", "9998-12-31T23:59:59Z"],
+    ]) {
+      const clock = new Clock();
+      clock.now = Date.parse(from!) + 0.5; // clocks may have parts of milliseconds
+      const client = clientOf(NOWHERE, {
+        clock: clock.read,
+        agreement,
+        vouched: () => true,
+        caps: { life: 1.5, until: "9999" },
+      });
+      expect((await client.record({ mood: "good" })).taken).toEqual(["mood"]);
+      expect((await client.spendings()).length).toBe(2);
+      clock.now = Date.parse(to!);
+      expect((await client.status()).ready).toBe(true);
+      await client.record({ mood: "good" });
+      expect((await client.status()).ready).toBe(true);
+      expect((await client.spendings()).length).toBe(2);
+    }
+  },
+);
 
 test("a storage that fails drops answers, says so, and recovers", async () => {
   const server = await Collector.start();

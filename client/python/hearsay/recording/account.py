@@ -22,6 +22,9 @@ from ldp.core.exact import float_above
 from ldp.core.losses import bounded
 from ldp.planning.composition import of_channels
 
+_LAST = datetime.max.replace(microsecond=0, tzinfo=UTC).timestamp()
+"""The last second that a datetime can have."""
+
 AHEAD = 24 * 3600.0
 """Seconds that a period may begin after, or have ended before, the server's time."""
 
@@ -297,7 +300,7 @@ class Account:
                 blocked |= before > Fraction(each.life) * self._share(each, at)
                 first, end = self._pace(each)
                 moments.append(ceil(first + ever / Fraction(each.life) * Fraction(end - first)))
-        return datetime.fromtimestamp(max(moments), UTC) if blocked else None
+        return datetime.fromtimestamp(min(max(moments), _LAST), UTC) if blocked else None
 
     def _share(self, caps: Caps, at: float) -> Fraction:
         """Return the share of a pace's time that has passed at `at`, in Unix time."""
