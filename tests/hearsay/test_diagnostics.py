@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hostile import device, one_question, plan_of
@@ -27,6 +28,7 @@ from hearsay import (
     Unreachable,
     create_ledger,
 )
+from hearsay.sending.transport import Token, bearer
 from hearsay.testing import Collector, RecordingTransport
 from hearsay.v1 import collector_pb2
 from support import Server, free_port, wait_until
@@ -450,3 +452,48 @@ def test_debugging_shows_what_happens_and_no_answer(
     (column,) = batch.columns
     for secret in ("nay", "yea", "ann", str(column.codes), column.codes.hex()):
         assert len(secret) < 3 or secret not in "\n".join(told), secret
+
+
+@pytest.mark.parametrize("token", ["abc\n", "\ufeffabc\r\n", " \tabc\u3000", lambda: "abc\n"])
+def test_white_space_around_a_token_is_taken_off(token: Token) -> None:
+    assert bearer(token) == "Bearer abc"
+
+
+@pytest.mark.parametrize("token", ["", " \n", "a\nb", "abc\x01", "\u00e9", 1, None])
+def test_what_cannot_be_a_token_is_told_and_not_repeated(token: object) -> None:
+    with pytest.raises(Unreachable, match=r"^the token is not printable ASCII, or empty$") as told:
+        bearer(lambda: token)  # type: ignore[arg-type, return-value]
+    assert told.value.reason is Reason.BAD_TOKEN
+
+
+def test_a_token_in_the_environment_works_with_a_line_break(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokens = tokens_of(tmp_path)
+    _, admin = tokens.create("admin")
+    _, mine = tokens.create("device")
+    with serving(tmp_path, require_device_token=True) as address:
+        register(address, admin)
+        monkeypatch.setenv("HEARSAY_TOKEN", f"{mine}\r\n")
+        with device(address, delivery=QUICK) as client:
+            wait_until(lambda: client.status().reason is not Reason.NO_PLAN)
+            assert client.status().reason is Reason.SERVER_REFUSED  # it has no such survey
+            client.close(0)
+
+
+@pytest.mark.parametrize("given", ["argument", "environment", "shuffler"])
+def test_a_token_that_cannot_be_one_takes_nothing_though_the_app_ships_the_plan(
+    given: str, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options: dict[str, Any] = {"ledger": file, "consent": True, "level": "standard"}
+    if given == "environment":
+        monkeypatch.setenv("HEARSAY_TOKEN", "abc\x01")
+    elif given == "argument":
+        options["token"] = "abc\x01"
+    else:
+        options |= {"shuffler": "127.0.0.1:1", "shuffler_token": "\u00e9"}
+    with Client("127.0.0.1:1", Agreement.on(PLAN), **options) as client:
+        assert client.status().reason is Reason.BAD_TOKEN
+        assert client.record(answer="no").dropped == {"answer": "bad_token"}
+        assert client.counters["bad_token"] == 1
+        client.close(0)

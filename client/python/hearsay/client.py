@@ -31,7 +31,7 @@ from hearsay.sending.attested_keys import AttestedKeys
 from hearsay.sending.plan_keeper import PlanKeeper
 from hearsay.sending.sender import Delivery, DeliveryState, Sender
 from hearsay.sending.through_shuffler import ThroughShuffler
-from hearsay.sending.transport import Tls, Token, Transport, connect
+from hearsay.sending.transport import Tls, Token, Transport, Unreachable, check_token, connect
 from hearsay.storage.anchors import Anchor
 from hearsay.storage.store import Store
 from hearsay.trouble import Reason, Trouble, to_raise
@@ -202,6 +202,7 @@ class Client(Person):
         disabled = environment.is_set("HEARSAY_DISABLED")
         if disabled:  # nothing is asked for, and no file is made
             target, ledger = target or "http://127.0.0.1:1", MEMORY
+        token = token if token is not None else environment.value("HEARSAY_TOKEN")
         reach: Callable[[], Transport] = partial(
             _transport, target, tls, token=token, insecure=insecure
         )
@@ -272,6 +273,7 @@ class Client(Person):
             sender=sender,
             connect=reach,
             state=Reason.DISABLED if disabled else Reason.READY,
+            barred=_barred((target, token), (shuffler, shuffler_token)),
         )
         super().__init__(device, "", choices)
         self._emptied = False
@@ -579,8 +581,19 @@ def _transport(
         raise InvalidInput(
             'give the server as "host:port" or "https://host", or set HEARSAY_TARGET'
         )
-    token = token if token is not None else environment.value("HEARSAY_TOKEN")
     return _reached(target, tls, token, insecure)
+
+
+def _barred(*ways: tuple[str | Transport | None, Token | None]) -> str:
+    """Return why nothing could ever be delivered by a token that is given as a text; "" if it
+    could."""
+    try:
+        for target, token in ways:
+            if target is None or isinstance(target, str):
+                check_token(token)
+    except Unreachable as error:
+        return str(error)
+    return ""
 
 
 def _reached(

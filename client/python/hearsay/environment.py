@@ -13,8 +13,8 @@ def is_set(name: str) -> bool:
 
 
 def value(name: str) -> str | None:
-    """Return a variable's value, None where it is not set or empty."""
-    return os.environ.get(name) or None
+    """Return a variable's value without white space around it, None where nothing is left."""
+    return os.environ.get(name, "").strip() or None
 
 
 def log_to_stderr() -> None:

@@ -70,6 +70,8 @@ class Device:
     """Returns another transport to the client's server."""
     state: Reason
     """READY while the client is open, DISABLED or CLOSED."""
+    barred: str = ""
+    """Why no server could ever take the token; "" if one could."""
     last: Status = _GOOD
     """The status of the last answer."""
 
@@ -252,6 +254,8 @@ class Person:
             raise Trouble(Reason.CLOSED, "this client is closed; make a new one to record")
         if device.state is Reason.DISABLED:
             raise Trouble(Reason.DISABLED, "HEARSAY_DISABLED is set")
+        if device.barred:
+            raise Trouble(Reason.BAD_TOKEN, device.barred)
         if device.consent.is_revoked(self._name):
             raise Trouble(Reason.NO_CONSENT)
 

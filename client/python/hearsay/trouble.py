@@ -18,7 +18,7 @@ class Reason(StrEnum):
     NO_PLAN = "no_plan"
     """The plan has not come yet; the server is being asked."""
     BAD_TOKEN = "bad_token"
-    """The server does not accept the token, or asks for one."""
+    """The server does not accept the token, or asks for one; or the token cannot be one."""
     NAME_NOT_FOUND = "name_not_found"
     """The server's host name does not resolve."""
     TLS = "tls"

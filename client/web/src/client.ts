@@ -21,7 +21,7 @@ import { Counters } from "./recording/counters.js";
 import { Ledger } from "./recording/ledger.js";
 import * as outbox from "./recording/outbox.js";
 import { EMPTY, Places } from "./recording/places.js";
-import { serverUrl, Transport } from "./sending/connect.js";
+import { carried, NO_TOKEN, serverUrl, Transport } from "./sending/connect.js";
 import { isPage, listen } from "./sending/leaving.js";
 import { PlanKeeper } from "./sending/planKeeper.js";
 import { type DeliveryState, Sender } from "./sending/sender.js";
@@ -134,6 +134,8 @@ export class Client extends Person {
       log,
     );
     const state = options.disabled ? "disabled" : "ready";
+    const texts = [token, shufflerToken].filter((each) => typeof each === "string");
+    const barred = texts.every(carried) ? "" : NO_TOKEN;
     const page =
       state === "ready"
         ? listen(`hearsay: ${agreed.survey}`, {
@@ -157,6 +159,7 @@ export class Client extends Person {
       sender,
       log,
       state,
+      barred,
     };
     super(device, "", choices);
     this.#transport = transport;

@@ -56,6 +56,8 @@ export interface Device {
   readonly log: (words: string) => void;
   /** "ready" while the client is open, "disabled" or "closed". */
   state: Reason;
+  /** Why no server could ever take the token; "" if one could. */
+  readonly barred: string;
 }
 
 /**
@@ -237,6 +239,7 @@ export class Person {
     if (state === "closed")
       throw new Trouble("closed", "this client is closed; make a new one to record");
     if (state !== "ready") throw new Trouble(state);
+    if (this.device.barred) throw new Trouble("bad_token", this.device.barred);
     if (consent.isRevoked(this.#name)) throw new Trouble("no_consent");
   }
 

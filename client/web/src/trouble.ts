@@ -9,7 +9,7 @@ import { HearsayError, InvalidInput, NotReady, PlanRefused, StorageFailed } from
  * - `disabled`: the client was made with `disabled: true`
  * - `no_consent`: this person has not consented, or revoked
  * - `no_plan`: the plan has not come yet; the server is being asked
- * - `bad_token`: the server does not accept the token, or asks for one
+ * - `bad_token`: the server does not accept the token, or asks for one; or the token is not printable ASCII
  * - `name_not_found`: the server's host name does not resolve (a browser does not tell: `unreachable`)
  * - `tls`: no secure connection (a browser does not tell: `unreachable`)
  * - `unreachable`: the server does not answer

@@ -15,7 +15,13 @@ from hearsay.v1 import collector_pb2
 from ldp.errors import HearsayError, InvalidInput
 
 Token = str | Callable[[], str]
-"""The secret that proves to a server who calls; a function is asked at every call."""
+"""The secret that proves to a server who calls, of printable ASCII; a function is asked at every
+call. White space around it is taken off."""
+
+_WHITE = "\t\n\v\f\r \xa0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff" + "".join(
+    map(chr, range(0x2000, 0x200B))
+)
+"""What JavaScript's trim() takes off."""
 
 Answer = TypeVar("Answer", bound=Message)
 
@@ -205,9 +211,21 @@ def bearer(token: Token | None) -> str | None:
     except Exception as error:  # the app's own function; its words may have the token in them
         words = f"no token could be had: {type(error).__name__}"
         raise Unreachable(words, reason=Reason.BAD_TOKEN) from None
-    if not (isinstance(text, str) and text.isascii() and text.isprintable()):
-        raise Unreachable("the token is not printable ASCII", reason=Reason.BAD_TOKEN)
-    return f"Bearer {text}"
+    return f"Bearer {_carried(text)}"
+
+
+def check_token(token: Token | None) -> None:
+    """Raise `Unreachable` for a text that no server can be sent as a token."""
+    if isinstance(token, str):
+        _carried(token)
+
+
+def _carried(text: object) -> str:
+    """Return a token without the white space that a file or a variable may have around it."""
+    found = text.strip(_WHITE) if isinstance(text, str) else ""
+    if not (found and found.isascii() and found.isprintable()):
+        raise Unreachable("the token is not printable ASCII, or empty", reason=Reason.BAD_TOKEN)
+    return found
 
 
 def single(response: collector_pb2.SubmitResponse, target: str) -> collector_pb2.SubmitResponse:

@@ -19,6 +19,16 @@ import { type Reason, Unreachable } from "../trouble.js";
 /** The secret that proves to a server who calls; a function is asked at every call. */
 export type Token = string | (() => string);
 
+/** Return a token without the white space that a file or a variable may have around it; undefined where the rest
+ * cannot be one. */
+export function carried(token: unknown): string | undefined {
+  const text = typeof token === "string" ? token.trim() : "";
+  return /^[ -~]+$/.test(text) ? text : undefined;
+}
+
+/** Why no server can be sent a token. */
+export const NO_TOKEN = "the token is not printable ASCII, or empty";
+
 /** Bytes that calls under way may hold in all to outlive a page: browsers allow 64 KiB. */
 export const KEPT_ALIVE = 60 << 10;
 
@@ -177,10 +187,9 @@ export class Transport {
       // The app's own function; its words may have the token in them.
       throw new Unreachable(`no token could be had: ${nameOf(error)}`, "bad_token");
     }
-    if (typeof token !== "string" || !/^[\x20-\x7e]*$/.test(token)) {
-      throw new Unreachable("the token is not printable ASCII", "bad_token");
-    }
-    headers.authorization = `Bearer ${token}`;
+    const text = carried(token);
+    if (text === undefined) throw new Unreachable(NO_TOKEN, "bad_token");
+    headers.authorization = `Bearer ${text}`;
     return headers;
   }
 

@@ -5,6 +5,7 @@ import {
   categorical,
   Collector,
   clientOf,
+  MOODS,
   NOON,
   NOWHERE,
   planOf,
@@ -12,6 +13,7 @@ import {
   readyOf,
   refuse,
   reply,
+  revisionOf,
   until,
 } from "../kit.js";
 
@@ -231,6 +233,9 @@ test.each<[string, string | (() => string), RegExp]>([
   ],
   ["is no text", () => 1 as never, /not printable ASCII/],
   ["has a line break", "a\r\nx-evil: 1", /not printable ASCII/],
+  ["has an accent", "evil\u00e9", /not printable ASCII/],
+  ["is white space", " \n", /not printable ASCII, or empty/],
+  ["is empty", "", /not printable ASCII, or empty/],
 ])("a token that %s is told, and not repeated", async (_, token, message) => {
   const server = await Collector.start();
   const client = clientOf(server.url, { token });
@@ -239,6 +244,38 @@ test.each<[string, string | (() => string), RegExp]>([
   expect(detail).toMatch(message);
   expect(detail).not.toMatch(/s3cret|evil/);
   expect(server.calls).toEqual([]);
+});
+
+test.each(["abc\n", "\ufeffabc\r\n", " \tabc\u3000"])(
+  "white space around a token is taken off",
+  async (token) => {
+    const server = await Collector.start();
+    const client = await readyOf(server.url, { token });
+    await readyOf(server.url, { token: () => token });
+    expect(server.calls.map(({ headers }) => headers.authorization)).toEqual([
+      "Bearer abc",
+      "Bearer abc",
+    ]);
+    expect((await client.status()).ready).toBe(true);
+  },
+);
+
+test("a token that cannot be one takes nothing, though the app ships the plan", async () => {
+  const data = planOf();
+  const agreement = {
+    survey: "daily",
+    revision: revisionOf(data),
+    period: "P1D",
+    domains: { mood: MOODS, walked: [0, 20] as const },
+    levels: { strict: 1, loose: 4 },
+    defaultLevel: "strict",
+    plan: Buffer.from(data).toString("base64"),
+  };
+  for (const options of [{ token: "abc\u0001" }, { token: "\u00e9" }]) {
+    const client = clientOf(NOWHERE, { agreement, ...options });
+    expect((await client.status()).reason).toBe("bad_token");
+    expect((await client.record({ mood: "good" })).dropped).toEqual({ mood: "bad_token" });
+  }
 });
 
 test("the status tells why the server is not reached", async () => {
