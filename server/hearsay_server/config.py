@@ -20,8 +20,10 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
-from pydantic_settings import BaseSettings, EnvSettingsSource, TomlConfigSettingsSource
+from pydantic_settings import BaseSettings, EnvSettingsSource
 
+from hearsay import files
+from hearsay_server import declared
 from ldp import InvalidInput
 
 PREFIX = "HEARSAY_"
@@ -372,12 +374,7 @@ def read(
         model_config = {"env_prefix": PREFIX}
 
     unknown = f"there is no such key; there are {', '.join(kind.model_fields)}"
-    try:
-        if file is not None and not file.is_file():  # the source would take it for an empty one
-            raise InvalidInput("there is no such file")
-        written = TomlConfigSettingsSource(Sources, file)()
-    except (OSError, ValueError) as error:
-        raise InvalidInput(f"{file}: {error}") from None
+    written = {} if file is None else declared.load(files.read(file), str(file))
     known = _NOT_OURS | {PREFIX + name.upper() for name in kind.model_fields}
     for variable in sorted({*os.environ} - known):  # which the source would ignore
         if variable.startswith(PREFIX):

@@ -3,7 +3,6 @@
 import json
 import re
 import tomllib
-from pathlib import Path
 from typing import Any
 
 from google.protobuf.descriptor import FieldDescriptor
@@ -24,6 +23,8 @@ _TYPES = {
 }
 """What a key's value is in TOML, by the type of the message's field."""
 
+_END_OF_LINE = re.compile("\r\n?")
+
 _HEX = re.compile("(?:[0-9a-fA-F]{2})*")
 
 _MOST = 2**32 - 1
@@ -31,20 +32,13 @@ _SHOWN = 60
 """Characters of a value that an error shows."""
 
 
-def read(file: Path) -> str:
-    """Return a file's text; raise `InvalidInput` where it cannot be read."""
-    try:
-        return file.read_text(encoding="utf-8")
-    except OSError as error:
-        raise InvalidInput(f"cannot read {file}: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise InvalidInput(f"cannot read {file}: {error}") from None
-
-
 def load(text: str, source: str) -> dict[str, Any]:
-    """Return a TOML document; raise `InvalidInput` that starts with `source` and has the line."""
+    """Return a TOML document; raise `InvalidInput` that starts with `source` and has the line.
+
+    A mark of the encoding at the beginning is no part of it, and lines end as on any system.
+    """
     try:
-        return tomllib.loads(text)
+        return tomllib.loads(_END_OF_LINE.sub("\n", text.lstrip("\ufeff")))
     except ValueError as error:  # also of a number of too many digits
         raise InvalidInput(f"{source}: {error}") from None
 

@@ -295,12 +295,19 @@ def test_a_bad_file_is_refused_by_name(tmp_path: Path, text: str, message: str) 
 def test_a_file_that_is_no_text_is_refused_by_name(tmp_path: Path) -> None:
     file = tmp_path / "hearsay.toml"
     file.write_bytes(b'listen = "\xff"')
-    with pytest.raises(InvalidInput, match=f"{file}: 'utf-8' codec"):
+    with pytest.raises(InvalidInput, match=f"{file}, line 1, character 11: byte 0xff"):
         load(file)
 
 
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_an_editor_may_mark_the_encoding(encoding: str, tmp_path: Path) -> None:
+    file = tmp_path / "hearsay.toml"
+    file.write_bytes('listen = "127.0.0.1:1"\r\nlog_format = "json"\r\n'.encode(encoding))
+    assert (load(file).listen, load(file).log_format) == ("127.0.0.1:1", "json")
+
+
 def test_a_missing_file_is_said(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="there is no such file"):
+    with pytest.raises(InvalidInput, match=r"cannot read .*none\.toml: No such file"):
         load(tmp_path / "none.toml")
 
 

@@ -94,29 +94,23 @@ def column(cells: list[str], heading: str = "asked") -> Guess:
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("text", "said"),
     [
-        (b"", "data.csv is empty"),
-        (b"a,b\n", "no rows below its heading"),
-        (b"a,b\n1,2\n1\n", "row 3: has 1 cells where the heading has 2 columns: 'b' (column 2)"),
-        (b"a,b\n1,2,x\n", "row 2: has 3 cells where the heading has 2 columns: 'x' is in column 3"),
-        (b"a,b\n\n1,2\n\n1,2,3\n", "row 5: has 3 cells"),
-        (b'a,b\n"1,2\n3,4\n', "row 2 (line 3): unexpected end of data"),
-        (b'a,b\n"1"2,3\n', "row 2 (line 2): ',' expected after '\"'"),
-        (b"a,b\n1,caf\xe9\n", "line 2, character 6: byte 0xe9 is no UTF-8"),
-        (b"a,b\n1,\0\n", "line 2: has a zero byte"),
-        (b"a;b\n1;2\n", "separated by commas, not by semicolons"),
-        (b"Age,age\n1,2\n", "columns 'Age' and 'age' (column 2) both have the name 'age'"),
-        (("a" + ",b" * 5000 + "\n").encode(), "5,001 columns: at most 4,096"),
+        ("Age,age\n1,2\n", "columns 'Age' and 'age' (column 2) both have the name 'age'"),
+        (
+            "a" + "".join(f",b{n}" for n in range(5000)) + "\n" + "1," * 5000 + "1\n",
+            "5,001 columns",
+        ),
     ],
+    ids=range(2),
 )
-def test_what_is_no_table_is_refused_with_its_place(data: bytes, said: str) -> None:
+def test_columns_that_no_survey_can_ask_are_refused(text: str, said: str) -> None:
     with pytest.raises(InvalidInput) as refused:
-        people.parse(data, "data.csv")
+        table(text)
     assert said in str(refused.value)
 
 
-def test_a_table_has_names_and_rows_as_a_spreadsheet_shows_them(tmp_path: Path) -> None:
+def test_a_table_has_names_and_rows_as_the_file_has_them(tmp_path: Path) -> None:
     text = '\ufeffHours per week,2nd,\n1, x,"a\nb"\n\n2,y,"c"\n'
     file = tmp_path / "data.csv.gz"
     file.write_bytes(gzip.compress(text.encode()))
@@ -131,10 +125,7 @@ def test_a_table_has_names_and_rows_as_a_spreadsheet_shows_them(tmp_path: Path) 
         "q_2nd": ("x", "y"),
         "column_3": ("a\nb", "c"),
     }
-    assert read.rows == [2, 4]
-    file.write_bytes(b"no gzip")
-    with pytest.raises(InvalidInput, match="cannot read"):
-        people.read(file)
+    assert read.rows == [2, 5]
 
 
 def test_a_check_names_row_value_and_reason() -> None:

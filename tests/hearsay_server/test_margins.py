@@ -1,6 +1,7 @@
 """Estimates weighted to known margins, from batches with properties to tables and plots."""
 
 import csv
+import gzip
 import io
 import json
 from collections.abc import Iterator
@@ -337,20 +338,32 @@ def test_margins_that_do_not_fit_are_refused(
     ("text", "message"),
     [
         ("platform,part\nios,1\n", "heading must be properties and then"),
-        ("", "got nothing"),
+        ("", "is empty"),
         ("share\n1\n", "heading must be properties"),
-        ("platform,share\nios,most\n", "row 2: 'most' is no share"),
+        (
+            "platform,share\nios,most\n",
+            "row 2: 'most' is no share: expected a number >= 0, such as 0.31",
+        ),
         ("platform,share\nios,0.5\nios,0.5\n", "row 3: ios is there twice"),
-        ("platform,share\nios\n", "row 2: expected 2 fields"),
+        ("platform,share\nios\n", "row 2 has 1 cell, the heading has 2"),
         ("platform,count\nios,0\n", "must have a positive sum"),
+        ("platform,share\nios,0.5\n\n\nweb,nan\n", "row 5: 'nan' is no share"),
+        ("platform,share\nios,-1\n", "row 2: '-1' is no share"),
     ],
-    ids=range(7),
+    ids=range(9),
 )
 def test_a_file_that_has_no_margin_is_refused(tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "margin.csv"
     file.write_text(text)
     with pytest.raises(InvalidInput, match=message):
         read_margins([file])
+
+
+def test_a_margin_is_read_as_the_other_tables(tmp_path: Path) -> None:
+    file = tmp_path / "margin.csv.gz"
+    text = "sep=;\r\n Age group ;Share\r\n cafe\u0301 ; 0.25 \r\n\r\nb;0.75\r\n"
+    file.write_bytes(gzip.compress(text.encode("utf-16")))
+    assert read_margins([file]) == {("age_group",): {("caf\u00e9",): 0.25, ("b",): 0.75}}
 
 
 def test_a_file_may_have_combinations_and_counts(tmp_path: Path) -> None:
@@ -360,9 +373,9 @@ def test_a_file_may_have_combinations_and_counts(tmp_path: Path) -> None:
     assert found == {("platform", "country"): {("ios", "de"): 0.75, ("ios", ""): 0.25}}
     (message,) = messages(found)
     assert [list(row.values) for row in message.rows] == [["ios", "de"], ["ios", ""]]
-    with pytest.raises(InvalidInput, match="another file has the margin of platform, country"):
+    with pytest.raises(InvalidInput, match="another table has the margin of platform, country"):
         read_margins([file, file])
-    with pytest.raises(InvalidInput, match="cannot be read"):
+    with pytest.raises(InvalidInput, match="cannot read"):
         read_margins([tmp_path / "none.csv"])
 
 

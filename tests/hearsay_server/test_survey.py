@@ -3,6 +3,7 @@
 import math
 import re
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -504,3 +505,14 @@ def test_auto_takes_the_budget_of_less_predicted_error() -> None:
         assert level.budget.reported == 1  # two attributes at epsilon 1 or 4: better one of them
     lavish = resolve(automatic.replace("= 1.0", "= 28.0").replace("open = 4.0", "open = 30.0"))
     assert lavish.levels["open"].budget.reported == 2
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_a_file_is_read_as_an_editor_of_any_system_writes_it(
+    encoding: str, end: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "survey.toml"
+    text = 'name = "t"\n[levels]\nusual = 1\n[[attributes]]\nname = "é"\n'
+    file.write_bytes(text.replace("\n", end).encode(encoding))
+    assert surveys.from_file(file) == surveys.from_toml(text, "t")

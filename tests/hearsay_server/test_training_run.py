@@ -7,10 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command import hearsay
+from numpy.typing import NDArray
 from training_files import TRAINING, written
 
 from hearsay.federated import models
 from hearsay_server.trainings import examples
+from ldp import InvalidInput
 
 SMALL = (
     TRAINING.replace(
@@ -47,6 +49,12 @@ def run(folder: Path, *options: object, data: str = "groups.npz") -> tuple[int, 
         *("--people", 12, *options),
     )
     return done.returncode, done.stdout, done.stderr
+
+
+def _only_says_whose(told: str) -> bool:
+    """Whether the only words beside the results are that no example has its person."""
+    words = " ".join(told.split())
+    return "has no 'person'" in words and words.endswith("it is their epsilon that is told.")
 
 
 @pytest.mark.slow
@@ -89,7 +97,7 @@ def test_each_protection_can_be_tried(folder: Path) -> None:
     head = SMALL[: SMALL.index("[training.central]")]
     written(folder, head + "[training.local_noise]\nepsilon = 8\ncodes = 64")
     _, printed, told = run(folder, "--rounds", 2, "--json")
-    assert told == ""
+    assert _only_says_whose(told)
     first, last = json.loads(printed)["history"]
     assert (first["bytes"], last["rho"]) == (6 * 9, None)
     assert first["epsilon"] == pytest.approx(8, rel=1e-6)  # each takes part in one of two rounds
@@ -98,7 +106,7 @@ def test_each_protection_can_be_tried(folder: Path) -> None:
     noise = "[training.record_level]\nnoise_multiplier = 1\nmax_grad_norm = 1\n"
     written(folder, (head + robust + noise).replace("min_updates = 3", "min_updates = 5"))
     _, printed, told = run(folder, "--rounds", 1, "--json")
-    assert told == ""
+    assert _only_says_whose(told)
     document = json.loads(printed)
     assert 1 < document["record_epsilon"] < 20
     assert document["history"][0]["epsilon"] is None
@@ -156,21 +164,106 @@ def test_a_first_model_fits_the_architectures_of_a_simulation(folder: Path) -> N
     assert "a model of 'softmax' with 2 features and 3 classes has" in told
 
 
+@pytest.mark.parametrize("heading", ["person", "Person", " person ", "PERSON\u00a0"])
+def test_a_column_of_people_counts_whatever_its_case_and_blanks(
+    heading: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "rows.csv"
+    rows = "ada,1,2,0\n\nbob,3,4,1\nada,5,6,2\n"
+    for mark in ("", "\ufeff", "\ufeffsep=,\r\n"):
+        file.write_text(f"{mark}{heading},f0, f1 ,Labels\n{rows}", encoding="utf-8")
+        found = examples.load(file)
+        assert found.features.tolist() == [[1, 2], [3, 4], [5, 6]]
+        assert found.labels.tolist() == [0, 1, 2]
+        assert found.person is not None
+        assert found.person.tolist() == [0, 1, 0]
+
+
+def test_where_no_example_has_its_person_the_output_begins_with_it(folder: Path) -> None:
+    code, printed, _ = run(folder, "--rounds", 1)
+    assert code == 0
+    first = " ".join(printed.split())
+    assert first.startswith(f"{folder / 'groups.npz'} has no 'person' that says whose an example")
+    assert "12 people who do not exist" in first
+
+
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ("a,labels\n1,2\n3\n", "each row must have 2 cells, as its header"),
-        ("a,labels\n1,x\n", "could not convert string to float"),
-        ("a,labels\n1,0.5\n", "'labels' must have whole numbers from 0 on"),
-        ("a,labels\ninf,1\n", "features must be finite numbers"),
-        ("a,labels\n", "expected features of shape (n, d)"),
+        ("a,labels\n1,2\n3\n", "row 3 has 1 cell, the heading has 2"),
+        ("a,labels\n1,2\n\nx,1\n", "row 4: 'a' must be a finite number of 32 bits, got 'x'"),
+        ("a,labels\n,1\n", "row 2: 'a' must be a finite number of 32 bits, got ''"),
+        ("a,labels\ninf,1\n", "row 2: 'a' must be a finite number of 32 bits, got 'inf'"),
+        ("a,labels\n1e39,1\n", "row 2: 'a' must be a finite number of 32 bits, got '1e39'"),
+        ("a,labels\n1,x\n", "row 2: 'labels' must be a whole number, got 'x'"),
+        ("a,labels\n1,0.5\n", "row 2: 'labels' must have whole numbers from 0 on"),
+        ("a,labels\n1,-1\n", "row 2: 'labels' must have whole numbers from 0 on"),
+        ("a,labels\n1,9007199254740993\n", "got '9007199254740993'"),
+        ("a,labels\n", "has no rows below its heading"),
+        ("a,group\n1,2\n", "has no column 'labels'; it has a, group"),
+        ("a,labels,Labels\n1,2,3\n", "'labels' and 'Labels' may both be 'labels'"),
+        ("labels,person\n1,ada\n", "has no column of features beside 'labels'"),
+        (",a,labels\n0,1,2\n", "column 1 has no heading"),
+        ("a,labels,person\n1,2,ada\n1,2, \n", "row 3: 'person' is blank: expected whose it is"),
     ],
 )
-def test_examples_that_are_none_are_refused(rows: str, message: str, folder: Path) -> None:
-    (folder / "bad.csv").write_text(rows)
-    code, _, told = run(folder, data="bad.csv")
-    assert code == 1
-    assert message in told
+def test_examples_that_are_none_are_refused(rows: str, message: str, tmp_path: Path) -> None:
+    file = tmp_path / "bad.csv"
+    file.write_text(rows)
+    with pytest.raises(InvalidInput) as refused:
+        examples.load(file)
+    assert str(refused.value).startswith(str(file))
+    assert message in str(refused.value)
+
+
+_FINE = {"features": np.ones((2, 2)), "labels": np.array([0, 1])}
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"labels": np.array([0, 9007199254740993])}, "got 9007199254740993 in example 1"),
+        ({"labels": np.array([0, 2**64 - 1], np.uint64)}, "got 18446744073709551615 in example 1"),
+        ({"labels": np.array([0, 1 + 2j])}, "'labels' must have real numbers, got complex128"),
+        ({"labels": np.array([0, np.nan])}, "got nan in example 1"),
+        ({"labels": np.array(["0", "1"])}, "'labels' must have real numbers, got <U1"),
+        ({"labels": np.array([0, None])}, "Object arrays cannot be loaded"),
+        ({"features": np.ones((2, 2)) * 1j}, "'features' must have real numbers, got complex128"),
+        ({"features": np.full((2, 2), 1e39)}, "got 1e+39 in example 0"),
+        ({"features": np.array([[1, 2], [3, -np.inf]])}, "got -inf in example 1"),
+        ({"features": np.ones((2, 0))}, "expected features of shape (n, d)"),
+        ({"features": np.ones((2, 2), "datetime64[s]")}, "got datetime64[s]"),
+        ({"person": np.array([1.0, np.nan])}, "'person' is blank in example 1"),
+        ({"Person": np.array(["ada", " "])}, "'person' is blank in example 1"),
+        ({"person": np.array([1j, 2j])}, "'person' must have numbers or texts, got complex128"),
+        ({"person": np.array(["ada"])}, "'person' has shape (1,), not (2,)"),
+        ({"Labels": np.array([0, 1])}, "may both be 'labels'"),
+    ],
+    ids=range(16),
+)
+def test_arrays_that_are_none_are_refused(
+    arrays: dict[str, NDArray[np.generic]], message: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "bad.npz"
+    np.savez(file, **(_FINE | arrays))
+    with pytest.raises(InvalidInput) as refused:
+        examples.load(file)
+    assert str(file) in str(refused.value)
+    assert message in str(refused.value)
+
+
+def test_a_file_that_is_no_npz_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "bad.npz"
+    np.savez(file, **_FINE)
+    whole = file.read_bytes()
+    np.save(tmp_path / "one.npy", _FINE["labels"])
+    for content in (b"", b"text", whole[:99], whole[:60] + b"?" * 40 + whole[100:]):
+        file.write_bytes(content)
+        with pytest.raises(InvalidInput, match="cannot read"):
+            examples.load(file)
+    file.write_bytes((tmp_path / "one.npy").read_bytes())
+    with pytest.raises(InvalidInput, match="has one array, and no names"):
+        examples.load(file)
 
 
 def test_updates_that_two_servers_would_sum_can_be_tried(folder: Path) -> None:
@@ -178,7 +271,8 @@ def test_updates_that_two_servers_would_sum_can_be_tried(folder: Path) -> None:
     split = f'[training.two_servers]\nhelper_key = "{"5f" * 32}"\nrho = 1000\n'
     written(folder, head + split)
     code, printed, told = run(folder, "--seed", 1, "--rounds", 6, "--json")
-    assert (code, told) == (0, "")
+    assert code == 0
+    assert _only_says_whose(told)
     rows = json.loads(printed)["history"]
     assert rows[0]["bytes"] == 6 * (80 + 16 * 4 + 48)  # nine parameters, filled up to sixteen
     assert rows[-1]["accuracy"] > 0.8

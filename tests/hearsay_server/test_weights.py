@@ -93,7 +93,7 @@ SET = '[[attributes]]\nname = "apps"\n[attributes.set]\nvalues = ["a", "b"]\n'
     [
         ("well", SURVEY, habits(9), "no attribute 'well': it has ill, smokes, age, eyes"),
         ("ill", SURVEY, "ill,smokes\nno,no\n", "has no column 'age', 'eyes'"),
-        ("ill", SURVEY, habits(0), "needs rows below its heading, got 0"),
+        ("ill", SURVEY, habits(0), "has no rows below its heading"),
         (
             "ill",
             SURVEY,
@@ -112,7 +112,9 @@ SET = '[[attributes]]\nname = "apps"\n[attributes.set]\nvalues = ["a", "b"]\n'
             habits(9) + "no,no,nan,blue,x\n",
             "row 11: 'age' is 'nan', which is no fini",
         ),
-        ("ill", SURVEY, habits(9) + "no\n", "'smokes' is '', which the survey lacks"),
+        ("ill", SURVEY, habits(1), "needs two rows below its heading, got 1"),
+        ("ill", SURVEY, habits(9) + "no\n", "row 11 has 1 cell, the heading has 5"),
+        ("ill", SURVEY, habits(9) + "\nno,,3,blue,x\n", "row 12: 'smokes' is '', which the survey"),
         ("ill", SURVEY, "ill,smokes,age,eyes\n" + "no,no,1,blue\n" * 9, "tells of 'ill'"),
         ("ill", SURVEY.replace("\n[lev", '\nbudget = "sample"\n[lev', 1), habits(9), "split"),
         ("ill", SURVEY + SET, habits(9).replace("unasked", "apps"), "'apps' is another"),
@@ -128,11 +130,22 @@ def test_what_cannot_be_weighed_is_refused(
         weights.propose(surveys.from_toml(survey, "t"), target, file)
 
 
-def test_a_compressed_file_is_refused(tmp_path: Path) -> None:
-    file = tmp_path / "public.csv.gz"
-    file.write_bytes(gzip.compress(habits(9).encode()))
-    with pytest.raises(InvalidInput, match="give the public data as CSV, not compressed"):
-        weights.propose(surveys.from_toml(SURVEY, "t"), "ill", file)
+def test_a_table_is_read_as_by_the_other_commands(tmp_path: Path) -> None:
+    survey, file = surveys.from_toml(SURVEY, "t"), tmp_path / "public.csv.gz"
+    text = habits(300)
+    file.write_text(text)
+    plain = weights.propose(survey, "ill", file)
+    other = text.replace("ill,smokes,age", " Ill, Smokes ,AGE", 1).replace(",", ", ") + "\n\n"
+    file.write_bytes(gzip.compress(("\ufeffsep=,\r\n" + other).encode()))
+    assert weights.propose(survey, "ill", file) == plain
+
+
+def test_numbers_that_no_float_can_span_count_as_the_ends_of_the_range(tmp_path: Path) -> None:
+    file = tmp_path / "public.csv"
+    text = habits(300)
+    file.write_text(text + "no,no,1e308,blue,x\nno,no,-1.7976931348623157e308,blue,x\n")
+    found = weights.propose(surveys.from_toml(SURVEY, "t"), "ill", file)
+    assert all(np.isfinite(each.proposed) for each in found.attributes)
 
 
 def _rows(mechanism: FrequencyOracle, values: NDArray[np.intp], seed: int) -> NDArray[np.float64]:

@@ -1,12 +1,12 @@
 """Known shares of the population, by public properties, which answers are weighted to."""
 
-import csv
-import io
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from numbers import Real
 from pathlib import Path
 
+from hearsay import tables
+from hearsay.tables import Table, name_of
 from hearsay.v1 import analyst_pb2
 from ldp.errors import InvalidInput
 
@@ -52,60 +52,66 @@ def read_margins(files: Sequence[Path | str]) -> Margins:
 
     The columns are one property or several, whose combinations the rows are, and last "share", of
     the population, or "count", of its people, which is divided by the sum. An empty value stands
-    for respondents whose app gave none. Raises `InvalidInput` for a file that cannot be read,
-    another heading, a row of another length, what is no number, and a margin that two files have.
+    for respondents whose app gave none. Raises `InvalidInput` as `hearsay.tables.parse`, and for
+    another heading, what is no number >= 0, a row that is there twice, and a margin that two files
+    have.
     """
-    return parsed_margins([(str(file), _text(Path(file))) for file in files])
+    return _margins(tables.read(Path(file)) for file in files)
 
 
 def parsed_margins(named: Sequence[tuple[str, str]]) -> Margins:
     """Return the margins of CSV texts, each after its name in errors; raise as `read_margins`."""
+    return _margins(tables.parse(text, source) for source, text in named)
+
+
+def _margins(given: Iterable[Table]) -> Margins:
     found: dict[Names, Mapping[Names, float]] = {}
-    for file, text in named:
-        names, shares = _parsed(file, text)
+    for table in given:
+        names, shares = _margin(table)
         if names in found:
-            raise InvalidInput(f"{file}: another file has the margin of {', '.join(names)} already")
+            raise InvalidInput(
+                f"{table.source}: another table has the margin of {', '.join(names)} already"
+            )
         found[names] = shares
     return found
 
 
-def _text(file: Path) -> str:
-    try:
-        with file.open(encoding="utf-8-sig", newline="") as opened:
-            return opened.read()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"{file} cannot be read as CSV: {error}") from None
-
-
-def _parsed(file: str, text: str) -> tuple[tuple[str, ...], Mapping[Names, float]]:
-    try:
-        lines_of = csv.reader(io.StringIO(text, newline=""))
-        heading, *lines = [line for line in lines_of if line] or [[]]
-    except csv.Error as error:
-        raise InvalidInput(f"{file} cannot be read as CSV: {error}") from None
-    names, kind = tuple(heading[:-1]), heading[-1] if heading else ""
+def _margin(table: Table) -> tuple[tuple[str, ...], Mapping[Names, float]]:
+    *titles, kind = table.headings
+    names = tuple(name_of(title, place) for place, title in enumerate(titles, 1))
+    kind = kind.casefold()
     if not names or kind not in (_SHARE, _COUNT):
         raise InvalidInput(
-            f'{file}: the heading must be properties and then "{_SHARE}" or "{_COUNT}", such as '
-            f"platform,{_SHARE}; got {','.join(heading) or 'nothing'}"
+            f'{table.source}: the heading must be properties and then "{_SHARE}" or "{_COUNT}", '
+            f"such as platform,{_SHARE}; got {','.join(table.headings)}"
         )
     shares: dict[Names, float] = {}
-    for number, line in enumerate(lines, 2):
-        values = tuple(line[:-1])
-        if len(line) != len(heading):
-            raise InvalidInput(f"{file}, row {number}: expected {len(heading)} fields, got {line}")
-        if values in shares:
-            raise InvalidInput(f"{file}, row {number}: {', '.join(values)} is there twice")
-        try:
-            shares[values] = float(line[-1])
-        except ValueError:
-            raise InvalidInput(f"{file}, row {number}: {line[-1]!r} is no {kind}") from None
+    for row, *values, number in zip(table.rows, *table.columns, strict=True):
+        of = tuple(values)
+        if of in shares:
+            raise InvalidInput(f"{table.source}, row {row}: {', '.join(of)} is there twice")
+        shares[of] = _number(number)
+        if not 0 <= shares[of] < math.inf:
+            raise InvalidInput(
+                f"{table.source}, row {row}: {number!r} is no {kind}: expected a number >= 0, such "
+                "as 0.31"
+            )
     if kind == _COUNT:
         total = sum(shares.values())
-        if not 0 < total < float("inf"):
-            raise InvalidInput(f"{file}: the counts must have a positive sum, got {total:g}")
+        if not 0 < total < math.inf:
+            raise InvalidInput(
+                f"{table.source}: the counts must have a positive sum, got {total:g}"
+            )
         shares = {values: number / total for values, number in shares.items()}
     return names, shares
+
+
+def _number(text: str) -> float:
+    """Return the number that a cell says; nan for none."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
 
 
 def _several(names: object, what: str) -> tuple[str, ...]:

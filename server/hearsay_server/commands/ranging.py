@@ -9,7 +9,7 @@ import numpy as np
 import typer
 
 import hearsay.plans.plan
-from hearsay import Analyst
+from hearsay import Analyst, files
 from hearsay.plans.domains import Binned
 from hearsay.plans.plan import Plan
 from hearsay_server.commands import connect, plotting
@@ -185,8 +185,8 @@ def _asked(plan: Plan, attribute: str, file: Path) -> tuple[tuple[float, ...], W
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        found = json.loads(files.read(file))
+    except json.JSONDecodeError as error:
         raise InvalidInput(f"cannot read {file}: {error}") from None
     if not isinstance(found, dict):
         raise InvalidInput(f"{file} is not what `hearsay query PILOT ATTRIBUTE --json` prints")

@@ -99,6 +99,13 @@ def run_training(
         held = examples.load(test, label)
     else:
         found, held = _held_out(found, seed)
+    if found.person is None:
+        print_wrapped(
+            f"{data} has no {examples.PERSON!r} that says whose an example is: --split deals the "
+            f"examples out to {people:,} people who do not exist, and it is their epsilon that is "
+            "told.",
+            Console(stderr=as_json),
+        )
     parts = simulating.split(split, found, people, seed or 0)
     console = Console(stderr=True)
     if training.updates_per_round <= len(parts) < (needed := people_for_full_rounds(training)):

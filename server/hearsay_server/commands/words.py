@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import hearsay.plans.plan
-from hearsay import Analyst
+from hearsay import Analyst, files
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2
 from hearsay_server.answers.selecting import message, selected
@@ -52,11 +52,7 @@ def ask(
 
 def listed(file: Path) -> list[str]:
     """Return the words in a file, one a line; raise `InvalidInput` where it cannot be read."""
-    try:
-        lines = file.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"cannot read {file}: {error}") from None
-    words = [line.strip() for line in lines if line.strip()]
+    words = [line.strip() for line in files.read(file).splitlines() if line.strip()]
     if not words:
         raise InvalidInput(f"{file} has no words: expected one a line")
     return words

@@ -8,7 +8,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from hearsay.files import decoded
 from hearsay.plans.domains import Binned, Domain, Grid, Numeric, Ratings, SetOf, Strings
+from hearsay.tables import declares_separator
 from hearsay.v1 import survey_pb2
 from hearsay_server.surveys import (
     drafting,
@@ -135,7 +137,7 @@ def planned(given: Sequence[tuple[str, bytes]], users: int) -> Planned:
     table = people.parse(tables[0][1], tables[0][0]) if tables else None
     if files:
         source, data = files[0]
-        toml = _decoded(source, data)
+        toml = decoded(data, source).replace("\r\n", "\n")
         survey, explanation = _explained(toml, source, users)
         fit = fitting.fit(explanation.plan, table, _MOST_CELLS) if table else None
         return _planned(toml, survey, explanation, fit=fit)
@@ -163,14 +165,7 @@ def is_survey(source: str, data: bytes) -> bool:
         return ending == "toml"
     lines = data.decode("utf-8-sig", "replace").splitlines()
     first = next((line for line in lines if line.strip() and not line.lstrip().startswith("#")), "")
-    return _TOML.match(first) is not None
-
-
-def _decoded(source: str, data: bytes) -> str:
-    try:
-        return data.decode("utf-8-sig").replace("\r\n", "\n")
-    except UnicodeDecodeError as error:
-        raise InvalidInput(f"{source} is no UTF-8: byte 0x{data[error.start]:02x}") from None
+    return _TOML.match(first) is not None and not declares_separator(first)
 
 
 def _explained(toml: str, source: str, users: int) -> tuple[survey_pb2.Survey, Explanation]:

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 import hearsay.plans.plan
+from hearsay import files
 from hearsay.plans import attested, period
 from hearsay.plans.domains import (
     Binned,
@@ -27,7 +28,7 @@ from hearsay.plans.properties import properties_of
 from hearsay.plans.texts import check_name
 from hearsay.plans.views import View
 from hearsay.v1 import plan_pb2, survey_pb2
-from hearsay_server.declared import fill, load, read
+from hearsay_server.declared import fill, load
 from hearsay_server.surveys import catalogue, graded, sealing, two_servers
 from ldp import RAPPOR, InvalidInput, Mechanism, PolicyUnary, PrefixHashing, SetSelection
 from ldp.core.exact import MAX_EPSILON, ONE, check_epsilon, float_below
@@ -55,7 +56,7 @@ _ANCHORS = tuple(math.log(epsilon) for epsilon in (0.25, 0.5, 1.0, 2.0, 4.0))
 
 def from_file(file: Path) -> survey_pb2.Survey:
     """Read a survey as `from_toml` does; raise `InvalidInput` where the file cannot be read."""
-    return from_toml(read(file), str(file))
+    return from_toml(files.read(file), str(file))
 
 
 def from_toml(text: str, source: str) -> survey_pb2.Survey:

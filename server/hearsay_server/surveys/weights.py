@@ -1,6 +1,5 @@
 """Weights for a survey that is to explain one attribute, from public data with its columns."""
 
-import csv
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +12,9 @@ from numpy.typing import NDArray
 import hearsay.plans.plan
 from hearsay.plans.domains import Categorical, Numeric
 from hearsay.v1 import survey_pb2
+from hearsay_server.surveys import people
 from hearsay_server.surveys import survey as surveys
+from hearsay_server.surveys.people import People
 from hearsay_server.surveys.survey import SPREAD, Question
 from ldp import InvalidInput
 from ldp.planning.budget import Attribute, split_by_weight
@@ -74,7 +75,7 @@ def propose(survey: survey_pb2.Survey, target: str, file: Path) -> Weights:
     asked = {question.name: question for question in surveys.questions(survey)}
     if target not in asked:
         raise InvalidInput(f"the survey has no attribute {target!r}: it has {', '.join(asked)}")
-    columns = _columns(file, asked)
+    columns = _columns(people.read(file), asked)
     own, rows = columns[target], len(columns[target])
     parts = {
         name: mutual_information(_counts(column, own))
@@ -119,55 +120,43 @@ def _attribute(question: Question, importance: float) -> Attribute:
     return Attribute(question.name, variance, importance, question.cap)
 
 
-def _columns(file: Path, asked: Mapping[str, Question]) -> dict[str, NDArray[np.intp]]:
+def _columns(table: People, asked: Mapping[str, Question]) -> dict[str, NDArray[np.intp]]:
     """Return each attribute's column as categories, numbers in parts of as many people."""
-    try:
-        with file.open(encoding="utf-8-sig", newline="") as opened:
-            reader = csv.DictReader(opened, restval="")
-            missing = sorted(set(asked) - set(reader.fieldnames or ()))
-            if missing:
-                raise InvalidInput(f"{file} has no column {', '.join(map(repr, missing))}")
-            rows = [[row[name] for name in asked] for row in reader]
-    except (UnicodeDecodeError, csv.Error):
-        raise InvalidInput(
-            f"{file} is no CSV file of text in UTF-8: give the public data as CSV, not compressed"
-        ) from None
-    except OSError as error:
-        raise InvalidInput(f"cannot read {file}: {error}") from None
-    if len(rows) < 2:
-        raise InvalidInput(f"{file} needs rows below its heading, got {len(rows)}")
-    columns = zip(*rows, strict=True)
-    return {
-        name: _codes(question, column, file)
-        for (name, question), column in zip(asked.items(), columns, strict=True)
-    }
+    if missing := sorted(set(asked) - set(table.columns)):
+        raise InvalidInput(f"{table.source} has no column {', '.join(map(repr, missing))}")
+    if len(table) < 2:
+        raise InvalidInput(f"{table.source} needs two rows below its heading, got {len(table)}")
+    return {name: _codes(question, table) for name, question in asked.items()}
 
 
-def _codes(question: Question, column: Sequence[str], file: Path) -> NDArray[np.intp]:
+def _codes(question: Question, table: People) -> NDArray[np.intp]:
     domain, name = question.domain, question.name
+    column = table.columns[name]
     if isinstance(domain, Categorical):
         places = {value: place for place, value in enumerate(domain.values)}
-        for row, value in enumerate(column, 2):
+        for row, value in zip(table.rows, column, strict=True):
             if value not in places:
                 raise InvalidInput(
-                    f"{file}, row {row}: {name!r} is {value!r}, which the survey lacks: it has "
-                    f"{_listed(domain.values)}"
+                    f"{table.source}, row {row}: {name!r} is {value!r}, which the survey lacks: it "
+                    f"has {_listed(domain.values)}"
                 )
         return np.array([places[value] for value in column], dtype=np.intp)
     if not isinstance(domain, Numeric):
         raise InvalidInput(f"weights for a target are of values and numbers: {name!r} is another")
     numbers = np.array([_number(value) for value in column])
     if not np.isfinite(numbers).all():
-        row = int(np.argmin(np.isfinite(numbers)))
+        place = int(np.argmin(np.isfinite(numbers)))
         raise InvalidInput(
-            f"{file}, row {row + 2}: {name!r} is {column[row]!r}, which is no finite number"
+            f"{table.source}, row {table.rows[place]}: {name!r} is {column[place]!r}, which is no "
+            "finite number"
         )
+    numbers = numbers.clip(domain.low, domain.high)
     cuts = np.unique(np.quantile(numbers, np.arange(1, _PARTS) / _PARTS))
     return np.searchsorted(cuts, numbers, side="right")
 
 
 def _number(text: str) -> float:
-    """Return the number that a field says; nan for none."""
+    """Return the number that a cell says; nan for none."""
     try:
         return float(text)
     except ValueError:

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any, get_args
 
 import hearsay.federated.parsing
+from hearsay import files
 from hearsay.federated import models
 from hearsay.federated.declaration import UNIT, Protection, Training
 from hearsay.plans.plan import mechanism_message
 from hearsay.plans.two_servers import UNIT as UNIT_OF_VARIANCE
 from hearsay.plans.two_servers import helper_key_of
 from hearsay.v1 import training_pb2
-from hearsay_server.declared import fill, load, read
+from hearsay_server.declared import fill, load
 from hearsay_server.trainings import aggregation
 from ldp import InvalidInput, SphereCodebook
 from ldp.core.exact import check_epsilon
@@ -67,7 +68,7 @@ def from_file(file: Path) -> Declared:
     Raises `InvalidInput`, with the file and the place, where one of the files cannot be read, and
     where the training cannot be, as `hearsay.federated.parsing.parse`.
     """
-    table = _training(load(read(file), str(file)), str(file))
+    table = _training(load(files.read(file), str(file)), str(file))
     place = f"{file}: training"
     name = table.get("model")
     if not isinstance(name, str) or not name:

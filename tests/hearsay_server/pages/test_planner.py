@@ -88,9 +88,9 @@ def test_a_table_is_compared_with_a_survey(site: Site) -> None:
         (SURVEY, "many", ("", b""), "people must be a whole number, got 'many'"),
         (SURVEY, "0", ("", b""), "people must lie in 1..1,000,000,000,000, got 0"),
         ("name = 3", "10", ("", b""), "the text: "),
-        ("a,b\n1\n", "10", ("", b""), "the text, row 2: has 1 cells"),
+        ("a,b\n1\n", "10", ("", b""), "the text, row 2 has 1 cell"),
         ("", "10", ("x.csv", b"a,\xff\n"), "x.csv, line 1, character 3: byte 0xff is no UTF-8"),
-        ("", "10", ("x.toml", b"\xff"), "x.toml is no UTF-8"),
+        ("", "10", ("x.toml", b"\xff"), "x.toml, line 1, character 1"),
     ],
 )
 def test_what_cannot_be_planned_is_told(
@@ -129,7 +129,7 @@ def test_a_survey_and_a_table_are_told_apart() -> None:
     for text in ("name = 'x'", "# note\n\n[levels]\n", 'title="a,b"', "levels.a = 1"):
         assert planning.is_survey("the text", text.encode())
         assert not planning.is_survey("x.CSV", text.encode())
-    for text in ("a,b\n1,2", "id\n1", "", "# a,b\nc,d"):
+    for text in ("a,b\n1,2", "id\n1", "", "# a,b\nc,d", "sep=,\na,b\n1,2"):
         assert not planning.is_survey("the text", text.encode())
         assert planning.is_survey("x.toml", text.encode())
 
