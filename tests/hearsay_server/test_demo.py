@@ -181,11 +181,24 @@ values = ["Female", "Male"]
 """
 
 
+def test_waves_are_played_by_number_and_their_order_is_told_first(tmp_path: Path) -> None:
+    table = tmp_path / "waves.csv"
+    table.write_text("Wave No,sex\n" + "".join(f"{n},Male\n" for n in (10, 2, 12, 1, 11)))
+    now = datetime(2026, 11, 5, 8, tzinfo=UTC)
+    source = sources.from_csv(table, surveys.from_toml(YEARS, "t"), "Wave No", now)
+    assert list(source.order.values()) == ["1", "2", "10", "11", "12"]
+    assert [moment.day for moment in source.moments] == [2, 1, 4, 31, 3]
+    table.write_text("wave,sex\n1,Male\n\n,Male\n")
+    with pytest.raises(InvalidInput, match="column 'wave', row 4: the period is blank"):
+        sources.from_csv(table, surveys.from_toml(YEARS, "t"), "wave", now)
+
+
 def test_a_column_says_when_people_answer(tmp_path: Path) -> None:
     table = tmp_path / "years.csv"
     table.write_text("Year,sex\n2001,Male\n1999,Female\n2000,neither\n2001,Female\n")
     now = datetime(2026, 11, 5, 8, tzinfo=UTC)
     source = sources.from_csv(table, surveys.from_toml(YEARS, "t"), "year", now)
+    assert source.order == {"2026-11-02": "1999", "2026-11-03": "2000", "2026-11-04": "2001"}
     assert [moment.isoformat()[:13] for moment in source.moments] == [
         "2026-11-04T12",
         "2026-11-02T12",

@@ -35,8 +35,8 @@ def demo(
     periods: Annotated[
         str,
         typer.Option(
-            help="Of --csv: the column that says when somebody answers. Its values stand, in "
-            "order, for the survey's last periods.",
+            help="Of --csv: the column that says when somebody answers. Its values, numbers by "
+            "number or dates by date, stand for the survey's last periods.",
         ),
     ] = "",
     seed: Annotated[

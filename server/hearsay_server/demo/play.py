@@ -33,6 +33,7 @@ from hearsay_server.demo.results import Comparison, draw, show
 from hearsay_server.demo.sources import Source
 from hearsay_server.printing import Console, headed
 from hearsay_server.surveys import survey as surveys
+from hearsay_server.wrapping import print_wrapped
 from ldp.errors import InvalidInput, ServerFailed
 
 _START_TIMEOUT = 30.0
@@ -56,6 +57,9 @@ def play(
     """
     begin = time.monotonic()
     console.print(headed(source.title))
+    if source.order:
+        order = ", ".join(f"{name} ({label})" for label, name in source.order.items())
+        print_wrapped(f"{len(source.order):,} periods in this order: {order}", console)
     if source.left_out:
         console.print(
             f"{source.left_out:,} answers fit no place in the survey and are withheld: "

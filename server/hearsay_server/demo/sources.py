@@ -2,7 +2,7 @@
 
 import importlib.util
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from importlib import resources
 from pathlib import Path
@@ -16,6 +16,7 @@ from hearsay.plans.domains import Domain
 from hearsay.v1 import survey_pb2
 from hearsay_server.clock import system
 from hearsay_server.demo.devices import Answer, Answers
+from hearsay_server.demo.ordering import in_order
 from hearsay_server.ingest.intake import GRACE
 from hearsay_server.surveys import people
 from hearsay_server.surveys import survey as surveys
@@ -38,6 +39,8 @@ class Source:
     """When each respondent answers; empty: now."""
     properties: Sequence[Mapping[str, str]] = ()
     """The public properties of each respondent's device; empty: none are given."""
+    order: Mapping[str, str] = field(default_factory=dict)
+    """The table's name of each period, in order, by the survey's name of it."""
 
 
 def redbook() -> Source:
@@ -81,12 +84,14 @@ def from_csv(
 
     A column called "Hours per week" is the attribute hours_per_week, or the property of that name,
     which need not be there. The column `periods` says when a respondent answers: its values, in
-    order, stand for the last periods of the survey that are over `now`, by default by the system's
-    clock. Raises `InvalidInput` where the file cannot be read, lacks a column of the survey, or
-    holds no answer to it, and where there are more periods than a server still takes reports of.
+    order (`in_order`), stand for the last periods of the survey that are over `now`, by default by
+    the system's clock. Raises `InvalidInput` where the file cannot be read, lacks a column of the
+    survey, or holds no answer to it, for values without an order, and where there are more periods
+    than a server still takes reports of.
     """
     # Everything as text: whether "1" is a category or a number is for the survey to say.
-    table = pd.DataFrame(dict(people.read(file).columns))
+    found = people.read(file)
+    table = pd.DataFrame(dict(found.columns))
     if missing := [a.name for a in survey.attributes if a.name not in table.columns]:
         raise InvalidInput(
             f"{file} has no column {missing[0]!r}; its columns are {', '.join(table.columns)}"
@@ -94,31 +99,39 @@ def from_csv(
     title = f"{file.name}: {len(table):,} respondents"
     if not periods:
         return _source(title, survey, table)
-    if periods not in table.columns:
+    column = people.name_of(periods, 0)
+    if column not in table.columns:
         raise InvalidInput(
             f"{file} has no column {periods!r}; its columns are {', '.join(table.columns)}"
         )
-    return _source(title, survey, table, _moments(table[periods], survey.period, now or system()))
+    place = f"{file}: column {found.headings[column]!r}"
+    order, places = in_order(found.columns[column], found.rows, place)
+    starts = _moments(len(order), survey.period, now or system())
+    return replace(
+        _source(title, survey, table, [starts[place] for place in places]),
+        order={
+            period.label(survey.period, start): name
+            for start, name in zip(starts, order, strict=True)
+        },
+    )
 
 
-def _moments(names: "pd.Series[str]", unit: str, now: datetime) -> list[datetime]:
-    """Return when each row's respondent answers: in the middle of the period of its name."""
+def _moments(count: int, unit: str, now: datetime) -> list[datetime]:
+    """Return the middles of the last so many periods that are over, in order."""
     if not unit:
         raise InvalidInput("the survey has no period: everybody answers it once, so leave it out")
-    order = sorted(set(names))
     moments: list[datetime] = []
     begin = period.start(unit, period.label(unit, now))
-    for _ in order:
+    for _ in range(count):
         end = begin
         begin = period.start(unit, period.label(unit, end - timedelta(seconds=1)))
         moments.append(begin + (end - begin) / 2)
-    if moments[-1] < now - GRACE:
-        raise InvalidInput(
-            f"there are {len(order)} periods, and reports are taken for {GRACE.days} days: give "
-            f"the survey a shorter period than {unit}"
-        )
-    of = dict(zip(order, reversed(moments), strict=True))
-    return [of[name] for name in names]
+        if moments[-1] < now - GRACE:
+            raise InvalidInput(
+                f"there are {count:,} periods, and reports are taken for {GRACE.days} days: give "
+                f"the survey a shorter period than {unit}, or the table fewer"
+            )
+    return moments[::-1]
 
 
 def _source(
