@@ -119,7 +119,9 @@ def _value(value: object) -> str:
         return f"[{', '.join(map(_string, value))}]"
     if isinstance(value, bool):
         return str(value).lower()
-    return f"{value:.12g}"
+    if isinstance(value, float):
+        return f"{value:.15g}" if value == float(f"{value:.15g}") else repr(value)
+    return str(value)
 
 
 def _string(text: str) -> str:

@@ -157,8 +157,9 @@ def _pooled(plan: Plan, rows: Sequence[Row], users: int) -> float:
     told = [each for each in mechanisms if isinstance(each, CategoricalMechanism)]
     if not plan.maps(name) or labels > _MOST_VALUES:
         # Of n users an equal part is in each: variances are so many times larger, and their
-        # inverses add up.
-        return math.sqrt(parts / sum(1 / row.error**2 for row in rows))
+        # inverses add up: of errors by the smallest, whose square may be no float.
+        least = min(row.error for row in rows)
+        return least * math.sqrt(parts / sum((least / row.error) ** 2 for row in rows))
     # Each map is precise about other values, which one number for all values cannot say.
     users_of_each = users * rows[0].chance / parts
     uniform = np.full(labels, 1 / labels)

@@ -8,10 +8,14 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
+from hearsay.plans.domains import Categorical, Numeric, Ratings, SetOf
 from hearsay.plans.texts import check_text
+from hearsay_server.surveys import noticing
+from hearsay_server.surveys.noticing import listed as listed
 from hearsay_server.surveys.people import People, parts
 from ldp import InvalidInput
 from ldp.mechanisms.numbers.mean import MAX_POINTS
@@ -47,20 +51,16 @@ _TAIL = 0.005
 """The part of the rows at each end of a number that the proposed range may clamp."""
 
 _SHOWN = 5
-"""Values that are listed in a sentence."""
+"""Columns that an error lists."""
 
 _DATE = re.compile(
     r"\d{4}-\d{1,2}(-\d{1,2})?([T ]\d{1,2}:\d{2}.*)?|\d{1,2}[./-]\d{1,2}[./-]\d{2,4}( .*)?"
     r"|\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?|\d{4}/\d{1,2}/\d{1,2}.*"
 )
-_WHOLE = re.compile(r"-?\d{1,15}")
 _RATED = re.compile(r"[^=;]+=\s*-?\d+(\.\d+)?")
 _WORD = re.compile(r"[a-z]{1,12}", re.IGNORECASE)
 _SPOKEN_OF_NOBODY = {"id", "uuid", "guid", "rownames", "index", "email", "e_mail", "phone"}
 """Names of columns that number or name people."""
-
-_ABSENT = {"na", "n/a", "nan", "null", "none", "-", "?", ".", "missing"}
-"""Cells, in lower case, that programs write where there is no answer."""
 
 
 @dataclass(frozen=True)
@@ -107,10 +107,7 @@ def guess(people: People, name: str) -> Draft:
 
     Raises `InvalidInput` where no column can be a question.
     """
-    guesses = tuple(
-        _column(column, people.headings[column], people.rows, cells)
-        for column, cells in people.columns.items()
-    )
+    guesses = tuple(_column(column, people, cells) for column, cells in people.columns.items())
     draft = Draft(name, people.source, len(people), guesses)
     if not draft.asked:
         reasons = "; ".join(f"{each.heading or each.name}: {each.why}" for each in guesses[:_SHOWN])
@@ -118,8 +115,9 @@ def guess(people: People, name: str) -> Draft:
     return draft
 
 
-def _column(name: str, heading: str, rows: Sequence[int], cells: Sequence[str]) -> Guess:
+def _column(name: str, people: People, cells: Sequence[str]) -> Guess:
     """Guess one column: the first kind that takes it."""
+    heading, rows = people.headings[name], people.rows
     given = [cell.strip() for cell in cells if cell.strip()]
     blanks = len(cells) - len(given)
 
@@ -147,9 +145,31 @@ def _column(name: str, heading: str, rows: Sequence[int], cells: Sequence[str]) 
         or _number(counts, numbers)
         or _choice(counts, rows, cells)
     )
+    if isinstance(found, Guess):
+        found = _refused_by_its_domain(found) or found
     if isinstance(found, str):
         return left_out(found)
-    return replace(found, name=name, heading=heading, blanks=blanks)
+    noted = (*found.noted, *noticing.of_respelled(people.respelled[name]))
+    return replace(found, name=name, heading=heading, blanks=blanks, noted=noted)
+
+
+def _refused_by_its_domain(guess: Guess) -> str:
+    """Return why no survey can ask this; "" where one can."""
+    keys: dict[str, Any] = dict(guess.keys)
+    at_most, clamp = keys.get("at_most", 0), keys.get("clamp", False)
+    try:
+        match guess.kind:
+            case "numeric":
+                Numeric(keys["low"], keys["high"], clamp, keys.get("step", 0.0))
+            case "set":
+                SetOf(tuple(keys["values"]), at_most, clamp)
+            case "ratings":
+                Ratings(tuple(keys["keys"]), keys["low"], keys["high"], at_most, clamp)
+            case _:
+                Categorical(tuple(keys["values"]))
+    except InvalidInput as error:
+        return str(error)
+    return ""
 
 
 def _part(counts: Counter[str], test: Callable[[str], object]) -> float:
@@ -176,6 +196,9 @@ def _identifier(name: str, counts: Counter[str], numbers: dict[str, float]) -> s
     rows = counts.total()
     measured = any(not number.is_integer() for number in numbers.values())
     if len(counts) == rows and rows >= _UNIQUE and not measured:
+        written = noticing.as_people_write(counts)
+        if len(written) > _SOME_NUMBERS * rows:
+            return _in_figures(written)
         return "an identifier or free text: all rows differ"
     named = name in _SPOKEN_OF_NOBODY or name.endswith("_id")
     if named and len(counts) > _FEW:
@@ -206,7 +229,7 @@ def _several(counts: Counter[str]) -> Guess | str | None:
     if most < len(items):
         why += f"; nobody has more than {most}, and fewer make smaller errors"
         keys |= {"at_most": most, "clamp": True}
-    return Guess("set", why, keys, rare=_rare(items))
+    return Guess("set", why, keys, tuple(noticing.of_alike(items)), _rare(items))
 
 
 def _ratings(counts: Counter[str], split: dict[str, list[str]]) -> Guess | str:
@@ -227,51 +250,74 @@ def _ratings(counts: Counter[str], split: dict[str, list[str]]) -> Guess | str:
     if most < len(rated):
         keys |= {"at_most": most, "clamp": True}
     why = f"ratings: cells are as key=number, from {low:g} to {high:g}; check the ends of the scale"
-    return Guess("ratings", why, keys, rare=_rare(rated))
+    codes = noticing.of_codes({f"{rating:g}": rating for rating in found})
+    return Guess("ratings", why, keys, (*noticing.of_alike(rated), *codes), _rare(rated))
 
 
-def _number(counts: Counter[str], numbers: dict[str, float]) -> Guess | None:
-    """Guess a number; None for what is none, and for scales and codes of few whole numbers."""
-    rows = counts.total()
+def _number(counts: Counter[str], numbers: dict[str, float]) -> Guess | str | None:
+    """Guess a number; None for what is none, and for codes of two whole numbers."""
     if _part(counts, numbers.__contains__) < _NUMBERS or len(set(numbers.values())) < 3:
         return None
-    plain = all(_WHOLE.fullmatch(cell) for cell in numbers)
     low, high = min(numbers.values()), max(numbers.values())
-    whole = all(number.is_integer() for number in numbers.values())
-    if plain and low in (0, 1) and high <= _MOST_OF_A_RATING and len(numbers) == len(counts):
-        values = [str(number) for number in range(int(low), int(high) + 1)]
-        why = (
-            f"a rating or a code: whole numbers, {values[0]} to {values[-1]}, all of the scale "
-            "listed; for the mean of a long scale ask for a number"
-        )
-        return Guess("categorical", why, {"values": values}, rare=_rare(counts))
-    values_, weights = zip(*((v, counts[cell]) for cell, v in numbers.items()), strict=True)
-    order = np.argsort(values_)
+    if low in (0, 1) and high <= _MOST_OF_A_RATING and len(numbers) == len(counts):
+        if all(cell == str(int(number)) for cell, number in numbers.items()):
+            return _rating(counts, numbers, int(low), int(high))
+        if all(map(str.isdecimal, numbers)):
+            return _rating_of_another_script(counts, numbers)
+    values, weights = zip(*((v, counts[cell]) for cell, v in numbers.items()), strict=True)
+    order = np.argsort(values)
     placed = np.cumsum(np.array(weights)[order]) / sum(weights)
-    ends = np.array(values_)[order][np.searchsorted(placed, [_TAIL, 1 - _TAIL])]
+    ends = np.array(values)[order][np.searchsorted(placed, [_TAIL, 1 - _TAIL])]
     first, last = ends if ends[0] < ends[1] else (low, high)
-    first, last = _outward(float(first), float(last), whole)
+    whole = all(number.is_integer() for number in numbers.values())
+    try:
+        first, last = _outward(float(first), float(last), whole)
+    except (ValueError, ArithmeticError):  # the largest and the smallest of floats
+        return (
+            f"numbers from {low:g} to {high:g}, which no rounded range holds: make what is no "
+            "answer blank, or write the numbers in another unit"
+        )
     keys: dict[str, object] = {"low": first, "high": last, "clamp": True}
     why = "a number: the range is rounded, and nearly everybody lies in it"
     if whole and last - first < MAX_POINTS:
         keys["step"] = 1
         why = "whole " + why.removeprefix("a ").replace("number:", "numbers:")
-    noted = []
+    noted = list(noticing.of_codes(numbers))
     outside = sum(n for cell, n in counts.items() if _is_outside(numbers.get(cell), first, last))
     if outside:
         noted.append(
-            f"{outside:,} of {rows:,} rows lie outside {first:g} to {last:g} (the data go from "
-            f"{low:g} to {high:g}) and count as the nearer end"
+            f"{outside:,} of {counts.total():,} rows lie outside {first:g} to {last:g} (the data "
+            f"go from {low:g} to {high:g}) and count as the nearer end"
         )
-    if whole and not plain:
-        odd = next(cell for cell in numbers if not _WHOLE.fullmatch(cell))
+    if whole and (decimals := [cell for cell in numbers if _is_decimal(cell)]):
         noted.append(
-            f"whole numbers such as {odd!r}: to ask for them as values, write them without the "
-            "decimal point first"
+            f"whole numbers such as {decimals[0]!r}: to ask for them as values, write them without "
+            "the decimal point first"
         )
     if strays := [cell for cell in counts if cell not in numbers]:
         noted.append(f"no numbers, so withheld: {listed(strays)}")
     return Guess("numeric", why, keys, tuple(noted))
+
+
+def _rating(counts: Counter[str], numbers: dict[str, float], low: int, high: int) -> Guess:
+    values = [str(number) for number in range(low, high + 1)]
+    why = (
+        f"a rating or a code: whole numbers, {low} to {high}, all of the scale listed; for the "
+        "mean of a long scale ask for a number"
+    )
+    noted = tuple(noticing.of_codes(numbers))
+    return Guess("categorical", why, {"values": values}, noted, _rare(counts))
+
+
+def _rating_of_another_script(counts: Counter[str], numbers: dict[str, float]) -> Guess:
+    values = _in_order(counts)
+    why = "a rating or a code in digits of another script: the values are as in the cells"
+    app = (
+        f"an app that records the number {numbers[values[0]]:.0f} gives another value than the "
+        f"text {values[0]!r}: write the digits as your app does"
+    )
+    noted = (app, *noticing.of_alike(values), *noticing.of_codes(numbers))
+    return Guess("categorical", why, {"values": values}, noted, _rare(counts))
 
 
 def _is_outside(number: float | None, low: float, high: float) -> bool:
@@ -294,6 +340,7 @@ def _outward(low: float, high: float, whole: bool) -> tuple[float, float]:
 def _choice(counts: Counter[str], rows: Sequence[int], cells: Sequence[str]) -> Guess | str:
     """Guess a choice among values, or free text."""
     most = max(_FEW, min(MOST_VALUES, counts.total() // _ROWS_A_VALUE))
+    written = noticing.as_people_write(counts)
     if len(counts) > most:
         if _part(counts, _WORD.fullmatch) == 1:
             return (
@@ -301,6 +348,8 @@ def _choice(counts: Counter[str], rows: Sequence[int], cells: Sequence[str]) -> 
                 "the frequent words without a list"
             )
         numbers = _numbers(counts)
+        if written and _part(counts, {*numbers, *written}.__contains__) > _SOME_NUMBERS:
+            return _in_figures(written)
         if _part(counts, numbers.__contains__) > _SOME_NUMBERS:
             other = next(cell for cell, _ in counts.most_common() if cell not in numbers)
             return (
@@ -309,11 +358,13 @@ def _choice(counts: Counter[str], rows: Sequence[int], cells: Sequence[str]) -> 
             )
         return f"free text: more than {most:,} different values, with few rows each"
     if reason := _refused(counts):
+        if reason == _refused(written):
+            return _in_figures(written)
         row = next(r for r, cell in zip(rows, cells, strict=True) if _refused([cell.strip()]))
         return f"row {row}: {reason}"
-    noted = []
-    if absent := [value for value in counts if value.lower() in _ABSENT]:
-        noted.append(f"among the values: {listed(absent)}; remove it where it is no answer")
+    noted = [*noticing.of_absent(counts, _numbers(counts)), *noticing.of_alike(counts)]
+    if written:
+        noted.append(_in_figures(written))
     if spelled := [value for value in counts if _is_decimal(value)]:
         noted.append(
             f"values such as {spelled[0]!r} are texts: an app that records {float(spelled[0]):.0f} "
@@ -322,6 +373,14 @@ def _choice(counts: Counter[str], rows: Sequence[int], cells: Sequence[str]) -> 
     keys: dict[str, object] = {"values": _in_order(counts)}
     why = "a choice: few different values"
     return Guess("categorical", why, keys, tuple(noted), _rare(counts))
+
+
+def _in_figures(values: Sequence[str]) -> str:
+    """Say that numbers are not written as numbers are read."""
+    return (
+        f"numbers such as {listed(values)} are texts: to ask for a number, write it with a decimal "
+        "point, as 3.5, and without signs and separators"
+    )
 
 
 def _is_decimal(value: str) -> bool:
@@ -354,10 +413,3 @@ def _in_order(values: Sequence[str] | Counter[str]) -> list[str]:
         return (number if not math.isnan(number) else math.inf, value)
 
     return sorted(values, key=key)
-
-
-def listed(values: Sequence[str]) -> str:
-    """Return the first values, and how many more there are."""
-    shown = ", ".join(map(repr, values[:_SHOWN]))
-    more = len(values) - _SHOWN
-    return f"{shown} and {more:,} more" if more > 0 else shown
