@@ -216,6 +216,17 @@ def test_examples_that_are_none_are_refused(rows: str, message: str, tmp_path: P
     assert message in str(refused.value)
 
 
+def test_examples_to_test_on_have_the_same_features_in_the_same_order(tmp_path: Path) -> None:
+    first, second = tmp_path / "a.csv", tmp_path / "b.csv"
+    first.write_text("east,north,labels\n1,2,0\n")
+    found = examples.load(first)
+    second.write_text("labels, East,north\n0,1,2\n")
+    assert examples.load_like(second, "labels", found).features.tolist() == [[1, 2]]
+    second.write_text("labels,north,east\n0,2,1\n")
+    with pytest.raises(InvalidInput, match="feature 1 is 'north', and 'east' in the other"):
+        examples.load_like(second, "labels", found)
+
+
 _FINE = {"features": np.ones((2, 2)), "labels": np.array([0, 1])}
 
 

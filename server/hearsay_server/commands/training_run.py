@@ -96,7 +96,7 @@ def run_training(
         from hearsay_server.trainings import simulating
     found = examples.load(data, label)
     if test is not None:
-        held = examples.load(test, label)
+        held = examples.load_like(test, label, found)
     else:
         found, held = _held_out(found, seed)
     if found.person is None:

@@ -27,16 +27,18 @@ _Array = NDArray[np.generic]
 @dataclass(frozen=True)
 class Examples:
     """Features, shape (n, d), whole-number labels from 0 on, shape (n,), and the person of each
-    example, shape (n,), or None where the file does not say."""
+    example, shape (n,), or None where the file does not say. `names` are those of the features,
+    where the file has any."""
 
     features: NDArray[np.float32]
     labels: NDArray[np.int64]
     person: NDArray[np.int64] | None
+    names: tuple[str, ...] = ()
 
     def part(self, rows: NDArray[np.intp]) -> "Examples":
         """Return the examples of some rows."""
         person = None if self.person is None else self.person[rows]
-        return Examples(self.features[rows], self.labels[rows], person)
+        return Examples(self.features[rows], self.labels[rows], person, self.names)
 
 
 def load(file: Path, label: str = LABELS) -> Examples:
@@ -49,6 +51,19 @@ def load(file: Path, label: str = LABELS) -> Examples:
     numbers from 0 to 2**53 - 1, and for an example without its person where others have one.
     """
     return _npz(file, label) if file.suffix.lower() == ".npz" else _csv(file, label)
+
+
+def load_like(file: Path, label: str, other: Examples) -> Examples:
+    """Read examples with the features of others; raise `InvalidInput` as `load`, and for features
+    of other names or in another order."""
+    found = load(file, label)
+    for place, (name, expected) in enumerate(zip(found.names, other.names, strict=False), 1):
+        if tables.find([name], expected, str(file)) is None:
+            raise InvalidInput(
+                f"{file}: feature {place} is {name!r}, and {expected!r} in the other file: give "
+                "the same columns in the same order"
+            )
+    return found
 
 
 def _npz(file: Path, label: str) -> Examples:
@@ -148,7 +163,8 @@ def _csv(file: Path, label: str) -> Examples:
                 f"{file}, row {row}: {table.headings[whose]!r} is blank: expected whose it is"
             )
         person = _numbered(np.array(table.columns[whose], dtype=str))
-    return Examples(features, labels.astype(np.int64), person)
+    names = tuple(table.headings[each] for each in others)
+    return Examples(features, labels.astype(np.int64), person, names)
 
 
 def _column(
