@@ -43,6 +43,8 @@ Exceptions without a module's name are defined here.
 import contextlib
 from collections.abc import Iterator
 
+_OURS = ("ldp", "dpsgd", "hearsay", "hearsay_server")
+
 
 class HearsayError(Exception):
     """The base class of every exception of `ldp`, `dpsgd`, `hearsay` and `hearsay_server`."""
@@ -84,11 +86,14 @@ class ServerFailed(HearsayError):
 def needs(what: str, extra: str) -> Iterator[None]:
     """Raise `MissingExtra`, naming `extra`, where an import in this context fails.
 
-    `what` is the feature that needs the extra; the message names it and the missing package.
+    `what` is the feature that needs the extra; the message names it and the missing package. No
+    extra has a module of our own: where one is missing, its `ModuleNotFoundError` goes on.
     """
     try:
         yield
     except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] in _OURS:
+            raise
         raise MissingExtra(
             f"{what} needs {error.name}: pip install 'hearsay-ldp[{extra}]'"
         ) from error

@@ -23,6 +23,7 @@ PACKAGES = {
 FLOORS = {
     "ldp": [
         {"errors", "version"},
+        {"lazy"},
         {"core"},
         {"testing", "mechanisms.tools"},
         {"mechanisms.frequency"},
