@@ -21,7 +21,8 @@ NODE_MODULES :=
 npm_run = @echo "skipped: $(1) of the TypeScript SDK, which needs Node 20 or newer" >&2
 endif
 
-.PHONY: demo test test-all lint web pages bench bench-models docs protos clean mutants
+.PHONY: demo test test-all test-lowest test-newest test-pythons lint web pages bench bench-models docs protos clean \
+	mutants
 .DEFAULT_GOAL := test
 
 demo: $(VENV)/.demo
@@ -32,6 +33,11 @@ demo: $(VENV)/.demo
 test: $(VENV)/.dev web
 	$(PYTEST) --numprocesses 3 --ignore tests/benchmarks -m "not slow and not long"
 	$(call npm_run,test)
+	PYTHON=$(PYTHON) tests/versions.sh pythons
+
+# The quick tests with the lowest and the newest versions of what is needed, and on other Pythons.
+test-lowest test-newest test-pythons:
+	PYTHON=$(PYTHON) tests/versions.sh $(@:test-%=%)
 
 test-all: test
 	$(PYTEST) --numprocesses auto --maxprocesses 4 -m "slow and not long"
@@ -78,7 +84,7 @@ protos: $(VENV)/.dev
 	$(BIN)/python protos/generate.py client/python
 
 clean:
-	rm -rf $(VENV) site .pytest_cache .mypy_cache .ruff_cache $(WEB)/node_modules $(WEB)/dist
+	rm -rf $(VENV) .venv-versions site .pytest_cache .mypy_cache .ruff_cache $(WEB)/node_modules $(WEB)/dist
 
 $(WEB)/node_modules/.installed: $(WEB)/package.json $(WEB)/package-lock.json
 	$(NPM) ci --loglevel=error

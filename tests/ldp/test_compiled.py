@@ -1,6 +1,6 @@
 """Compiled loops: they run wherever their code can be kept, and where it cannot."""
 
-import importlib
+import importlib.util
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -31,7 +31,8 @@ def imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Imported:
 
     def make(name: str, source: str) -> ModuleType:
         path, made = tmp_path / f"{name}.py", ModuleType(name)
-        path.write_text(source)
+        if not path.exists() or path.read_text() != source:  # older numba goes by the file's time
+            path.write_text(source)
         made.__dict__["compiled"] = compiled
         exec(compile(source, str(path), "exec"), made.__dict__)
         monkeypatch.setitem(sys.modules, name, made)
@@ -76,6 +77,8 @@ def test_loops_call_loops_of_their_own_file_alone() -> None:
     """Code on the disk would go stale where a loop of another file changed."""
     for path in [*Path("ldp").rglob("*.py"), *Path("dpsgd").rglob("*.py")]:
         if "compiled" not in path.read_text():
+            continue
+        if path.is_relative_to("dpsgd") and importlib.util.find_spec("torch") is None:
             continue
         module = importlib.import_module(".".join(path.with_suffix("").parts))
         for loop in vars(module).values():

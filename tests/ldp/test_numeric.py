@@ -102,7 +102,7 @@ def test_one_report_at_a_time_draws_from_the_same_channel(
     common = row > 20
     both = [np.append(x[common], x[~common].sum()) for x in (seen, row)]
     seen, row = (x[both[1] > 0.5] for x in both)
-    assert chisquare(seen, row, sum_check=False).pvalue > 1e-4
+    assert chisquare(seen, row * (seen.sum() / row.sum())).pvalue > 1e-4
 
 
 def test_rounding_to_the_grid_is_unbiased_and_exact_at_grid_points(coins: SeededCoins) -> None:

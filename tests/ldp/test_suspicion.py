@@ -168,7 +168,7 @@ def test_supports_are_those_counted_one_by_one() -> None:
     codes = OUE.randomize_many(np.arange(K), SeededCoins(16))
     bits = np.unpackbits(codes, axis=1, count=K, bitorder="little")
     seen = supports(OUE, codes, TARGETS)
-    assert seen.sizes.tolist() == np.bincount(bits.sum(axis=1), minlength=K + 1).tolist()
+    assert seen.sizes.tolist() == np.bincount(bits.sum(axis=1, dtype=int), minlength=K + 1).tolist()
     assert seen.together == bits[:, TARGETS].all(axis=1).sum()
 
 

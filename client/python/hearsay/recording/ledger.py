@@ -297,7 +297,7 @@ def look(
 ) -> tuple[bool, str, tuple[Caps, ...]]:
     """Return whether a person consents, their account, and the caps that they set."""
     consent, caps, account, life = connection.execute(
-        "SELECT p.consent, p.caps, a.account, a.caps FROM (SELECT ?1 AS survey, ?2 AS person) AS me"
+        "SELECT p.consent, p.caps, a.account, a.caps FROM (SELECT ? AS survey, ? AS person) AS me"
         " LEFT JOIN people AS p USING (survey, person) LEFT JOIN accounts AS a USING (person)",
         (survey, key),
     ).fetchone()

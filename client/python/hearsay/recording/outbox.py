@@ -79,14 +79,14 @@ def waiting(store: Store, survey: str, now: float) -> Waiting:
 
     def work(connection: sqlite3.Connection) -> Waiting:
         reports, size, oldest, batches, free, packed, consent, forgets = connection.execute(
-            "SELECT (SELECT count(*) FROM reports WHERE survey = ?1),"
-            " (SELECT total(length(report)) FROM reports WHERE survey = ?1),"
-            " (SELECT at FROM reports WHERE survey = ?1 ORDER BY seq LIMIT 1),"
-            " count(*), total(leased <= ?2 OR leased > ?3), min(at),"
-            " EXISTS (SELECT 1 FROM people WHERE survey = ?1 AND consent),"
-            " EXISTS (SELECT 1 FROM forgets WHERE survey = ?1 AND asked)"
-            " FROM batches WHERE survey = ?1",
-            (survey, now - _LEASE, now + _LEASE),
+            "SELECT (SELECT count(*) FROM reports WHERE survey = :survey),"
+            " (SELECT total(length(report)) FROM reports WHERE survey = :survey),"
+            " (SELECT at FROM reports WHERE survey = :survey ORDER BY seq LIMIT 1),"
+            " count(*), total(leased <= :ended OR leased > :ahead), min(at),"
+            " EXISTS (SELECT 1 FROM people WHERE survey = :survey AND consent),"
+            " EXISTS (SELECT 1 FROM forgets WHERE survey = :survey AND asked)"
+            " FROM batches WHERE survey = :survey",
+            {"survey": survey, "ended": now - _LEASE, "ahead": now + _LEASE},
         ).fetchone()
         never = float("inf")
         return Waiting(
@@ -134,9 +134,10 @@ def _totals(connection: sqlite3.Connection, survey: str) -> tuple[tuple[int, int
     """Return how many reports were ever queued and how many left the queue, with their bytes."""
     # The last one may have left the table before one that was queued earlier.
     rows = connection.execute(
-        "SELECT seq, size, gone, gone_size FROM totals WHERE survey = ?1 UNION ALL SELECT * FROM"
-        " (SELECT seq, size, 0, 0 FROM reports WHERE survey = ?1 ORDER BY seq DESC LIMIT 1)",
-        (survey,),
+        "SELECT seq, size, gone, gone_size FROM totals WHERE survey = :survey UNION ALL"
+        " SELECT * FROM (SELECT seq, size, 0, 0 FROM reports WHERE survey = :survey"
+        " ORDER BY seq DESC LIMIT 1)",
+        {"survey": survey},
     ).fetchall() or [(0, 0, 0, 0)]
     return max(row[:2] for row in rows), max(row[2:] for row in rows)
 
@@ -289,10 +290,10 @@ def _drop_oldest(connection: sqlite3.Connection, survey: str, at: float) -> tupl
     if found is None:
         keep_totals(connection, survey)
         found = connection.execute(
-            "DELETE FROM reports WHERE survey = ?1"
-            " AND seq = (SELECT min(seq) FROM reports WHERE survey = ?1)"
+            "DELETE FROM reports WHERE survey = :survey"
+            " AND seq = (SELECT min(seq) FROM reports WHERE survey = :survey)"
             " RETURNING 1, length(report)",
-            (survey,),
+            {"survey": survey},
         ).fetchone()
     rows, size = found[:2] if found else (0, 0)
     _less(connection, survey, rows, size)
