@@ -1,18 +1,23 @@
 """`hearsay codegen`."""
 
+import ast
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from command import hearsay as command
+from lying import lying
 from serving import create, own_name, serving
 
 import hearsay
 from hearsay import InvalidInput
 from hearsay.agreement import Agreement
+from hearsay.v1 import plan_pb2
 from hearsay_server.commands import codegen
 from hearsay_server.surveys import survey as surveys
 from support import SURVEY, device, free_port
@@ -238,6 +243,54 @@ def test_names_and_values_may_be_anything(address: str) -> None:
         again = typed.record_odd(client, class__2="\\")
         assert not again
         assert again.dropped["class_"] == "spent"
+
+
+NAMES = ('x"""', "*/ throw", "\\N{x}", "Größe ²", "ﬁ", "fi", "7", "a); exit(", "None", "b64decode")
+
+
+def hostile() -> bytes:
+    """A plan whose texts would leave their docstring or string, or be no names: a server may send
+    it, although none registers it."""
+    toml = 'name = "hostile"\nlevels = { strict = 9.0 }\nviews = [["n0", "n1"], ["n1", "n2"]]\n'
+    for index in range(len(NAMES)):
+        values = ['""\\"; exit(1)', "\\", "'", "{x}"]
+        toml += f'[[attributes]]\nname = "n{index}"\ncategorical.values = {json.dumps(values)}\n'
+    toml += '[[attributes]]\nname = "word"\n[attributes.strings]\nlongest = 3\n'
+    toml += """alphabet = '"\\N{abc}'\ncandidates = ["a", "b"]\n"""
+    plan = plan_pb2.Plan.FromString(resolved(toml))
+    plan.survey.name = 'a"""; exit(1); """'
+    plan.survey.title = '"""; __import__("os").system("id"); """ \\'
+    renamed = {f"n{index}": name for index, name in enumerate(NAMES)}
+    for attribute in plan.survey.attributes:
+        attribute.title = '""" \\x'
+        attribute.name = renamed.get(attribute.name, attribute.name)
+    for view in plan.survey.views:
+        view.attributes[:] = [renamed[name] for name in view.attributes]
+    return plan.SerializeToString(deterministic=True)
+
+
+def test_the_module_of_a_hostile_plan_does_nothing_but_state_it() -> None:
+    plan = hostile()
+    source = codegen.module(plan)
+    tree = ast.parse(source)
+    called = {ast.unparse(n.func) for n in ast.walk(tree) if isinstance(n, ast.Call)}
+    assert called == {"Agreement", "b64decode", "client.record"}
+    kinds = {type(statement) for statement in tree.body}
+    assert kinds == {ast.Expr, ast.ImportFrom, ast.Assign, ast.FunctionDef}
+    assert Agreement.on(plan) == imported(source).AGREEMENT
+
+
+def test_the_plan_of_another_survey_makes_no_module(address: str, tmp_path: Path) -> None:
+    create(address, SURVEY.replace('"health"', '"other"'))
+    create(address, SURVEY)
+
+    def other(answers: list[Any]) -> None:
+        answers[0].plan = resolved(SURVEY.replace('"health"', '"other"'))
+
+    with lying(address) as liar, liar.saying("GetPlan", other):
+        done = command("codegen", "--survey", "health", "--target", liar.address)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "gives the plan of 'other' for 'health'" in done.stderr
 
 
 @pytest.mark.parametrize(

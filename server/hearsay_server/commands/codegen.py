@@ -3,6 +3,7 @@
 import contextlib
 import keyword
 import re
+import unicodedata
 from base64 import b64encode
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -20,7 +21,7 @@ from hearsay_server.commands import codegen_typescript, connect
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, Insecure, Target, Token
 from hearsay_server.printing import say
 from hearsay_server.surveys import survey as surveys
-from ldp.errors import InvalidInput, StorageFailed
+from ldp.errors import AnswerRefused, InvalidInput, StorageFailed
 
 _TIMEOUT = 30.0
 
@@ -94,11 +95,17 @@ def _fetched(survey: str, target: str, tls: Tls | None, token: str | None, insec
     try:
         with contextlib.closing(transport):
             plan: bytes = transport.get_plan(survey, _TIMEOUT).plan
+            parsed = hearsay.plans.plan.parse(plan)
     except InvalidInput as error:
         raise InvalidInput(
             f"the server at {target} gives no plan: {error}; `hearsay survey list` names its "
             "surveys, and `hearsay survey create` registers one"
         ) from None
+    if parsed.survey != survey:
+        raise AnswerRefused(
+            f"the server at {target} gives the plan of {parsed.survey!r} for {survey!r}: a module "
+            "of it would record answers to another survey"
+        )
     return plan
 
 
@@ -131,13 +138,14 @@ def module(plan: bytes, *, with_plan: bool = True) -> str:
             types.append(f"{kind} = Literal[\n{values}]\n")
             shown, allowed = _several(domain, kind)
         elif isinstance(domain, Strings):
-            shown, allowed = "str", f"a word of 1 to {domain.longest} letters of {domain.alphabet}"
+            shown, allowed = "str", f"a word of 1 to {domain.longest} letters of "
+            allowed += _plain(domain.alphabet)
         else:
             shown, allowed = "float", str(domain)
             if domain.clamp:
                 allowed += ", others move to the nearer end"
         if companions := _companions(parsed, attribute.name):
-            allowed += f"; asked together with {companions}: give them in one call"
+            allowed += f"; asked together with {_plain(companions)}: give them in one call"
         parameters.append(f"    {name}: {shown} | None = None,\n")
         answers.append(f"        {_quoted(attribute.name)}: {name},\n")
         described.append(f"    {name}: {_plain(attribute.title or attribute.name)} ({allowed}).\n")
@@ -225,8 +233,10 @@ def _identifiers(names: Iterable[str], taken: set[str]) -> list[str]:
     """Return a unique valid Python identifier for each name, none of them in `taken`."""
     found: list[str] = []
     for name in names:
-        plain = re.sub(r"\W", "_", name)
-        if not plain or plain[0].isdigit():
+        # As Python reads a name: of characters that look alike some are the same to it.
+        composed = unicodedata.normalize("NFKC", name)
+        plain = "".join(c if f"a{c}".isidentifier() else "_" for c in composed)
+        if not plain.isidentifier():
             plain = f"_{plain}"
         if keyword.iskeyword(plain):
             plain = f"{plain}_"

@@ -1,6 +1,7 @@
 """`hearsay training`: register, inspect, export, close and delete trainings."""
 
 import time
+from hashlib import sha256
 from pathlib import Path
 from typing import Annotated
 
@@ -23,7 +24,7 @@ from hearsay_server.trainings import explain, figures
 from hearsay_server.trainings.training import from_file
 from hearsay_server.wrapping import print_wrapped
 from ldp import InvalidInput
-from ldp.errors import StorageFailed
+from ldp.errors import AnswerRefused
 
 _TIMEOUT = 60.0
 _PAUSE = 2.0
@@ -226,9 +227,10 @@ def _download(calls: Calls, training: str, model: bytes) -> bytes:
         answer = calls.call("Trainer/GetModel", request, trainer_pb2.GetModelResponse, _TIMEOUT)
         parts += answer.data
         if len(parts) >= answer.size:
-            return bytes(parts)
-        if not answer.data:
-            raise StorageFailed(f"model {model.hex()[:12]} ends after {len(parts):,} bytes")
+            break
+    if sha256(parts).digest() != model:
+        raise AnswerRefused(f"the server sent another model than {model.hex()[:12]}: ask another")
+    return bytes(parts)
 
 
 def _shown(

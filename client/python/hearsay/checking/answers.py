@@ -9,7 +9,7 @@ from typing import Any
 from google.protobuf.message import Message
 
 from hearsay.checking.fields import check_known
-from hearsay.checking.periods import check_periods
+from hearsay.checking.plans import check_periods
 from hearsay.columns import NO_MAP, NOT_GIVEN
 from hearsay.plans import period
 from hearsay.plans.domains import Binned, Categorical, Grid, Ratings, SetOf, Strings

@@ -5,8 +5,7 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from hearsay.checking.periods import check_periods
-from hearsay.plans.plan import parse
+from hearsay.checking.plans import check_periods, plan_of
 from hearsay.plans.texts import check_name
 from hearsay.v1 import admin_pb2 as wire
 from hearsay.v1 import trainer_pb2
@@ -17,6 +16,9 @@ _HASH = 32
 
 _ROUNDS = 1000
 """Rounds of one answer."""
+
+_LEAST_PART = 1 << 12
+"""Bytes of a part of a model that is not the last one, at least."""
 
 _LARGEST = 1 << 31
 """Bytes of a model's file: the largest model has 256 MiB of numbers."""
@@ -45,8 +47,7 @@ def _surveys(_: Any, answer: wire.ListSurveysResponse) -> None:
 
 
 def _shown_survey(request: wire.ShowSurveyRequest, answer: wire.ShowSurveyResponse) -> None:
-    plan, status, periods = parse(answer.plan), answer.status, list(answer.periods)
-    _check_name(plan.survey, request.survey)
+    plan, status, periods = plan_of(answer.plan, request.survey), answer.status, answer.periods
     if (status.survey, status.title, status.revision) != (plan.survey, plan.title, plan.revision):
         raise InvalidInput("status: it is not that of the plan")
     check_periods(plan, periods)
@@ -103,8 +104,9 @@ def _uploaded(request: wire.UploadModelRequest, answer: wire.UploadModelResponse
 
 
 def _model(request: trainer_pb2.GetModelRequest, answer: trainer_pb2.GetModelResponse) -> None:
-    if not request.offset + len(answer.data) <= answer.size <= _LARGEST:
-        raise InvalidInput(f"size: {answer.size} bytes, of which {len(answer.data)} are here")
+    rest, part = answer.size - request.offset, len(answer.data)
+    if not (0 < answer.size <= _LARGEST and min(rest, _LEAST_PART) <= part <= rest):
+        raise InvalidInput(f"data: a part of {part} bytes, of {rest} that are left")
 
 
 _CHECKS: dict[type[Message], Callable[[Any, Any], None]] = {

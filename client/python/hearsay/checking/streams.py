@@ -6,8 +6,8 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from hearsay.checking.periods import check_selected
-from hearsay.plans.plan import Plan, parse
+from hearsay.checking.plans import check_selected, plan_of
+from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2 as wire
 from ldp.errors import InvalidInput
 
@@ -45,9 +45,7 @@ class _Streamed:
             if message.plan:
                 raise InvalidInput("plan: it comes twice")
             return False
-        self.plan = parse(message.plan)
-        if self.plan.survey != self._request.survey:
-            raise InvalidInput(f"plan: it is of {self.plan.survey!r}, not {self._request.survey!r}")
+        self.plan = plan_of(message.plan, self._request.survey)
         if len(message.ListFields()) > 1:
             raise InvalidInput("the first message has more than a plan")
         return True
