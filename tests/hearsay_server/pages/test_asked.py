@@ -17,7 +17,7 @@ from hearsay import MEMORY, Client
 from hearsay.plans.plan import parse
 from hearsay.sealed.keys import fingerprint
 from hearsay.v1 import admin_pb2, admin_pb2_grpc, analyst_pb2, analyst_pb2_grpc
-from hearsay_server.pages.person.crowd import FEWEST, rounded
+from hearsay_server.pages.person.crowd import FEWEST, about, rounded
 from hearsay_server.serving.inside import Inside
 from support import DAILY, wait_until
 
@@ -119,11 +119,18 @@ def test_numbers_have_the_digits_of_their_interval(
     assert rounded(row, scale) == ("v", *shown)
 
 
+def test_the_number_of_reports_is_rounded_as_estimates_are() -> None:
+    shown = {n: about(n) for n in (100, 104, 106, 2_345, 12_345, 1_234_567)}
+    assert list(shown.values()) == [100, 100, 110, 2_340, 12_300, 1_235_000]
+    told = sum(about(n) != about(n + 1) for n in range(FEWEST, 20_000))
+    assert told < 20_000 / 40  # one report more is seen once in forty times
+
+
 def test_what_the_crowd_says_is_what_an_analyst_is_told(site: Site) -> None:
     register(site, "many")
     with Client(site.grpc, "many", epsilon=2.0, ledger=MEMORY, consent=True) as client:
         assert client.wait_ready()
-        for number in range(300):
+        for number in range(304):
             person = client.person(f"p{number}")
             person.grant()
             person.record(late="yes" if number % 3 else "no", minutes=30)
@@ -132,7 +139,7 @@ def test_what_the_crowd_says_is_what_an_analyst_is_told(site: Site) -> None:
     part = site.text("/asked/many/crowd")
     drawn = json.loads(unescape(re.findall('data-numbers="([^"]*)"', part)[0]))
     page = re.sub(r"<[^>]+>", " ", part)
-    assert "300 reports" in page
+    assert "About 300 reports" in page and "304" not in page
     with connected(site.grpc) as channel:
         stub = analyst_pb2_grpc.AnalystStub(channel)
         request = analyst_pb2.EstimateRequest(survey="many", attribute="late")

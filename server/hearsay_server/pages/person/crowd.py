@@ -33,7 +33,8 @@ _DIFFER = (
 class Said:
     """What the crowd says of one question: rows of value, estimate, and both ends of the interval.
 
-    `refused` says why there are none. All numbers are rounded to the interval's digits.
+    `refused` says why there are none. All numbers are rounded to the interval's digits, and `reports`
+    as `about` does.
     """
 
     title: str
@@ -109,7 +110,7 @@ async def _one(
     refused = "" if rows else "There is nothing to show yet."
     unit = "%" if is_share else ""
     left_out = len(domain.labels) - len(rows) if not isinstance(domain, Numeric) else 0
-    return Said(title, found.reports, rows, unit, refused, found.warning, max(0, left_out))
+    return Said(title, about(found.reports), rows, unit, refused, found.warning, max(0, left_out))
 
 
 def rounded(row: analyst_pb2.Row, scale: float = 1.0) -> tuple[str, str, str, str]:
@@ -128,6 +129,13 @@ def rounded(row: analyst_pb2.Row, scale: float = 1.0) -> tuple[str, str, str, st
         _at(math.floor(low / step) * step, step, digits),
         _at(math.ceil(high / step) * step, step, digits),
     )
+
+
+def about(reports: int) -> int:
+    """Return a number of reports with the digits of an interval around it, if chance alone decided
+    who takes part: 1.96 sqrt(n) on either side. So that one report more is rarely seen."""
+    step: int = 10 ** math.floor(math.log10(max(1.0, 1.96 * math.sqrt(reports))))
+    return round(reports / step) * step
 
 
 def _at(number: float, step: float, digits: int) -> str:
