@@ -232,6 +232,28 @@ def test_no_plan_but_the_apps_own_can_mark_a_device_that_ships_with_it() -> None
     assert not transport.batches
 
 
+def _with_a_mark(data: bytes, mark: int) -> bytes:
+    """Return the plan with other last bits of a probability, which cost accuracy alone."""
+    message = plan_pb2.Plan.FromString(data)
+    (chance,) = (p for p in message.levels[0].mechanisms[0].parameters if p.name == "resample")
+    chance.values[0] += mark
+    return message.SerializeToString(deterministic=True)
+
+
+def test_epsilon_alone_lets_a_plan_be_marked_by_a_probabilitys_last_bits() -> None:
+    honest = plan_of(one_question(["no", "yes"]))
+    agreed = Agreed("survey", 1.0), Agreed("survey", 1.0, revision=parse(honest).revision.hex())
+    for mark in (1, 2, 1000):
+        marked = _with_a_mark(honest, mark)
+        assert parse(marked).revision != parse(honest).revision
+        agreed[0].check_revision(marked)
+        agreed[0].check(parse(marked), frozenset())
+        with pytest.raises(InvalidInput, match="expected revision"):
+            agreed[1].check_revision(marked)
+        with pytest.raises(InvalidInput, match="is not what the app agreed to"):
+            Agreement.on(honest).check(parse(marked))
+
+
 def test_an_app_that_ships_a_revision_takes_it_over_the_one_kept(file: Path) -> None:
     old = plan_of(one_question(["no", "yes"]))
     new = plan_of(one_question(["no", "yes", "other"]))

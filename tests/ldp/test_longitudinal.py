@@ -118,7 +118,7 @@ def test_one_report_of_a_life_reaches_its_bound(worst: Worst) -> None:
             assert loss.max() == pytest.approx(mechanism.epsilon_of_any_lives(1), rel=SLACK)
 
 
-def test_lives_that_change_at_the_same_times_stay_within_their_memos(worst: Worst) -> None:
+def test_lives_whose_keys_repeat_at_the_same_times_stay_within_their_memos(worst: Worst) -> None:
     for mechanism, keys, reports, loss in worst:
         patterns = [pattern(life) for life in lives(keys, reports)]
         for i, first in enumerate(patterns):

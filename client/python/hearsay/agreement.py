@@ -39,7 +39,7 @@ class Agreement:
     """The ordinary values that a report may reveal, by attribute with sensitive values: of numbers
     ranges, such as "0..800"."""
     may_tell_changes: tuple[str, ...] = ()
-    """The memoised attributes: their reports may tell when an answer changes."""
+    """The memoised attributes: their reports may tell when an answer changes or comes back."""
     plan: bytes = field(default=b"", repr=False)
     maps: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
     """The sensitive values of each map, by attribute and by the map's name. A report of somebody

@@ -146,9 +146,10 @@ class Agreed:
         """Raise `InvalidInput` unless the plan fits the agreement.
 
         That is: it is of this survey, has the domains and levels of the agreement,
-        and could neither reveal a value nor tell when an answer changes unless `may_reveal` or
-        `may_tell_changes` allows it, nor link a person's reports by more than `panels`, nor split
-        records at more than `delta`. Attributes that are `withheld` are never sent.
+        and could neither reveal a value nor tell when an answer changes or comes back unless
+        `may_reveal` or `may_tell_changes` allows it, nor link a person's reports by more than
+        `panels`, nor split records at more than `delta`. Attributes that are `withheld` are never
+        sent.
         """
         if plan.survey != self.survey:
             raise InvalidInput(f"asked for the survey {self.survey!r}, got {plan.survey!r}")
@@ -180,8 +181,8 @@ class Agreed:
             if attribute.memo and name not in self.may_tell_changes:
                 raise InvalidInput(
                     f"answers to {name!r} are memoised, so reports tell when they change, "
-                    "and may tell for life which are of one device; "
-                    f"if that is meant, pass may_tell_changes=[{name!r}]"
+                    "and when an earlier one comes back, and may tell for life which are of one "
+                    f"device; if that is meant, pass may_tell_changes=[{name!r}]"
                 )
             ordinary, allowed = plan.revealed.get(name, ()), self.may_reveal.get(name, frozenset())
             try:

@@ -66,14 +66,15 @@ class Client(Person):
     record, epsilon being `record_epsilon`, at most the chosen level's where no attribute has
     another, and at most what the app agreed to; over periods epsilons add up, and the caps for
     life bound the sum. A memoised attribute costs its memo's epsilon once per distinct value,
-    which bounds what all its reports tell between lives that change at the same times
-    (`Memoizer`), and no others. Of a survey that splits records between two servers, which only an
-    app with `helper_key` takes part in, the epsilon is of sums, at a delta, against either server
-    while the other one is honest. Each attribute is randomised at most once per person and period;
-    a repeated answer is dropped and counted. Whether, when and in which form something leaves
-    depends on the plan and on the calls, never on the answers. It holds against everybody,
-    whatever the server sends, and across crashes, restarts, threads, forks and processes that
-    share the ledger's file. Where the survey declares sensitive values or classes of an
+    which bounds what all its reports tell between lives whose answers repeat at the same times
+    (`Memoizer`), as a, b, a and b, c, b do, and no others: reports may tell THAT and WHEN an answer
+    changed, and that an earlier one came back. Of a survey that splits records between two servers,
+    which only an app with `helper_key` takes part in, the epsilon is of sums, at a delta, against
+    either server while the other one is honest. Each attribute is randomised at most once per
+    person and period; a repeated answer is dropped and counted. Whether, when and in which form
+    something leaves depends on the plan and on the calls, never on the answers. It holds against
+    everybody, whatever the server sends, and across crashes, restarts, threads, forks and processes
+    that share the ledger's file. Where the survey declares sensitive values or classes of an
     attribute, or the person chose one of its maps, its policy takes the place of its epsilon, and
     the ordinary values that `may_reveal` names may be revealed. Over periods with different maps
     only the values that all of them protect stay protected. What is in the clear: the survey, the
@@ -135,7 +136,10 @@ class Client(Person):
         accepts exactly that plan, whatever the server sends. Or it is the survey's name: then
         `epsilon` must say the most that one record may spend, the first plan that keeps to it is
         accepted and kept in the ledger, and every other one is refused, for ever; `revision`, the
-        hex SHA-256 that `hearsay survey show` prints, refuses any other plan from the start.
+        hex SHA-256 that `hearsay survey show` prints, refuses any other plan from the start. By
+        `epsilon` alone a server can give each device a plan of its own at first contact, as by the
+        last bits of a probability, and know its reports by it: only an agreement or a revision
+        excludes that.
 
         `ledger` is the file of this installation (one for all its surveys, people and processes;
         see `create_ledger`), or `MEMORY`; `anchor` recognises an old copy of it. `consent` grants,
@@ -148,9 +152,9 @@ class Client(Person):
         `withhold` names the attributes that are never answered, whatever `record` is given;
         `may_reveal` the ordinary values that may be revealed, by attribute, or by attribute and map
         (`{"diagnosis": {"mine": ["none", "cold"]}}`), `may_tell_changes` the memoised
-        attributes, whose reports tell when an answer changes, and `panels` the most panels that
-        people may be divided into: with 16 every report of a person has the same 4 bits in the
-        clear, for the life of the survey (an `AGREEMENT` contains all three).
+        attributes, whose reports tell when an answer changes or comes back, and `panels` the most
+        panels that people may be divided into: with 16 every report of a person has the same 4 bits
+        in the clear, for the life of the survey (an `AGREEMENT` contains all three).
 
         `properties` are the values of public properties that the survey declares, by name, such as
         `{"platform": "ios"}`: everybody reads them on each batch. Give what is so whatever the

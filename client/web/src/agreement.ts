@@ -29,7 +29,7 @@ export interface Agreement {
   /** The sensitive values of each map, by attribute and by the map's name. A report of somebody who chose the
    * map may reveal the other values. */
   readonly maps?: Readonly<Record<string, Readonly<Record<string, readonly string[]>>>>;
-  /** The memoised attributes: their reports may tell when an answer changes. */
+  /** The memoised attributes: their reports may tell when an answer changes or comes back. */
   readonly mayTellChanges?: readonly string[];
   /** The attributes that are asked together. */
   readonly views?: readonly (readonly string[])[];

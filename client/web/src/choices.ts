@@ -107,7 +107,7 @@ export async function checkRevision(agreed: Agreed, data: Uint8Array): Promise<v
  * Throw `InvalidInput` unless the plan fits the agreement.
  *
  * That is: it is of this survey, has the domains and levels of the agreement, and could
- * neither reveal a value nor tell when an answer changes unless `mayReveal` or `mayTellChanges` allows
+ * neither reveal a value nor tell when an answer changes or comes back unless `mayReveal` or `mayTellChanges` allows
  * it, nor link a person's reports by more than `panels`, nor split records at more than `delta`. Attributes that are
  * withheld are never sent.
  */
@@ -143,7 +143,7 @@ export function checkAgreed(agreed: Agreed, plan: Plan, withheld: ReadonlySet<st
     if (withheld.has(name)) continue;
     if (memo && !agreed.mayTellChanges.includes(name)) {
       throw new InvalidInput(
-        `answers to ${shown(name)} are memoised, so reports tell when they change; if that is meant, ` +
+        `answers to ${shown(name)} are memoised, so reports tell when they change, and when an earlier one comes back; if that is meant, ` +
           `pass mayTellChanges: [${shown(name)}]`,
       );
     }

@@ -41,7 +41,11 @@ export interface ClientOptions {
    * not declare, which `status` tells. Where the survey declares no such property, nothing is sent.
    */
   readonly properties?: Readonly<Record<string, string>>;
-  /** The most that one record may spend; required without an `agreement`. */
+  /**
+   * The most that one record may spend; required without an `agreement`. By it alone a server can give each device a
+   * plan of its own at first contact, as by the last bits of a probability, and know its reports by it: only an
+   * `agreement` or a `revision` excludes that.
+   */
   readonly epsilon?: number;
   /** The most delta of a record that is split between two servers; 1e-6 without one, an `agreement` or a `revision`. */
   readonly delta?: number;
@@ -53,7 +57,7 @@ export interface ClientOptions {
   readonly withhold?: readonly string[];
   /** The ordinary values that a report may reveal, by attribute; or, of an attribute with maps, by map. */
   readonly mayReveal?: MayReveal;
-  /** The memoised attributes, whose reports tell when an answer changes. */
+  /** The memoised attributes, whose reports tell when an answer changes or comes back. */
   readonly mayTellChanges?: readonly string[];
   /** The most panels that people may be divided into: with 16 every report of a person has the same 4 bits in
    * the clear, for the life of the survey. */

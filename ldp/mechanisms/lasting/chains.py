@@ -68,8 +68,9 @@ class KRRChain(_Chain):
     `permanent` and `instantaneous` are the two rounds' `KRR.resample`; `calibrate` computes
     them. A chain of two k-RR is a k-RR: its keep probabilities multiply.
     Guarantee: one report is epsilon-LDP, any number of reports of a category that never changes
-    `memo_epsilon`-LDP; d distinct categories cost d times that between lives that change at the
-    same times ONLY, and any two lives `epsilon_of_any_lives`, which grows with the reports.
+    `memo_epsilon`-LDP; d distinct categories cost d times that between lives whose categories
+    repeat at the same times ONLY (a, b, a and c, d, c), and any two lives
+    `epsilon_of_any_lives`, which grows with the reports.
     Cost: one code of 1, 2 or 4 bytes; a memo takes as many.
     Raises `InvalidInput` unless 2 <= k <= 2**32 and both rounds add noise.
     Source: Arcolezi, Couchot, Al Bouna and Xiao, "Improving the utility of locally
@@ -154,8 +155,9 @@ class UnaryChain(_Chain):
     own / 2**64, one that is 0 becomes 1 with other / 2**64. `l_sue`, `l_oue` and `l_osue`
     compute them.
     Guarantee: one report is epsilon-LDP, any number of reports of a category that never changes
-    `memo_epsilon`-LDP; d distinct categories cost d times that between lives that change at the
-    same times ONLY, and any two lives `epsilon_of_any_lives`, which grows with the reports.
+    `memo_epsilon`-LDP; d distinct categories cost d times that between lives whose categories
+    repeat at the same times ONLY (a, b, a and c, d, c), and any two lives
+    `epsilon_of_any_lives`, which grows with the reports.
     Cost: ceil(k / 8) bytes; a memo takes as many.
     Raises `InvalidInput` unless 2 <= k <= 2**20 and 0 < other < own < 2**64 in both rounds.
     Source: Erlingsson, Pihur and Korolova, CCS 2014 (L-SUE with one hash is basic RAPPOR);

@@ -32,8 +32,8 @@ class DBitFlip(Longitudinal, Categorical):
     whose reports carry fresh noise, blurs a change, and hides it from few reports only.
     Guarantee: epsilon-LDP for any number of reports of a value that never changes (a memo and a
     report are the same, so `memo_epsilon` is `realised_epsilon`). Any two lives: none, from
-    the second report on. Categories not asked share a memo, so lives that change between the
-    asked at the same times differ by at most min(d + 1, k) memos; but which are asked is drawn,
+    the second report on. Categories not asked share a memo, so lives whose memos repeat at
+    the same times differ by at most min(d + 1, k) memos; but which are asked is drawn,
     so below d = k - 1 no life that changes is sure of that.
     e**realised_epsilon is ((1 - flip) / flip)**2, without the square for d = 1, where two
     values differ in one answer only: there flip is smaller than published.

@@ -35,7 +35,7 @@ class LOLOHA(Longitudinal, FrequencyOracle):
     `permanent` and `instantaneous` are those of the `KRRChain` over the buckets; a code is one
     of `LocalHashing` with the same buckets and prime.
     Guarantee: one report is epsilon-LDP, any number of reports of a category that never changes
-    `memo_epsilon`-LDP; lives whose BUCKETS change at the same times differ by at most
+    `memo_epsilon`-LDP; lives whose BUCKETS repeat at the same times differ by at most
     min(buckets, k) times that, any two by `epsilon_of_any_lives`, which grows with the reports.
     A change within a bucket costs nothing; every report tells which categories share one.
     Cost: one code of 4 or 8 bytes; a tally of n reports takes n k steps.

@@ -56,8 +56,8 @@ class RAPPOR(Longitudinal):
     frequencies of strings.
     Guarantee: one report is epsilon-LDP for every pair of strings, any number of reports of a
     string that never changes `memo_epsilon`-LDP; d distinct strings cost d times that between
-    lives that change at the same times ONLY, and any two lives `epsilon_of_any_lives`, which
-    grows with the reports, and with `bits`. Two strings differ in at most 2 `hashes` bits, so
+    lives whose strings repeat at the same times ONLY, and any two lives `epsilon_of_any_lives`,
+    which grows with the reports, and with `bits`. Two strings differ in at most 2 `hashes` bits, so
     epsilon and `memo_epsilon` are `hashes` times the log odds ratio of a bit.
     Cost: 2 bytes of cohort and ceil(bits / 8).
     Raises `InvalidInput` unless 1 <= hashes <= 64, 2 hashes <= bits <= 2**16,

@@ -251,4 +251,7 @@ def _repeats(question: Question) -> str:
     else:
         cost = f"{question.memo:g} epsilon"
         change = "not hidden: it comes to light with the number of reports"
-    return f"{name}: a memo per value, all its reports for {cost}; when a value changes is {change}"
+    return (
+        f"{name}: a memo per value, all its reports for {cost}; when a value changes, or "
+        f"an earlier one comes back, is {change}"
+    )

@@ -28,9 +28,9 @@ class Memoizer:
     distinct keys each, all reports together are d * `epsilon`-LDP. Between other lives, say one
     that changed and one that did not, epsilon grows with the number of reports
     (`Longitudinal.epsilon_of_any_lives`), and is infinite from the second on unless `is_noisy`:
-    THAT and WHEN an answer changed is not protected; and under a cap for life, at which old
-    answers are still reported and new ones are not, silence tells that an answer is new. Memos
-    also make a device's reports alike, so that they may be linked.
+    THAT and WHEN an answer changed, or an earlier one came back, is not protected; and under a cap
+    for life, at which old answers are still reported and new ones are not, silence tells that an
+    answer is new. Memos also make a device's reports alike, so that they may be linked.
     """
 
     mechanism: Categorical | RAPPOR

@@ -22,7 +22,7 @@ const utf8 = new TextEncoder();
  *
  * Guarantee, for devices that enroll but once and memoise a key but once: a report by itself is a draw from
  * the mechanism's channel; of two lives whose keys repeat at the same times, with d distinct keys each, all
- * reports together are d * `epsilon`-LDP. THAT and WHEN an answer changed is not protected.
+ * reports together are d * `epsilon`-LDP. THAT and WHEN an answer changed, or an earlier one came back, is not protected.
  */
 export class Memoizer {
   /** The epsilon of a memo, spent once for its key: the smallest double not below that of the integers. */

@@ -33,8 +33,8 @@ _DIFFER = (
 class Said:
     """What the crowd says of one question: rows of value, estimate, and both ends of the interval.
 
-    `refused` says why there are none. All numbers are rounded to the interval's digits, and `reports`
-    as `about` does.
+    `refused` says why there are none. All numbers are rounded to the digits of the interval, and
+    `reports` as `about` does.
     """
 
     title: str
