@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterator
 from concurrent import futures
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hostile import one_question, plan_of
 from people import person
 
 from hearsay import (
@@ -18,6 +20,7 @@ from hearsay import (
     Reason,
 )
 from hearsay.storage.schema import VERSION
+from hearsay.testing import RecordingTransport
 from support import DAILY, Calendar, Server, device, new_client
 
 
@@ -445,6 +448,31 @@ def test_consent_is_revoked_at_once_even_if_it_cannot_be_noted(server: Server, f
     with new_client(server.address, "health", ledger=file, consent=False) as client:
         assert client.status().reason is Reason.NO_CONSENT
     assert server.show("health").status.records == 0
+
+
+class Interrupting(RecordingTransport):
+    """A transport during whose first batch something happens."""
+
+    happens: Callable[[], None]
+
+    def submit(self, batch: Any, timeout: float) -> Any:
+        if not self.batches:
+            self.happens()
+        return super().submit(batch, timeout)
+
+
+def test_no_batch_leaves_between_a_revocation_and_its_note(file: Path) -> None:
+    transport = Interrupting(plan_of(one_question(["a", "b"])))
+    delivery = Delivery(batch_rows=1, batch_age=1000)
+    with device(transport, "survey", level="standard", ledger=file, delivery=delivery) as client:
+        for name in ("ann", "bob"):
+            somebody = person(client, name, "standard")
+            assert somebody.record(answer="a").taken == ("answer",)
+        consent = client._device.sender._consent
+        transport.happens = lambda: [consent.revoke(name, forget=False) for name in ("ann", "bob")]
+        assert client.flush()
+        assert len(transport.batches) == 1
+        assert client.counters["revoked"] == 1
 
 
 def test_the_users_caps_bind_clients_that_are_running(server: Server, file: Path) -> None:
