@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from logging import Logger
 from pathlib import Path
 
+from ldp.errors import StorageFailed
+
 _OTHERS = 0o077
 """The bits of a mode that let in anybody but the owner."""
 
@@ -24,6 +26,16 @@ def make_folder(folder: Path) -> None:
     for missing in reversed([path for path in (folder, *folder.parents) if not path.exists()]):
         missing.mkdir(mode=0o700, exist_ok=True)
     folder.mkdir(exist_ok=True)  # raises where it is a file
+
+
+def is_there(path: Path) -> bool:
+    """Tell whether a file or folder is there; raise `StorageFailed` where this user cannot look."""
+    try:
+        return path.exists()
+    except OSError as error:
+        raise StorageFailed(
+            f"cannot look for {path}: {error.strerror}; do this as the user whose folder it is"
+        ) from None
 
 
 def open_file(file: Path) -> int:

@@ -1,14 +1,17 @@
 """What other users of the machine can get at: nothing of a server's, shuffler's or helper's."""
 
+import contextlib
 import logging
 import os
 import stat
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from helping import helping
 from serving import serving
 
 from hearsay_server import private
@@ -21,6 +24,7 @@ from hearsay_server.storage.backup import backup
 from hearsay_server.storage.database import Database, open_folder
 from hearsay_server.storage.tokens import Tokens
 from ldp.errors import StorageFailed
+from support import Calendar, free_port
 
 _LOG = logging.getLogger("hearsay.server")
 
@@ -116,6 +120,58 @@ def test_another_user_reads_nothing_of_a_server_that_runs() -> None:
         assert done.stdout == f"{name}/theirs\n"
 
 
+AS_NOBODY = """
+import contextlib, importlib, os, sys
+from hearsay_server import cli
+from hearsay_server.__main__ import main
+from hearsay_server.serving import serve
+for name in ("tokens", "upkeep", "shuffler", "helper", "audit_log", "configuration"):
+    importlib.import_module(f"hearsay_server.commands.{name}")
+folder = sys.argv[1]
+os.setgroups([]), os.setgid(65534), os.setuid(65534)
+for command in sys.argv[2:]:
+    sys.argv = ["hearsay", *command.format(folder).split()]
+    try:
+        main()
+    except SystemExit as end:
+        print(end.code)
+    except BaseException as error:
+        print("a traceback:", type(error))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.geteuid() != 0, reason="root alone can become another user")
+def test_another_user_is_told_in_one_line_that_a_folder_is_not_theirs() -> None:
+    commands = [
+        *("token create --role admin --data {0}/data", "token list --data {0}/data"),
+        *("token revoke a --data {0}/data", "verify --data {0}/data", "audit-log --data {0}/data"),
+        *("retention --keep-days 1 --data {0}/data", "backup {0}/data/backup --data {0}/data"),
+        *("restore {0}/data/hearsay.db --data {0}/other", "restore {0}/good --data {0}/data"),
+        *("restore {0}/good --data {0}/data/new", "shuffler show --data {0}/data"),
+        *(
+            "shuffler key --data {0}/data",
+            "helper show --data {0}/data",
+            "helper key --data {0}/data",
+        ),
+        "serve --listen 127.0.0.1:0 --data {0}/data",
+        "serve --listen 127.0.0.1:0 --data {0}/other --encryption-key {0}/data/hearsay.db",
+    ]
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        with contextlib.closing(open_folder(Path(name, "data"))) as database:
+            backup(database, Path(name, "good"))
+        Path(name, "good").chmod(0o644)
+        Pools(Path(name, "data")).close()
+        Shares(Path(name, "data")).close()
+        run = [sys.executable, "-c", AS_NOBODY, name, *commands]
+        done = subprocess.run(run, capture_output=True, text=True, cwd=name, timeout=120)
+    lines = done.stdout.splitlines()
+    assert len(lines) == len(commands), done.stderr
+    for command, line in zip(commands, lines, strict=True):  # 2: an option's value is refused
+        assert line == "2" or line.startswith("hearsay: "), (command, line)
+
+
 @pytest.mark.parametrize("name", ["data", "with space"])
 def test_a_wider_folder_and_its_files_are_named_once_with_what_to_run(
     tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture
@@ -149,6 +205,17 @@ def test_a_server_names_a_wider_folder_as_it_starts_and_leaves_it(
     told = [r.getMessage() for r in caplog.records if "chmod" in r.getMessage()]
     assert [words.partition("run ")[2] for words in told] == [f"chmod go-rwx {folder}"]
     assert modes(folder)["."] == 0o755
+
+
+def test_a_helper_names_a_wider_folder_as_it_starts(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    Shares(tmp_path / "data").close()
+    (tmp_path / "data").chmod(0o750)
+    port = free_port()
+    with helping(tmp_path / "data", f"127.0.0.1:{free_port()}", port, Calendar()):
+        pass
+    assert f"run chmod go-rwx {tmp_path / 'data'}" in caplog.text
 
 
 def test_a_private_key_that_everybody_reads_is_named(

@@ -10,7 +10,7 @@ from rich.table import Table
 from hearsay.federated.parsing import parse as parse_training
 from hearsay.plans.plan import parse
 from hearsay.sealed import shares
-from hearsay_server import at_rest, config, tabular
+from hearsay_server import at_rest, config, private, tabular
 from hearsay_server.commands.local import ConfigFile, EncryptionKey
 from hearsay_server.commands.serve import announce, warn_of_file, with_an_option_for_every_key
 from hearsay_server.helper import held
@@ -47,7 +47,7 @@ def key(
     encryption_key: EncryptionKey = None,
 ) -> None:
     """Print the helper's public key, and make it first if there is none: before it serves."""
-    if not (data / "shares.db").exists():
+    if not private.is_there(data / "shares.db"):
         made = held.Shares(data, at_rest.read(encryption_key, data))
         made.close()
     say(held.look(data)[0])

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 import typer
 from rich.table import Table
 
-from hearsay_server import at_rest, config, spreadsheets, tabular
+from hearsay_server import at_rest, config, private, spreadsheets, tabular
 from hearsay_server.at_rest import AtRest
 from hearsay_server.storage.database import Database, open_database, said
 from ldp.errors import InvalidInput, StorageFailed
@@ -61,7 +61,7 @@ def opened(
     If `make`, the folder may still be empty.
     """
     place, keys = where(data, database, config_file)
-    if isinstance(place, Path) and not (place if make else place / "hearsay.db").exists():
+    if isinstance(place, Path) and not private.is_there(place if make else place / "hearsay.db"):
         raise InvalidInput(f"there is no {'folder' if make else 'hearsay data in'} {place}")
     with contextlib.closing(open_database(place, keys)) as found:
         try:

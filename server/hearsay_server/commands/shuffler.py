@@ -9,7 +9,7 @@ from rich.table import Table
 
 from hearsay.plans.plan import parse
 from hearsay.sealed.keys import fingerprint
-from hearsay_server import at_rest, config, tabular
+from hearsay_server import at_rest, config, private, tabular
 from hearsay_server.commands.local import ConfigFile, EncryptionKey
 from hearsay_server.commands.serve import announce, warn_of_file, with_an_option_for_every_key
 from hearsay_server.printing import Console, headed, say
@@ -51,7 +51,7 @@ def key(
 
     An app gives it as shuffler_key. The shuffler takes the newest two.
     """
-    if new or not (data / "pools.db").exists() or not pools.look_for_keys(data):
+    if new or not private.is_there(data / "pools.db") or not pools.look_for_keys(data):
         made = pools.Pools(data, at_rest.read(encryption_key, data))
         try:
             made.new_key()

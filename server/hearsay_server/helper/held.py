@@ -13,6 +13,7 @@ from pathlib import Path
 
 from hearsay.sealed import hpke
 from hearsay.sealed.shares import ID_BYTES
+from hearsay_server import private
 from hearsay_server.at_rest import NOT_ENCRYPTED, AtRest
 from hearsay_server.elsewhere.own_file import OwnFile, opened, read_declared, translated
 from ldp.errors import InvalidInput
@@ -157,7 +158,7 @@ def look(folder: Path) -> tuple[str, list[Held], dict[str, bytes], dict[str, byt
     """Return the public key in hex, what is held by survey and period, the plans and the trainings,
     in a folder, also while a helper runs there. Raises `InvalidInput` where there is nothing."""
     file = folder / "shares.db"
-    if not file.exists():
+    if not private.is_there(file):
         raise InvalidInput(f"there is no helper's data in {folder}")
     connection = opened(file, "?mode=rw")  # which takes back what a kill left half done
     try:

@@ -17,6 +17,7 @@ from pathlib import Path
 from hearsay.sealed import hpke
 from hearsay.sealed.keys import key_config
 from hearsay.v1 import shuffler_pb2
+from hearsay_server import private
 from hearsay_server.at_rest import NOT_ENCRYPTED, AtRest, KeyLost
 from hearsay_server.elsewhere.own_file import OwnFile, opened, read_declared, translated
 from ldp.errors import InvalidInput
@@ -243,7 +244,7 @@ def look_for_keys(folder: Path) -> list[bytes]:
 @contextmanager
 def _looking(folder: Path) -> Iterator[sqlite3.Connection]:
     file = folder / "pools.db"
-    if not file.exists():
+    if not private.is_there(file):
         raise InvalidInput(f"there is no shuffler's data in {folder}")
     connection = opened(file, "?mode=rw")  # which takes back what a kill left half done
     try:

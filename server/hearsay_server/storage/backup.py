@@ -18,6 +18,7 @@ from typing import IO
 
 import sqlalchemy as sa
 
+from hearsay_server import private
 from hearsay_server.at_rest import NOT_ENCRYPTED, AtRest
 from hearsay_server.clock import system
 from hearsay_server.storage import (
@@ -54,7 +55,7 @@ def backup(database: Database, file: Path, recipients: Sequence[str] = ()) -> No
     The file appears when it is whole and on the disk. Raises `InvalidInput` where it exists
     already, and `StorageFailed` where it cannot be made.
     """
-    if file.exists():
+    if private.is_there(file):
         raise InvalidInput(f"{file} exists already: choose another name")
     keys = encryption.recipients(recipients) if recipients else []
     try:

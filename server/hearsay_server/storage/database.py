@@ -341,7 +341,7 @@ def as_it_was(where: Path | str) -> Iterator[None]:
 
     Nothing is taken away that somebody else has opened meanwhile.
     """
-    if isinstance(where, str) or (where / "hearsay.db").exists():
+    if isinstance(where, str) or private.is_there(where / "hearsay.db"):
         yield
         return
     missing = [path for path in (where, *where.parents) if not path.exists()]

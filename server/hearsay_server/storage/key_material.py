@@ -3,15 +3,15 @@
 A connection knows the keys that its database was opened with.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import sqlalchemy as sa
 
 from hearsay_server.at_rest import NOT_ENCRYPTED, AtRest, KeyLost
 from hearsay_server.storage import schema
-from hearsay_server.storage.database import AT_REST, Database
-from ldp.errors import InvalidInput
+from hearsay_server.storage.database import AT_REST, Database, said
+from ldp.errors import InvalidInput, StorageFailed
 
 _COLUMNS: dict[sa.Column[Any], str] = {
     schema.sealing_keys.c.private: "the sealing keys of {}: no record sealed to them can be opened",
@@ -38,10 +38,24 @@ def encrypt(database: Database) -> list[str]:
     needs are given: it stays as it is. Raises `InvalidInput`, with nothing changed, where none is
     given: one server of several that has no key must not go on without.
     """
+    try:
+        lost, keys = _encrypt(database)
+    except sa.exc.DatabaseError as error:
+        raise StorageFailed(f"cannot encrypt the keys in the database: {said(error)}") from None
+    if lost and not keys.keys:
+        raise InvalidInput(
+            "encryption_key is not set, and names the key of "
+            f"{'; '.join(lost)}: set it as it was, or where the key is lost, to a new one"
+        )
+    return list(lost)
+
+
+def _encrypt(database: Database) -> tuple[Iterable[str], AtRest]:
+    """Do as `encrypt`; return the keys, too."""
     with database.reading() as connection:
         keys = _keys(connection)
         if all(keys.is_current(stored) for _, _, stored in _stored(connection)):
-            return []
+            return [], keys
     with database.changing() as connection:
         lost: dict[str, None] = {}
         for column, row, stored in list(_stored(connection)):
@@ -55,12 +69,7 @@ def encrypt(database: Database) -> list[str]:
                 new = {column.name: seal(connection, column, secret, *row.values())}
                 connection.execute(sa.update(column.table).where(*this).values(new))
     database.wipe()
-    if lost and not keys.keys:
-        raise InvalidInput(
-            "encryption_key is not set, and names the key of "
-            f"{'; '.join(lost)}: set it as it was, or where the key is lost, to a new one"
-        )
-    return list(lost)
+    return lost, keys
 
 
 def _keys(connection: sa.Connection) -> AtRest:
