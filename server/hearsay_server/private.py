@@ -3,6 +3,7 @@
 SQLite gives its logs and journals the mode of the file that they belong to.
 """
 
+import contextlib
 import os
 import shlex
 from collections.abc import Iterable
@@ -36,6 +37,13 @@ def is_there(path: Path) -> bool:
         raise StorageFailed(
             f"cannot look for {path}: {error.strerror}; do this as the user whose folder it is"
         ) from None
+
+
+def make_file(file: Path) -> None:
+    """Make an empty file for its owner alone; leave one that is there as it is, and unopened:
+    SQLite's locks on a file end where the process closes it once."""
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def open_file(file: Path) -> int:

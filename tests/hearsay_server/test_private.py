@@ -99,6 +99,18 @@ def test_new_files_are_their_owners_alone_in_a_wide_folder(tmp_path: Path) -> No
     assert {*found.values()} == {0o600}
 
 
+def test_a_database_that_is_there_is_not_opened_and_closed_beside_sqlite(tmp_path: Path) -> None:
+    """POSIX ends all of a process's locks on a file where the process closes it once."""
+    with contextlib.closing(open_folder(tmp_path)) as first, first.beside():
+        before = Path("/proc/locks").read_text().count(f":{inode(tmp_path)} ")
+        private.make_file(tmp_path / "hearsay.db")
+        assert Path("/proc/locks").read_text().count(f":{inode(tmp_path)} ") == before > 0
+
+
+def inode(folder: Path) -> int:
+    return (folder / "hearsay.db").stat().st_ino
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="root alone can become another user")
 @pytest.mark.usefixtures("umask")
 def test_another_user_reads_nothing_of_a_server_that_runs() -> None:

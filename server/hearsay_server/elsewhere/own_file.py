@@ -40,7 +40,7 @@ class OwnFile:
             self._held = private.open_file(folder / f"{name}.lock")
             fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
             file = folder / f"{name}.db"
-            os.close(private.open_file(file))
+            private.make_file(file)
         except BlockingIOError:
             os.close(self._held)
             raise InvalidInput(f"another {owner} has {folder}") from None

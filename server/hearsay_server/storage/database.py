@@ -255,7 +255,8 @@ def open_folder(folder: Path, keys: AtRest = NOT_ENCRYPTED) -> Database:
         private.make_folder(folder)
         presence: IO[bytes] = os.fdopen(private.open_file(folder / "lock"), "ab")
         file = folder / "hearsay.db"
-        os.close(private.open_file(file))
+        with _opening(folder):
+            private.make_file(file)
     except OSError as error:
         raise StorageFailed(f"cannot keep data in {folder}: {error}") from None
     engine = sa.create_engine(
