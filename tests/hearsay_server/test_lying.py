@@ -16,9 +16,9 @@ from google.protobuf.message import Message
 from lying import Liar, lying
 
 from hearsay import Analyst, AnswerRefused
-from hearsay.plans.plan import Plan
+from hearsay.plans.plan import Plan, parse
+from hearsay.v1 import plan_pb2
 from hearsay_server.answers.folders import open_folder
-from hearsay_server.commands import codegen
 from hearsay_server.surveys import survey as surveys
 from ldp import InvalidInput
 
@@ -175,6 +175,13 @@ def other_plan(answers: list[Any]) -> None:
     answers[0].plan = surveys.resolve(surveys.from_toml(TOML.replace("town", "city"), "x.toml"))
 
 
+def odd_name(answers: list[Any]) -> None:
+    """A plan that a device reads, but that no server registers: its column would be a path."""
+    plan = plan_pb2.Plan.FromString(answers[0].plan)
+    plan.survey.attributes[0].name = "../../x"
+    answers[0].plan = plan.SerializeToString(deterministic=True)
+
+
 def no_plan(answers: list[Any]) -> list[Any]:
     return answers[1:]
 
@@ -223,6 +230,7 @@ def backwards(answers: list[Any]) -> list[Any]:
         told_twice,
         not_told,
         other_plan,
+        odd_name,
         no_plan,
         plan_again,
         many_rows,
@@ -509,6 +517,6 @@ def test_a_survey_that_was_created_anew_is_asked_by_its_new_plan(
     analyst.estimate("town", "colour")
     other = surveys.resolve(surveys.from_toml(TOML.replace('"red"', '"pink"'), "x.toml"))
     kept = analyst._calls._plans  # type: ignore[attr-defined]
-    kept["town"] = codegen.hearsay.plans.plan.parse(other)
+    kept["town"] = parse(other)
     assert list(analyst.estimate("town", "colour").index) == COLOURS
     assert kept["town"].revision == collected.plan.revision

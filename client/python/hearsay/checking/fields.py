@@ -1,7 +1,7 @@
 """Every field of a server's answer, by itself: words that can be printed, numbers that can be."""
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -63,41 +63,29 @@ def check_fields(message: Message) -> None:
     within the range that a field of the name can have; an interval does not end before it begins.
     Whether a number may be nan depends on the question (`answers.check_known`).
     """
-    for name, many, check in _checks(message.DESCRIPTOR):
+    checks, intervals = _checks(message.DESCRIPTOR)
+    for name, many, optional, check in checks:
         if many:
             for value in getattr(message, name):
                 check(value, name)
-        elif not _has_presence(message, name) or message.HasField(name):
+        elif not optional or message.HasField(name):
             check(getattr(message, name), name)
-    for low, high in _INTERVALS:
-        if low in message.DESCRIPTOR.fields_by_name and not (
-            getattr(message, low) <= getattr(message, high)
-        ):
-            raise InvalidInput(
-                f"{message.DESCRIPTOR.name}: an interval from {getattr(message, low)} to "
-                f"{getattr(message, high)}"
-            )
+    for low, high in intervals:
+        ends = getattr(message, low), getattr(message, high)
+        if not ends[0] <= ends[1]:
+            kind = message.DESCRIPTOR.name
+            raise InvalidInput(f"{kind}: an interval from {ends[0]} to {ends[1]}")
 
 
-def check_known(message: Message, place: str = "") -> None:
+def check_known(message: Message) -> None:
     """Raise `InvalidInput` where a number of a message, or of one in it, is nan."""
-    for field, value in message.ListFields():
-        values = value if _is_repeated(field) else [value]
-        if field.type == FieldDescriptor.TYPE_MESSAGE and not _is_map(field):
-            for each in values:
-                check_known(each, field.name)
-        elif field.name in _UNKNOWN and any(
-            isinstance(each, float) and math.isnan(each) for each in values
-        ):
-            raise InvalidInput(f"{place or message.DESCRIPTOR.name}: {field.name} is nan")
-
-
-def _has_presence(message: Message, name: str) -> bool:
-    return bool(message.DESCRIPTOR.fields_by_name[name].has_presence)
-
-
-def _is_repeated(field: FieldDescriptor) -> bool:
-    return bool(field.is_repeated)
+    numbers, inside = _known(message.DESCRIPTOR)
+    for name in numbers:
+        if math.isnan(getattr(message, name)):
+            raise InvalidInput(f"{message.DESCRIPTOR.name}: {name} is nan")
+    for name, many in inside:
+        for each in getattr(message, name) if many else [getattr(message, name)]:
+            check_known(each)
 
 
 def _is_map(field: FieldDescriptor) -> bool:
@@ -105,9 +93,30 @@ def _is_map(field: FieldDescriptor) -> bool:
 
 
 @lru_cache(maxsize=128)
-def _checks(descriptor: Descriptor) -> Collection[tuple[str, bool, _Check]]:
-    """Return the fields of a message that need a check: name, whether repeated, and the check."""
-    found: list[tuple[str, bool, _Check]] = []
+def _known(descriptor: Descriptor) -> tuple[list[str], list[tuple[str, bool]]]:
+    """Return the numbers of a message that may be nan, and the messages in it: whether repeated."""
+    inside = [
+        (field.name, bool(field.is_repeated))
+        for field in descriptor.fields
+        if field.type == FieldDescriptor.TYPE_MESSAGE and not _is_map(field)
+    ]
+    numbers = [
+        field.name
+        for field in descriptor.fields
+        if field.type == FieldDescriptor.TYPE_DOUBLE and field.name in _UNKNOWN
+    ]
+    return numbers, inside
+
+
+@lru_cache(maxsize=128)
+def _checks(
+    descriptor: Descriptor,
+) -> tuple[list[tuple[str, bool, bool, _Check]], list[tuple[str, str]]]:
+    """Return the fields of a message that need a check, and the ends of its intervals.
+
+    Of each field: its name, whether it is repeated, whether it may be unset, and the check.
+    """
+    found: list[tuple[str, bool, bool, _Check]] = []
     for field in descriptor.fields:
         check: _Check | None = None
         if _is_map(field):
@@ -121,8 +130,8 @@ def _checks(descriptor: Descriptor) -> Collection[tuple[str, bool, _Check]]:
         elif field.type == FieldDescriptor.TYPE_DOUBLE or field.name in _RANGES:
             check = _check_number
         if check is not None:
-            found.append((field.name, _is_repeated(field), check))
-    return found
+            found.append((field.name, bool(field.is_repeated), bool(field.has_presence), check))
+    return found, [ends for ends in _INTERVALS if ends[0] in descriptor.fields_by_name]
 
 
 def _check_message(message: Message, _: str) -> None:
