@@ -33,6 +33,31 @@ from support import Server
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 
 
+MARKED = r"((?:^@.*\n(?:^[ )\]].*\n)*)*)^(?:async )?def (test_\w+)"
+"""A test with its decorators."""
+
+
+def test_every_promise_of_the_threat_model_names_a_test_that_runs_each_time() -> None:
+    slow: dict[str, bool] = {}
+    for file in DOCS.parent.glob("tests/**/test_*.py"):
+        text = file.read_text(encoding="utf-8")
+        all_slow = re.search(r"^pytestmark = .*mark\.(slow|long)", text, re.MULTILINE) is not None
+        for marks, name in re.findall(
+            r"((?:^@.*\n(?:^[ )\]].*\n)*)*)^(?:async )?def (test_\w+)", text, re.M
+        ):
+            own = re.search(r"^@pytest\.mark\.(slow|long)", marks, re.MULTILINE) is not None
+            slow[name] = slow.get(name, True) and (all_slow or own)
+    page = (DOCS / "threat-model.md").read_text(encoding="utf-8")
+    parts = re.split(r"\n\n|\n(?=- |\| )", page)
+    named = [set(re.findall(r"`(test_[a-z0-9_]+)`", part)) for part in parts]
+    assert set().union(*named) <= slow.keys()  # each is there
+    only_slow = [names for names in named if names and all(slow[name] for name in names)]
+    assert not only_slow
+    promises = [n for n, part in enumerate(parts) if "**Promise" in part]
+    assert len(promises) >= 4 and all(named[n] or "test_" in parts[n] for n in promises)
+    assert named[promises[0]]
+
+
 def rows(page: str) -> dict[str, list[str]]:
     """The cells after the name, of table rows that begin with a name in backticks."""
     found = {}

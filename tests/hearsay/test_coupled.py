@@ -535,9 +535,7 @@ def both(
     return first, second
 
 
-@pytest.mark.slow
-@usual(150)
-@given(
+honest_server = given(
     attributes=st.lists(categorical | numeric, min_size=1, max_size=3),
     period=st.sampled_from(["", "P1D", "P1D"]),
     budget=st.sampled_from(["split", "sample"]),
@@ -545,7 +543,22 @@ def both(
     caps=caps,
     delivery=deliveries,
 )
-def test_the_same_calls_send_the_same_forms_whatever_is_answered(
+
+
+@usual(3)
+@honest_server
+def test_the_same_calls_send_the_same_forms_whatever_is_answered(**drawn: Any) -> None:
+    check_an_honest_server(**drawn)
+
+
+@pytest.mark.slow
+@usual(150)
+@honest_server
+def test_many_of_the_same_calls_send_the_same_forms_whatever_is_answered(**drawn: Any) -> None:
+    check_an_honest_server(**drawn)
+
+
+def check_an_honest_server(
     attributes: list[dict[str, Any]], period: str, budget: str, calls: list[Call], **choices: Any
 ) -> None:
     plan = resolved(survey(attributes, period, budget))
@@ -621,11 +634,17 @@ hostile_server = given(
 )
 
 
+@usual(5)
+@hostile_server
+def test_a_hostile_server_sees_the_same_messages_at_the_same_moments(**drawn: Any) -> None:
+    check_a_hostile_server(**drawn)
+
+
 @pytest.mark.slow
 @usual(1000)
 @hostile_server
-def test_a_hostile_server_sees_the_same_messages_at_the_same_moments(**given: Any) -> None:
-    check_a_hostile_server(**given)
+def test_many_hostile_servers_see_the_same_messages_at_the_same_moments(**drawn: Any) -> None:
+    check_a_hostile_server(**drawn)
 
 
 @pytest.mark.slow
