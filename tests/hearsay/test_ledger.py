@@ -19,6 +19,7 @@ from hearsay import (
     PlanRefused,
     Reason,
 )
+from hearsay.recording.ledger import person_key
 from hearsay.storage.schema import VERSION
 from hearsay.testing import RecordingTransport
 from support import DAILY, Calendar, Server, device, new_client
@@ -86,6 +87,12 @@ def test_people_who_share_a_device_have_accounts_of_their_own(server: Server, fi
     contents = b"".join(f.read_bytes() for f in file.parent.glob("ledger.db*"))
     assert b"other" not in contents
     assert server.show("health").status.records == 2
+
+
+def test_the_key_of_a_person_is_of_one_ledger_alone() -> None:
+    keys = {person_key("ann", salt) for salt in (b"one", b"two")}
+    assert len(keys) == 2
+    assert all(len(key) == 16 for key in keys)
 
 
 def test_a_cap_for_life_holds_over_all_surveys_of_a_ledger(server: Server, file: Path) -> None:

@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from hostile import one_question, plan_of
 
 from hearsay import Caps, Client, InvalidInput, Reason, create_ledger
 from hearsay.plans.plan import message, parse
@@ -24,7 +26,7 @@ from hearsay_server.surveys import sealing
 from hearsay_server.surveys import survey as surveys
 from ldp.testing import SeededCoins
 from ldp.two_servers import account
-from ldp.two_servers.records import estimate
+from ldp.two_servers.records import Layout, estimate
 from ldp.two_servers.shares import join, sum_rests, sum_seeds
 
 HELPER_PRIVATE = bytes(range(32))
@@ -234,6 +236,40 @@ def test_an_answer_outside_the_domain_leaves_like_any_other(tmp_path: Path) -> N
     (record,) = servers.records.values()
     assert record.rows == 1
     assert len(record.columns[0].codes) == (32 + 48) + (5 * 4 + 48)
+
+
+def test_what_memos_of_another_survey_cost_is_not_seen_in_split_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def seen(layout: Layout, answers: Mapping[str, object], *rest: Any) -> Any:
+        given.append(dict(answers))
+        return plain(layout, answers, *rest)
+
+    given, plain = list[dict[str, object]](), Layout.randomize
+    monkeypatch.setattr(Layout, "randomize", seen)
+    memos = plan_of(one_question(["a", "b", "c", "d"], 0.5, memo=1, mechanism="krr"))
+    caps, sizes = Caps(life=2.5), []
+    for answers in ("aaaa", "abcd"):
+        servers, other, moment = Servers(registered()), RecordingTransport(memos), [NOW]
+        ledger = tmp_path / answers
+        options: dict[str, Any] = {"caps": caps, "clock": lambda moment=moment: moment[0]}
+        with client(servers, ledger, **options) as device:
+            asked = {"survey": "survey", "level": "standard", "may_tell_changes": ["answer"]}
+            options |= {"helper_key": None, "epsilon": 0.5}
+            with client(other, ledger, **asked, **options) as memoising:  # type: ignore[arg-type]
+                for answer in answers:
+                    other.server_time = servers.server_time = int(moment[0].timestamp())
+                    memoising.trust_clock()
+                    assert memoising.record(answer=answer).taken == ("answer",)
+                    moment[0] += timedelta(days=1)
+            servers.server_time = int(moment[0].timestamp())
+            device.trust_clock()
+            assert device.record(way="bus", minutes=30).taken == ("way", "minutes")
+            assert device.flush()
+        sizes += [record.ByteSize() for record in servers.records.values()]
+    assert sizes == [sizes[0]] * 2
+    # Four memos leave no epsilon for the record, which is empty then; one leaves enough.
+    assert [len(each) for each in given] == [2, 0]
 
 
 def test_no_file_of_the_device_has_an_unsealed_share(tmp_path: Path) -> None:
