@@ -73,8 +73,6 @@ export interface Play {
   readonly memoised: boolean;
   readonly chances: bigint[];
   readonly lasts: boolean;
-  /** The cap for life. */
-  readonly life?: number;
 }
 
 /** Coins that begin anew with every transaction, so that two runs draw the same attributes. */
@@ -143,7 +141,7 @@ export async function live(seed: number, which: number, play: Play): Promise<unk
       store,
       coins,
       vouched: () => true,
-      caps: { life: play.life ?? 30 },
+      caps: { life: 30 },
       mayTellChanges: play.memoised ? play.attributes.map((attribute) => attribute.name) : [],
       // Only a flush sends, so that each message follows from a call.
       delivery: { batchAge: 1e9, firstWait: 5, longestWait: 10, timeout: 1000, maxReports: 9 },
@@ -230,18 +228,6 @@ export const PLAYS: [string, Play][] = [
       memoised: true,
       chances: [],
       lasts: false,
-    },
-  ],
-  [
-    "with memos that use up a cap, beside fresh reports",
-    {
-      attributes: [memoised[0]!, moods[1]!],
-      mechanism: (attribute, epsilon) =>
-        attribute.memo ? chain(MOODS.length, epsilon, 0.9, 0.9) : fresh(attribute, epsilon),
-      memoised: true,
-      chances: [],
-      lasts: false,
-      life: 12,
     },
   ],
 ];
