@@ -30,6 +30,7 @@ from hearsay import (
 )
 from hearsay.choices import Agreed
 from hearsay.plans.plan import mechanism_message, parse
+from hearsay.testing import RecordingTransport
 from hearsay.v1 import plan_pb2
 from ldp import KRR
 from ldp.core.exact import ONE
@@ -176,6 +177,21 @@ def test_another_choice_of_level_is_held_to_the_same_epsilon(file: Path) -> None
         assert "would spend epsilon 30, and the app allows epsilon=1" in client.status().detail
     with device(Liar(plan_of(honest)), level=None) as client:
         assert not client.wait_ready(0.5)  # no level is chosen for anybody
+
+
+def test_levels_that_add_up_to_more_than_each_are_refused_together(file: Path) -> None:
+    toml = one_question(["a", "b"], 1.0).replace("levels = {", "levels = { open = 1.1,")
+    toml += '\n[[attributes]]\nname = "other"\n[attributes.categorical]\nvalues = ["a", "b"]'
+    message = plan_pb2.Plan.FromString(plan_of(toml))
+    for level, epsilons in zip(message.levels, ((0.875, 0.125), (0.125, 0.875)), strict=True):
+        for mechanism, epsilon in zip(level.mechanisms, epsilons, strict=True):
+            mechanism.CopyFrom(mechanism_message(KRR(2, epsilon)))
+    transport = RecordingTransport(message.SerializeToString(deterministic=True))
+    mixed = {"level": "open", "levels": {"answer": "standard"}}
+    with Client(transport, "survey", epsilon=4.0, ledger=file, consent=True, **mixed) as client:
+        assert not client.wait_ready(0.5)
+        assert "these levels together spend epsilon 1.75" in client.status().detail
+        assert client.record(answer="a").taken == ()
 
 
 @pytest.mark.parametrize("invisible", ["\u200b", "\u2063", "\U000e0041", "\u202e", "\ue000"])

@@ -311,6 +311,17 @@ def forwarded(collector: Sealed, tmp_path: Path) -> tuple[Pools, Collector, Forw
     return pools, away, Forwarding(pools, plans, away, lambda: NEXT_DAY, moved)
 
 
+def test_a_mix_is_never_of_fewer_than_its_least(
+    envelopes: list[shuffler_pb2.SealedRecord], tmp_path: Path
+) -> None:
+    of = envelopes[0].survey, envelopes[0].period
+    with closing(Pools(tmp_path / "p")) as pools:
+        pools.add(envelopes[:5], DAY)
+        assert pools.begin(*of, 6) == 0
+        assert pools.leaving(*of) == {}
+        assert pools.begin(*of, 5) == 5
+
+
 def test_records_leave_in_an_order_that_tells_nothing(
     forwarded: tuple[Pools, Collector, Forwarding], envelopes: list[shuffler_pb2.SealedRecord]
 ) -> None:

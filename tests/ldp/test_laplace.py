@@ -48,3 +48,9 @@ def test_tails_of_the_wrong_number_or_sum_are_refused() -> None:
         LaplaceMechanism(1.0, 4, (ONE - 5, 5, 6, 5, 5))
     with pytest.raises(InvalidInput, match="the integers give epsilon"):  # one inner gap too small
         LaplaceMechanism(1.0, 4, (*tails[:3], tails[2] - 1, tails[4]))
+
+
+def test_tails_that_a_server_made_thinner_are_seen_in_epsilon() -> None:
+    *first, last = LaplaceMechanism(1.0, 4).tails
+    mechanism = LaplaceMechanism(8.0, 4, (*first, last // 8))
+    assert mechanism.realised_epsilon == mechanism.channel().epsilon > 2
