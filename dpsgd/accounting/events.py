@@ -1,5 +1,6 @@
 """Events of an accountant: releases, sampling of the records, and the neighboring relation."""
 
+import contextlib
 import enum
 import math
 import sys
@@ -311,11 +312,23 @@ def check_epsilon(epsilon: float) -> float:
 def check_integer(name: str, value: int, least: int) -> int:
     """Return an integer >= `least` as an int; refuse anything else."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-        raise InvalidInput(f"{name} must be an integer >= {least}, got {value!r}")
+        raise InvalidInput(f"{name} must be an integer >= {least}, got {shown(value)}")
     return int(value)
 
 
 def _within(name: str, value: float, low: float, high: float, wanted: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, Real) or not low <= float(value) <= high:
-        raise InvalidInput(f"{name} must {wanted}, got {value!r}")
-    return float(value)
+    number = math.nan
+    if isinstance(value, Real) and not isinstance(value, bool):
+        with contextlib.suppress(OverflowError):  # an integer beyond all floats
+            number = float(value)
+    if not low <= number <= high:
+        raise InvalidInput(f"{name} must {wanted}, got {shown(value)}")
+    return number
+
+
+def shown(value: object) -> str:
+    """Return a value as an error shows it, cut short."""
+    try:
+        return f"{value!r:.200}"
+    except ValueError:  # an integer of more digits than Python writes
+        return f"a {type(value).__name__}"

@@ -6,8 +6,8 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
-from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -33,6 +33,7 @@ from dpsgd.accounting import (
 from dpsgd.estimators.collected import is_number
 from dpsgd.estimators.features import Feature, encode, features_of
 from dpsgd.estimators.fitting import REPORTED, Loss, Progress, Score, Table, train, usual_batch
+from dpsgd.estimators.parameters import check_parameters
 from dpsgd.reports.guarantees import Account, account
 from dpsgd.reports.rows import Rows
 from dpsgd.training.engine import PrivacyEngine, warn_of
@@ -112,8 +113,15 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         """
         if features is not None and not isinstance(X, Rows):
             raise InvalidInput("features names attributes of Rows: give the columns themselves")
-        score = None if validation_data is None else lambda: float(self.score(*validation_data))
         self._forget()
+        check_parameters(self)
+        score = None
+        if validation_data is not None:
+            if not (isinstance(validation_data, tuple | list) and len(validation_data) == 2):
+                raise InvalidInput(
+                    f"validation_data must be (X, y), got a {type(validation_data).__name__}"
+                )
+            score = partial(self._score, *validation_data)
         try:
             self._fit(X, y, features, score)
         except BaseException:
@@ -123,6 +131,10 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
 
     @abstractmethod
     def _fit(self, X: Any, y: Any, features: Sequence[str] | None, score: Score | None) -> None: ...
+
+    def _score(self, X: Any, y: Any) -> float:
+        with as_ours("validation_data"):
+            return float(self.score(X, y))
 
     def _forget(self) -> None:
         """Take away all that a training has set."""
@@ -195,17 +207,12 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
             self.account_ = Account(self.delta, accountant.relation, self.epsilon_, ())
 
     def _accountant(self) -> Accountant | None:
-        """Return a new accountant, None for a training without noise; check steps and batches."""
-        self._batch(1)
+        """Return a new accountant, None for a training without noise."""
         if self.epsilon is None and self.noise_multiplier is None:
             return None
         return self.accountant(Relation.ADD_REMOVE)
 
     def _batch(self, rows: int) -> int:
-        for name, value in (("steps", self.steps), ("batch_size", self.batch_size)):
-            whole = isinstance(value, Integral) and not isinstance(value, bool) and value >= 1
-            if not whole and (value is not None or name == "steps"):
-                raise InvalidInput(f"{name} must be an integer >= 1, got {value!r}")
         return usual_batch(rows) if self.batch_size is None else min(self.batch_size, rows)
 
     def _spending(
@@ -247,7 +254,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
 
     def built(self, inputs: int, outputs: int) -> nn.Module:
         """Return a new module; a linear one begins at zero."""
-        seed = int(check_random_state(self.random_state).randint(2**31))
+        with as_ours("random_state"):
+            seed = int(check_random_state(self.random_state).randint(2**31))
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             if isinstance(self.module, nn.Module):
@@ -271,20 +279,22 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         accountant = self._accountant()
         if accountant is None:
             raise InvalidInput("epsilon=None is for Rows: nothing else protects rows as they are")
-        with as_ours():
+        with as_ours("X and y"):
             if y is None:
                 raise InvalidInput(
                     f"{type(self).__name__} requires y to be passed, but the target y is None"
                 )
             X, y = validate_data(self, X, y, dtype=self._dtype, **options)
-        self.features_ = features_of(self._names(), self.feature_bounds, self.categories)
+        with as_ours("feature_bounds and categories"):
+            self.features_ = features_of(self._names(), self.feature_bounds, self.categories)
         return X, y, accountant
 
     def _encoded(self, X: NDArray[Any], accountant: Accountant) -> Tensor:
         """Return the module's inputs; find how to standardise them, if that is asked for."""
         if self.standardize:
-            self.features_ = self._standardised(X, accountant)
-        with as_ours():
+            with as_ours("X"):
+                self.features_ = self._standardised(X, accountant)
+        with as_ours("X"):
             return as_tensor(encode(self.features_, X))
 
     def _standardised(self, X: NDArray[Any], accountant: Accountant) -> list[Feature]:
@@ -361,7 +371,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     def _inputs(self, X: Any) -> Tensor:
         """Return the module's inputs for true features, checked."""
         check_is_fitted(self)
-        with as_ours():
+        with as_ours("X"):
             X = validate_data(self, X, reset=False, dtype=self._dtype)
             return as_tensor(encode(self.features_, X))
 
@@ -378,12 +388,20 @@ def as_tensor(array: NDArray[Any]) -> Tensor:
     return torch.as_tensor(np.ascontiguousarray(array, dtype=np.float32))
 
 
+class _WrongType(InvalidInput, TypeError):
+    """Also a `TypeError`, as scikit-learn's checks of estimators expect it."""
+
+
 @contextlib.contextmanager
-def as_ours() -> Iterator[None]:
-    """Raise scikit-learn's `ValueError`s as `InvalidInput`."""
+def as_ours(what: str) -> Iterator[None]:
+    """Raise as `InvalidInput` what scikit-learn, pandas or numpy cannot make numbers of."""
     try:
         yield
     except InvalidInput:
         raise
     except ValueError as error:
         raise InvalidInput(str(error)) from None
+    except (TypeError, OverflowError) as error:
+        raise _WrongType(
+            f"{what}: expected numbers, or values of categories, none of them missing: {error}"
+        ) from None

@@ -62,7 +62,8 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
             module: torch.nn.Module = Joint(model, found.inputs)
         else:
             X, y, accountant = self._checked(X, y)
-            self.classes_, codes = self._coded(y)
+            with as_ours("y and classes"):
+                self.classes_, codes = self._coded(y)
             inputs = self._encoded(X, accountant)
             table = Table(inputs, torch.as_tensor(codes))
             module = model = self.built(inputs.shape[1], len(self.classes_))
@@ -83,8 +84,7 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
     def _coded(self, y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
         """Return the classes, and the place of each label among them."""
         if self.classes is None:
-            with as_ours():
-                check_classification_targets(y)
+            check_classification_targets(y)
             classes, codes = np.unique(y, return_inverse=True)
             if len(classes) > 1:
                 warnings.warn(

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsgd.accounting.events import shown
 from ldp import InvalidInput
 
 Floats = NDArray[np.float64]
@@ -66,10 +67,11 @@ def features_of(
     elif bounds is not None:
         try:
             low, high = (np.broadcast_to(np.asarray(end, float), len(names)) for end in bounds)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise InvalidInput(
                 "feature_bounds must be (low, high), each a number or one for each of the "
-                f"{len(names)} features, or a mapping of features to (low, high), got {bounds!r}"
+                f"{len(names)} features, or a mapping of features to (low, high), "
+                f"got {shown(bounds)}"
             ) from None
         for i, pair in enumerate(zip(low.tolist(), high.tolist(), strict=True)):
             ends[i] = check_bounds(f"feature_bounds of {names[i]!r}", pair)
@@ -93,11 +95,11 @@ def check_bounds(name: str, pair: Any) -> Bounds:
     """Return (low, high) as floats; raise `InvalidInput` unless they are finite and low < high."""
     try:
         low, high = map(float, pair)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         low = high = math.nan
     if not (low < high and math.isfinite(high - low)):
         raise InvalidInput(
-            f"{name} must be two finite numbers (low, high), low < high, got {pair!r}"
+            f"{name} must be two finite numbers (low, high), low < high, got {shown(pair)}"
         )
     return low, high
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from dpsgd import release
 from dpsgd.accounting import NoSampling
-from dpsgd.estimators.base import PrivateEstimator, as_tensor
+from dpsgd.estimators.base import PrivateEstimator, as_ours, as_tensor
 from dpsgd.estimators.features import check_bounds, scaled
 from dpsgd.estimators.fitting import Progress, Score, Table
 from dpsgd.estimators.moments import moments
@@ -49,7 +49,10 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
             return
         X, y, accountant = self._checked(X, y, y_numeric=True)
         inputs = self._encoded(X, accountant)
-        targets = scaled(np.asarray(y, dtype=np.float64), self.target_bounds)
+        with as_ours("y"):
+            if np.asarray(y).dtype.kind in "mM":
+                raise InvalidInput("y has times: give numbers, such as days since a public date")
+            targets = scaled(np.asarray(y, dtype=np.float64), self.target_bounds)
         model = self.built(inputs.shape[1], 1)
         self._train(Table(inputs, as_tensor(targets)), _squares, model, model, score, accountant)
 
