@@ -28,7 +28,7 @@ def check_parameters(model: Any) -> None:
     for name in (*_INTEGERS, *_INTEGERS_OR_NONE):
         value = getattr(model, name)
         if not (_is_size(value) or (value is None and name in _INTEGERS_OR_NONE)):
-            _refuse(name, "an integer >= 1", value, or_none=name in _INTEGERS_OR_NONE)
+            _refuse(name, "an integer >= 1", value)
     if not 0 <= model.learning_rate < float("inf"):
         _refuse("learning_rate", "finite and >= 0", model.learning_rate)
     if not (_lists(model.hidden) and all(map(_is_size, model.hidden))):
