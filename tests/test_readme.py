@@ -54,6 +54,21 @@ def test_the_code_of_the_readme_runs(
 
 
 @pytest.mark.slow
+def test_the_code_of_the_readme_runs_without_torch(
+    stopped: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All sections but the one for a model builder."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    before, _, after = readme.partition("## For a model builder\n")
+    part = stopped.folder.parent / "part.md"
+    part.write_text(before + after[after.index("\n## ") :], encoding="utf-8")
+    told = pages.run(part, stopped, capsys)
+    assert "('affair', 'rating', 'age') {}" in told
+    assert "effective_sample_size" in told
+    assert stopped.show("redbook").status.records == 2001
+
+
+@pytest.mark.slow
 def test_the_code_of_the_tutorial_runs(stopped: Server, capsys: pytest.CaptureFixture[str]) -> None:
     """And the answers of the last block are near the truth that the devices were given."""
     told = pages.run(ROOT / "docs" / "tutorial.md", stopped, capsys)

@@ -3,10 +3,13 @@
 `docs/adpe.md` says what to use, and why the published form protects nobody.
 """
 
-from dpsgd.adpe.claims import Claim
-from dpsgd.adpe.functional import FunctionalMechanism, NoisyQuadratic
-from dpsgd.adpe.importance import shap_importance
-from dpsgd.adpe.published import ADPE, Published
+from ldp.errors import needs
+
+with needs("dpsgd.adpe", "train"):
+    from dpsgd.adpe.claims import Claim
+    from dpsgd.adpe.functional import FunctionalMechanism, NoisyQuadratic
+    from dpsgd.adpe.importance import shap_importance
+    from dpsgd.adpe.published import ADPE, Published
 
 __all__ = [
     "ADPE",

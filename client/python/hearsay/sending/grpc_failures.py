@@ -26,7 +26,7 @@ _FAILURES = (
     ("(?i)handshake", Reason.TLS, "no secure connection to {} could be made"),
     ("Connection refused|No such file", Reason.UNREACHABLE, f"{failures.NO_SERVER} {{}}"),
     (_CLOSED, Reason.UNREACHABLE, "{} closed the connection before it answered"),
-    ("HTTP/2", Reason.UNREACHABLE, "{} does not speak gRPC"),
+    ("HTTP/2|http1", Reason.UNREACHABLE, "{} does not speak gRPC"),
     ("", Reason.UNREACHABLE, "{} cannot be reached"),
 )
 """Patterns in gRPC's message for a missing connection, with their meaning; the first counts."""
