@@ -23,7 +23,7 @@ from over_http import Door, answering
 from serving import register
 from test_transport import REFUSALS, Fake, Relay
 
-from hearsay import Analyst, InvalidInput, Reason, Unreachable
+from hearsay import Analyst, AnswerRefused, InvalidInput, Reason, Unreachable
 from hearsay.sending.over_http import HttpTransport
 from hearsay.v1 import collector_pb2
 from support import new_client, wait_until
@@ -387,7 +387,7 @@ def test_an_analyst_may_ask_from_several_threads(tmp_path: Path) -> None:
         with futures.ThreadPoolExecutor(12) as pool:
             found = list(pool.map(lambda _: analyst.show_survey("health").status.survey, range(60)))
         assert found == ["health"] * 60
-        assert 1 <= len(analyst._calls._server.pool.waiting) <= 8  # type: ignore[attr-defined]
+        assert 1 <= len(analyst._calls._calls._server.pool.waiting) <= 8  # type: ignore[attr-defined]
 
 
 STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: application/connect+proto\r\n"
@@ -404,7 +404,7 @@ STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: application/connect+proto\r\n"
         (b"\0\0\0\0\2\xff\xff", Unreachable, "bytes that are no EstimateResponse"),
         (b'\2\0\0\0\x2a{"error": {"code": "unauthenticated"}}    ', Unreachable, "the token"),
         (b"\2\0\0\0\1?", Unreachable, "with an end that is no JSON"),
-        (b"\2\0\0\0\2{}", Unreachable, "one question with 0 answers"),
+        (b"\2\0\0\0\2{}", AnswerRefused, "one question with none"),
     ],
 )
 def test_a_stream_that_is_none_is_told(body: bytes, error: type[Exception], words: str) -> None:
