@@ -40,7 +40,8 @@ if ! [ -x "$FOLDER/uv/bin/uv" ]; then
 fi
 case ${1-} in
 lowest)
-    environment lowest 3.11 versions --resolution lowest-direct
+    lowest=$(command -v python3.11 || echo "${PYTHON:-python3}")  # of the lowest Python that is here
+    environment lowest "$lowest" versions --resolution lowest-direct
     quick lowest
     ;;
 newest)
