@@ -32,8 +32,8 @@ _MOST_REPORTS = 10**7
 _CLOSE = 1e-3
 """The relative distance from the smallest epsilon at which the search ends."""
 
-_STEPS_PER_DEVIATION = 50
-"""Steps of the lattice in a standard deviation of one term: its variance grows by 1e-4 at most."""
+_STEPS_PER_DEVIATION = 25
+"""Steps of the lattice in a standard deviation of one term: its variance grows by 4e-4 at most."""
 
 _MOST_POINTS = 1 << 20
 _FEWEST_POINTS = 1 << 12
