@@ -4,6 +4,7 @@ import contextlib
 import json
 import pkgutil
 import re
+import socket
 import ssl
 import urllib.error
 import urllib.request
@@ -68,9 +69,10 @@ CALLS = [(service, method) for service, methods in services().items() for method
 
 @dataclass(frozen=True)
 class Doors:
-    """An nginx before each kind of process, and the HTTP door of the collector behind it."""
+    """An nginx before each kind of process, and the two doors of the collector behind it."""
 
     before: Mapping[str, Nginx]
+    grpc: str
     http: str
 
     def of(self, service: str) -> Nginx:
@@ -101,7 +103,7 @@ def doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doors]:
         }
         for each in before.values():
             stack.enter_context(each.running())
-        yield Doors(before, http["collector"])
+        yield Doors(before, address, http["collector"])
 
 
 @dataclass(frozen=True)
@@ -270,3 +272,53 @@ def test_a_device_over_https_reports_through_nginx(doors: Doors) -> None:
         assert client.wait_ready(), client.status()
         client.record(smokes="yes", age=40)
         assert client.flush()
+
+
+# --- strangers ----------------------------------------------------------------------------------
+
+_CALL = b"""POST /hearsay.v1.Collector/GetPlan HTTP/1.1\r
+Host: localhost\r
+Content-Type: application/grpc\r
+Content-Length: 5\r
+Connection: close\r
+\r
+\0\0\0\0\0"""
+
+HOSTILE = {
+    "no call": _CALL.replace(b"POST", b"PUT"),
+    "no call, either": _CALL.replace(b"POST", b"GET"),
+    "nothing said of trailers": _CALL,
+    "no trailers": _CALL.replace(b"Host", b"TE: gzip\r\nHost"),
+    "no host": _CALL.replace(b"Host: localhost\r\n", b"").replace(b"1.1", b"1.0"),
+    "no text": _CALL.replace(b"/GetPlan", b"/\xff"),
+    "no text on a detour": _CALL.replace(b"/GetPlan", b"/\xff/../GetPlan"),
+    "no text in a query": _CALL.replace(b"/GetPlan", b"/GetPlan?\xff"),
+    "an escape": _CALL.replace(b"/GetPlan", b"/%ff"),
+}
+"""Requests that are no calls, or hardly: a server answers them, or nginx does."""
+
+
+def raw(nginx: Nginx, request: bytes) -> bytes:
+    """Send bytes, and return what comes back until nginx hangs up."""
+    host, _, port = nginx.address.partition(":")
+    context = ssl.create_default_context(cafile=nginx.authority.file)
+    with (
+        socket.create_connection((host, int(port)), timeout=20) as plain,
+        context.wrap_socket(plain, server_hostname=host) as connection,
+    ):
+        connection.sendall(request)
+        return b"".join(iter(lambda: connection.recv(65536), b""))
+
+
+def test_no_stranger_can_make_nginx_or_a_server_turn_devices_away(
+    doors: Doors, tmp_path: Path
+) -> None:
+    address = doors.grpc
+    # With two servers nginx asks the one nothing for 10 s with which a request has failed.
+    nginx = in_front(tmp_path / "nginx", f"{address}; server {address}", doors.http)
+    with nginx.running():
+        for name, request in HOSTILE.items():
+            for _ in range(2):
+                assert b"no server answers" not in raw(nginx, request), name
+                code, _ = called(nginx, "/hearsay.v1.Collector/GetPlan")
+                assert code is grpc.StatusCode.NOT_FOUND, name

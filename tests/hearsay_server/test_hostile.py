@@ -27,7 +27,7 @@ from serving import (
 )
 
 from hearsay.v1 import analyst_pb2, analyst_pb2_grpc, collector_pb2, collector_pb2_grpc
-from support import FROM_NOTHING, Server, wait_until
+from support import FROM_NOTHING, Server, free_port, wait_until
 
 Result = collector_pb2.Result
 IDLE = 1000
@@ -161,6 +161,39 @@ def test_idle_connections_are_closed_after_a_while(tmp_path: Path) -> None:
         connection.sendall(HTTP2)
         while connection.recv(1024):  # ends with the connection
             pass
+
+
+def http2(*headers: tuple[bytes, bytes]) -> bytes:
+    """Return what asks for an empty message over HTTP/2, with headers as they are given."""
+
+    def frame(kind: int, flags: int, stream: int, content: bytes = b"") -> bytes:
+        head = len(content).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big")
+        return head + content
+
+    packed = b"".join(
+        b"\0" + bytes([len(name)]) + name + bytes([len(value)]) + value for name, value in headers
+    )
+    begin = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0)
+    return begin + frame(1, 4, 1, packed) + frame(0, 1, 1, bytes(5))
+
+
+def test_a_path_that_is_no_text_costs_a_moment_and_not_the_server(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    ours = [(b":method", b"POST"), (b":scheme", b"http"), (b":authority", b"localhost")]
+    ours += [(b"content-type", b"application/grpc"), (b"te", b"trailers")]
+    port = free_port()
+    with serving(tmp_path, listen=f"localhost:{port}") as address:
+
+        def answered() -> bool:
+            return refusal(address).code() is grpc.StatusCode.INVALID_ARGUMENT
+
+        assert answered()
+        for times, path in enumerate((b"/\xff", b"/hearsay.v1.Collector/Submit\xc3"), 1):
+            with socket.create_connection(("localhost", port), timeout=20) as connection:
+                connection.sendall(http2(*ours, (b":path", path)))
+                wait_until(lambda n=times: caplog.text.count("which opens again") == n)
+            wait_until(answered)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -16,6 +16,7 @@ from hearsay_server.config import ElsewhereConfig
 from hearsay_server.serving import descriptors, doors, tls, tracing
 from hearsay_server.serving.auth import Policy
 from hearsay_server.serving.gate import Gate
+from hearsay_server.serving.grpc_door import GrpcDoor
 from hearsay_server.serving.guard import FOR_EVERYBODY, Guard
 from hearsay_server.serving.health import Health
 from hearsay_server.serving.http.app import App
@@ -86,22 +87,21 @@ class Elsewhere:
         )
         spans = await stack.enter_async_context(tracing.exported(config.traces))
         guard = Guard(policy, self.metrics, spans, config.max_open_calls, config.max_upload_seconds)
-        server = grpc.aio.server(
-            interceptors=[Gate(guard)],
-            options=doors.options(config),
-            maximum_concurrent_rpcs=2 * (config.max_open_calls + FOR_EVERYBODY),
-        )
-        service.add(service.servicer, server)
-        health_pb2_grpc.add_HealthServicer_to_server(self.healthy, server)
+
+        def add(server: grpc.aio.Server) -> None:
+            service.add(service.servicer, server)
+            health_pb2_grpc.add_HealthServicer_to_server(self.healthy, server)
+
+        calls = 2 * (config.max_open_calls + FOR_EVERYBODY)
+        opened = GrpcDoor([Gate(guard)], doors.options(config), calls, add)
         doors.show_end(certificates, self.metrics)
         await stack.enter_async_context(descriptors.watched(self.metrics))
         metrics_port = stack.enter_context(exposed(self.metrics, config.metrics))
         if metrics_port is not None:
             _log.info("metrics on port %d", metrics_port)
         doors.check_free(config.listen)
-        port = doors.bind(server, config.listen, certificates)
-        await server.start()
-        closing: list[doors.Close] = [server.stop]
+        port = await opened.open(config.listen, certificates)
+        closing: list[doors.Close] = [opened.close]
         stack.push_async_callback(doors.close, closing)
         if config.http:
             from hearsay_server.serving.http.listening import Door

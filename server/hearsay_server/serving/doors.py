@@ -8,8 +8,6 @@ import signal
 import socket
 from collections.abc import Awaitable, Callable, Iterable
 
-import grpc
-
 from hearsay.sending.transport import is_loopback
 from hearsay_server.config import Process
 from hearsay_server.limits import Rates
@@ -113,16 +111,6 @@ def show_end(certificates: tls.Certificates | None, metrics: Metrics) -> None:
         metrics.certificate_end.set_function(
             lambda: at.timestamp() if (at := ends()) is not None else math.nan
         )
-
-
-def bind(server: grpc.aio.Server, listen: str, certificates: tls.Certificates | None) -> int:
-    """Bind an address; return the port. Raises `ServerFailed` where that fails."""
-    try:
-        if certificates is None:
-            return server.add_insecure_port(listen)
-        return server.add_secure_port(listen, certificates.credentials())
-    except RuntimeError:
-        raise ServerFailed(f"cannot listen on {listen}: is the port in use?") from None
 
 
 def stopping() -> asyncio.Event:

@@ -41,6 +41,7 @@ from hearsay_server.serving.attestation import Attestation
 from hearsay_server.serving.auth import ROLES, Policy
 from hearsay_server.serving.collector import Collector
 from hearsay_server.serving.gate import Gate
+from hearsay_server.serving.grpc_door import GrpcDoor
 from hearsay_server.serving.guard import FOR_EVERYBODY, Guard
 from hearsay_server.serving.health import Health, Readiness, prober
 from hearsay_server.serving.helping import Helping
@@ -120,20 +121,10 @@ async def running(
         policy = Policy(known, loopback=loopback, require_device_token=config.require_device_token)
         spans = await stack.enter_async_context(tracing.exported(config.traces))
         guard = Guard(policy, metrics, spans, config.max_open_calls, config.max_upload_seconds)
-        server = grpc.aio.server(
-            interceptors=[Gate(guard)],
-            options=doors.options(config, share_port=config.share_port),
-            # The guard counts calls that it let in; this limit also counts calls before it,
-            # and refuses them without saying when to come again.
-            maximum_concurrent_rpcs=2 * (config.max_open_calls + FOR_EVERYBODY),
-        )
         rates = doors.rates(config)
         collector = Collector(store, writer, metrics, limits, rates, clock)
-        collector_pb2_grpc.add_CollectorServicer_to_server(collector, server)
         sealed = SealedCollector(store, writer, metrics, clock)
-        shuffler_pb2_grpc.add_SealedCollectorServicer_to_server(sealed, server)
         evident = Attestation(store, attesters.attester(config.attestation), certificates, clock)
-        attestation_pb2_grpc.add_AttestationServicer_to_server(evident, server)
         bounds = Bounds(config.analysis_seconds, config.analysis_memory_mib << 20)
         cores = max(2, (os.cpu_count() or 1) // 2)
         analyses = Analyses("analysis", cores, _ANALYSES, bounds, metrics)
@@ -144,14 +135,12 @@ async def running(
         stack.callback(watched.close)
         analyst = Analyst(store, analyses, exports, watched, clock)
         stack.callback(analyst.close)
-        analyst_pb2_grpc.add_AnalystServicer_to_server(analyst, server)
         helper = stack.enter_context(_helper(config))
         rounds = Rounds(store.database, writer, metrics, clock, helper)
         changed, visits = rounds.changed, Visits()
         trainer = Trainer(
             store.database, writer, metrics, rates, clock, counted=changed, visits=visits
         )
-        trainer_pb2_grpc.add_TrainerServicer_to_server(trainer, server)
         admin = Admin(
             store,
             writer,
@@ -162,18 +151,27 @@ async def running(
             visits=visits,
             helper=helper,
         )
-        admin_pb2_grpc.add_AdminServicer_to_server(admin, server)
-        health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
-        names = (*_SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME)
-        reflection.enable_server_reflection(names, server)
 
+        def add(server: grpc.aio.Server) -> None:
+            collector_pb2_grpc.add_CollectorServicer_to_server(collector, server)
+            shuffler_pb2_grpc.add_SealedCollectorServicer_to_server(sealed, server)
+            attestation_pb2_grpc.add_AttestationServicer_to_server(evident, server)
+            analyst_pb2_grpc.add_AnalystServicer_to_server(analyst, server)
+            trainer_pb2_grpc.add_TrainerServicer_to_server(trainer, server)
+            admin_pb2_grpc.add_AdminServicer_to_server(admin, server)
+            health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
+            names = (*_SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME)
+            reflection.enable_server_reflection(names, server)
+
+        options = doors.options(config, share_port=config.share_port)
+        calls = 2 * (config.max_open_calls + FOR_EVERYBODY)
+        opened = GrpcDoor([Gate(guard)], options, calls, add)
         await stack.enter_async_context(descriptors.watched(metrics))
         metrics_port = stack.enter_context(exposed(metrics, config.metrics))
         if metrics_port is not None:
             _log.info("metrics on port %d", metrics_port)
         if not config.share_port:
             doors.check_free(config.listen)
-        port = doors.bind(server, config.listen, certificates)
         services = {
             collector_pb2.DESCRIPTOR.services_by_name["Collector"]: collector,
             trainer_pb2.DESCRIPTOR.services_by_name["Trainer"]: trainer,
@@ -182,8 +180,8 @@ async def running(
             analyst_pb2.DESCRIPTOR.services_by_name["Analyst"]: analyst,
             admin_pb2.DESCRIPTOR.services_by_name["Admin"]: admin,
         }
-        await server.start()
-        closing: list[doors.Close] = [server.stop]
+        port = await opened.open(config.listen, certificates)
+        closing: list[doors.Close] = [opened.close]
         stack.push_async_callback(doors.close, closing)
         if config.http:
             from hearsay_server.serving.http.listening import Door
