@@ -25,7 +25,7 @@ from hearsay_server.helper.held import Shares, look
 from hearsay_server.serving.serve import running
 from hearsay_server.shuffler.pools import Pools
 from hearsay_server.storage import key_material, rounds, schema, sealing, sealing_keys, verify
-from hearsay_server.storage.backup import backup, restore
+from hearsay_server.storage.backup import backup, restore, restore_into
 from hearsay_server.storage.database import Database, open_folder
 from hearsay_server.storage.store import Store
 from hearsay_server.surveys import sealing as sealed_surveys
@@ -234,6 +234,16 @@ def test_a_backup_has_keys_as_they_are_stored_and_is_restored_with_their_key(
     assert [found[place].private_bytes_raw() for place in range(3)] == some[:3]
     assert lying_open(tmp_path / "other", some) == []
     other.close()
+
+
+def test_a_backup_without_encryption_is_restored_encrypted(tmp_path: Path) -> None:
+    store = Store(tmp_path / "open")
+    _, some = fill(store)
+    backup(store.database, tmp_path / "backup")
+    store.close()
+    assert lying_open(tmp_path, some)
+    restore_into(tmp_path / "data", tmp_path / "backup", keys=KEYS)
+    assert lying_open(tmp_path / "data", some) == []
 
 
 # --- the file of the key ------------------------------------------------------------------------

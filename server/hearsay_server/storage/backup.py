@@ -24,6 +24,7 @@ from hearsay_server.clock import system
 from hearsay_server.storage import (
     audit,
     encryption,
+    key_material,
     migrations,
     schema,
     sealing_keys,
@@ -99,7 +100,8 @@ def restore_into(
 ) -> None:
     """Copy a backup as `restore` into a folder, or a database of PostgreSQL, that may be missing.
 
-    `keys` are those of `open_database`. Where this raises, a folder is as it was.
+    `keys` are those of `open_database`: what the backup has as it is, is encrypted under them. Where
+    this raises, a folder is as it was.
     """
     with (
         _reading(file, identity) as source,
@@ -107,6 +109,8 @@ def restore_into(
         contextlib.closing(open_database(where, keys)) as database,
     ):
         _restore(file, source, database)
+        if keys.keys:
+            key_material.encrypt(database)
 
 
 def _restore(file: Path, source: sa.Connection, database: Database) -> None:
