@@ -3,7 +3,7 @@
 SQLite gives its logs and journals the mode of the file that they belong to.
 """
 
-import contextlib
+import errno
 import os
 import shlex
 from collections.abc import Iterable
@@ -41,21 +41,37 @@ def is_there(path: Path) -> bool:
 
 def make_file(file: Path) -> None:
     """Make an empty file for its owner alone; leave one that is there as it is, and unopened:
-    SQLite's locks on a file end where the process closes it once."""
-    with contextlib.suppress(FileExistsError):
+    SQLite's locks on a file end where the process closes it once.
+
+    Raises `OSError` for a link, as `open_file`.
+    """
+    try:
         os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        if file.is_symlink():
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(file)) from None
 
 
 def open_file(file: Path) -> int:
-    """Open a file to read and write, made for its owner alone if missing; return its descriptor."""
-    return os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
+    """Open a file to read and write, made for its owner alone if missing; return its descriptor.
+
+    Raises `OSError` for a link, which whoever may write in the folder can lead to any file of ours.
+    """
+    return os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
 
 
 def warn(log: Logger, folder: Path) -> None:
     """Name, in one warning, a folder and those of our files in it that others may enter or read.
 
-    An operator made them, or an earlier version: their modes stay as they are.
+    An operator made them, or an earlier version: their modes stay as they are. Name another user
+    who owns the folder, too: its mode keeps nothing from him.
     """
+    owner = folder.stat().st_uid
+    if owner not in (0, os.geteuid()):
+        log.warning(
+            "user %d owns %s, and can read keys, and who took part: run chown %d %s",
+            *(owner, folder, os.geteuid(), shlex.quote(str(folder))),
+        )
     inside = sorted({file for pattern in _OURS for file in folder.glob(pattern)})
     if wider := [str(path) for path in (folder, *inside) if _is_wider(path)]:
         log.warning(

@@ -1,6 +1,8 @@
 """Exported rows: read by others, and equal to what the server counts."""
 
 import base64
+import os
+import stat
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -265,6 +267,22 @@ def test_an_export_appears_whole_or_not_at_all(
             export(analyst, survey, (tmp_path / "out").as_uri())
         with pytest.raises(StorageFailed, match=r"cannot use .*File exists"):
             export(analyst, survey, file / "out")
+
+
+@pytest.mark.parametrize("umask", [0o077, 0o022])
+def test_an_export_is_as_the_umask_has_it(
+    address: str, daily: Plan, tmp_path: Path, umask: int
+) -> None:
+    submit(address, batch(daily, "strict", DAYS[0], {"smokes": np.zeros(5, dtype=np.int64)}, 1))
+    before = os.umask(umask)
+    try:
+        with Analyst(address) as analyst:
+            export(analyst, daily.survey, tmp_path / "rows")
+    finally:
+        os.umask(before)
+    inside = [*(tmp_path / "rows").iterdir()]
+    modes = [stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "rows", *inside)]
+    assert modes == [0o777 & ~umask, *[0o666 & ~umask] * len(inside)]
 
 
 def test_the_command_exports_the_selected_levels_and_periods(

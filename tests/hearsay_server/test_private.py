@@ -272,3 +272,46 @@ def test_a_folder_that_is_a_file_is_said(tmp_path: Path) -> None:
     for opens in (open_folder, Pools, Shares):
         with pytest.raises(StorageFailed, match="data"):
             opens(tmp_path / "data")
+
+
+@pytest.mark.parametrize(
+    ("opens", "name"),
+    [
+        (open_folder, "hearsay.db"),
+        (open_folder, "lock"),
+        (Pools, "pools.db"),
+        (Shares, "shares.lock"),
+    ],
+)
+def test_a_file_that_is_a_link_is_refused(
+    tmp_path: Path, opens: Callable[[Path], object], name: str
+) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / name).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(StorageFailed, match="symbolic link"):
+        opens(tmp_path / "data")
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_the_room_for_revocations_is_taken_of_no_linked_file(tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.write_text("precious")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "reserve").symlink_to(theirs)
+    database = open_folder(tmp_path / "data")
+    with database.beside(on_a_full_disk=True):
+        assert theirs.read_text() == "precious"
+    database.close()
+    assert theirs.read_text() == "precious"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root alone can give a folder away")
+def test_another_user_who_owns_the_folder_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "data"
+    open_folder(folder).close()
+    os.chown(folder, 65534, 65534)
+    private.warn(_LOG, folder)
+    assert f"user 65534 owns {folder}, and can read keys" in caplog.text
+    assert f"run chown 0 {folder}" in caplog.text

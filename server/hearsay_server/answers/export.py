@@ -12,7 +12,6 @@ import os
 import posixpath
 import secrets
 import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -289,14 +288,14 @@ def _writing(to: Folder) -> Iterator[Folder]:
     path = Path(to.path)
     with to.using():
         path.parent.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
+        folder = path.with_name(f".{path.name}-{secrets.token_hex(8)}")
+        folder.mkdir()  # as the umask has it
     try:
         yield replace(to, path=str(folder))
         with to.using():
             for file in folder.iterdir():
                 with file.open("rb") as written:
                     os.fsync(written.fileno())
-            folder.chmod(0o755)
             folder.rename(path)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)

@@ -37,10 +37,10 @@ class OwnFile:
         """
         try:
             private.make_folder(folder)
-            self._held = private.open_file(folder / f"{name}.lock")
-            fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
             file = folder / f"{name}.db"
             private.make_file(file)
+            self._held = private.open_file(folder / f"{name}.lock")
+            fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(self._held)
             raise InvalidInput(f"another {owner} has {folder}") from None

@@ -100,8 +100,8 @@ def restore_into(
 ) -> None:
     """Copy a backup as `restore` into a folder, or a database of PostgreSQL, that may be missing.
 
-    `keys` are those of `open_database`: what the backup has as it is, is encrypted under them. Where
-    this raises, a folder is as it was.
+    `keys` are those of `open_database`: keys that the backup has as they are, are encrypted under
+    them. Where this raises, a folder is as it was.
     """
     with (
         _reading(file, identity) as source,

@@ -253,10 +253,10 @@ def open_folder(folder: Path, keys: AtRest = NOT_ENCRYPTED) -> Database:
     """
     try:
         private.make_folder(folder)
-        presence: IO[bytes] = os.fdopen(private.open_file(folder / "lock"), "ab")
         file = folder / "hearsay.db"
         with _opening(folder):
             private.make_file(file)
+        presence: IO[bytes] = os.fdopen(private.open_file(folder / "lock"), "ab")
     except OSError as error:
         raise StorageFailed(f"cannot keep data in {folder}: {error}") from None
     engine = sa.create_engine(

@@ -37,6 +37,10 @@ class Reserve:
 
     def give(self) -> None:
         """Free a step of the room, if any is left."""
-        if self._file is not None:
-            with contextlib.suppress(OSError):
-                os.truncate(self._file, max(0, self._file.stat().st_size - _STEP))
+        if self._file is None:
+            return
+        with (
+            contextlib.suppress(OSError),
+            os.fdopen(private.open_file(self._file), "ab", 0) as file,
+        ):
+            file.truncate(max(0, file.tell() - _STEP))
