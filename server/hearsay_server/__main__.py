@@ -1,7 +1,11 @@
 """The `hearsay` command."""
 
+import errno
 import os
 import sys
+
+_UNWRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE)
+"""Errors of a disk, or a reader, that takes no more of what a command prints or writes."""
 
 
 def main() -> None:
@@ -12,16 +16,23 @@ def main() -> None:
     try:
         from hearsay_server.cli import app
 
-        app(prog_name="hearsay")
+        try:
+            app(prog_name="hearsay")
+        finally:
+            sys.stdout.flush()
     except ModuleNotFoundError as error:
         sys.exit(f"hearsay: needs {error.name}: pip install 'hearsay-ldp[server]'")
     except Exception as error:
         from hearsay.plain import plain  # most commands end well, without these
         from ldp.errors import HearsayError
 
-        if not isinstance(error, HearsayError):
-            raise
         words = str(error)
+        if isinstance(error, OSError) and error.errno in _UNWRITTEN:
+            words = f"cannot write: {error.strerror}"
+            # What is left to print would fail again as the interpreter ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        elif not isinstance(error, HearsayError):
+            raise
         if isinstance(error, ConnectionError):
             from hearsay.sending.transport import Unreachable
             from hearsay_server.commands.advice import advised

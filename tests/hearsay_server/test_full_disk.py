@@ -1,9 +1,11 @@
 """Commands on a disk that is full: each ends with one line, and a token can be revoked."""
 
 import contextlib
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 import sqlalchemy as sa
@@ -11,6 +13,7 @@ from command import hearsay
 from disks import SmallDisk, mounted
 from postgres import Postgres
 
+from hearsay_server.__main__ import main
 from hearsay_server.storage import schema
 from hearsay_server.storage.database import Database, open_folder, open_url
 from hearsay_server.storage.tokens import Tokens
@@ -100,6 +103,24 @@ def test_what_cannot_be_written_is_said_in_one_line(disk: SmallDisk, command: st
         "hearsay: the database cannot be used: database or disk is full: make room on its disk\n"
     )
     assert state(data) == ["works"]
+
+
+@pytest.mark.parametrize("command", ["token list", "token list --csv", "config", "token create"])
+def test_what_cannot_be_printed_is_said_in_one_line(tmp_path: Path, command: str) -> None:
+    data = tmp_path / "data"
+    open_folder(data).close()
+    argv = ["hearsay", *command.split()]
+    argv += [] if command == "config" else ["--data", str(data)]
+    argv += ["--role", "admin"] if command == "token create" else []
+    with (
+        Path("/dev/full").open("w") as full,
+        patch.object(sys, "argv", argv),
+        patch.object(sys, "stdout", full),
+        pytest.raises(SystemExit) as end,
+    ):
+        main()
+        full.flush()
+    assert end.value.code == "hearsay: cannot write: No space left on device"
 
 
 @pytest.mark.parametrize("command", ["token list", "verify", "audit-log", "retention"])
