@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from hearsay_server.config import ElsewhereConfig, HelperConfig, ShufflerConfig, load
+from hearsay_server.config import (
+    Config,
+    ElsewhereConfig,
+    HelperConfig,
+    Process,
+    ShufflerConfig,
+    load,
+    read,
+)
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 
@@ -17,7 +25,7 @@ def test_the_image_sets_only_what_the_server_knows_and_is_not_root(
 ) -> None:
     text = (DEPLOY / "Dockerfile").read_text(encoding="utf-8")
     environ = dict(re.findall(r"^(?:ENV|   ) (HEARSAY_\w+)=(\S+)", text, flags=re.MULTILINE))
-    own = {"HEARSAY_DATA", "HEARSAY_LISTEN", "HEARSAY_LOG_FORMAT"}
+    own = {"HEARSAY_DATA", "HEARSAY_LISTEN", "HEARSAY_HTTP", "HEARSAY_LOG_FORMAT"}
     assert set(environ) == {"HEARSAY_REVISION", *own}
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
@@ -49,10 +57,35 @@ def test_the_unit_of_other_operators_differs_by_the_process_that_it_runs() -> No
     assert [line for line in elsewhere if line not in alone and line[:1] != "#"] == [
         "Description=Hearsay %i",
         "Documentation=file:/etc/hearsay/%i.toml",
-        "ExecStart=/opt/hearsay/bin/hearsay %i serve --config /etc/hearsay/%i.toml",
+        "ExecStart=/opt/hearsay/bin/hearsay %i serve --config ${CREDENTIALS_DIRECTORY}/%i.toml",
+        "LoadCredential=%i.toml:/etc/hearsay/%i.toml",
         "Environment=HEARSAY_DATA=%S/hearsay-%i",
         "StateDirectory=hearsay-%i",
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("hearsay.service", Config),
+        ("hearsay@.service", Config),
+        ("hearsay-elsewhere@.service", HelperConfig),
+    ],
+)
+def test_a_unit_reads_files_that_are_roots_alone(
+    name: str, kind: type[Process], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unit = (DEPLOY / name).read_text(encoding="utf-8").replace("%i", "helper")
+    handed = dict(re.findall(r"^#?LoadCredential=(\S+?):(\S+)$", unit, flags=re.MULTILINE))
+    (file,) = re.findall(r"^ExecStart=.* --config (\S+)$", unit, flags=re.MULTILINE)
+    assert file.removeprefix("${CREDENTIALS_DIRECTORY}/") in handed
+    assert all(source.startswith("/etc/hearsay/") for source in handed.values())
+    (tmp_path / "key").write_text("00" * 32)
+    (key,) = re.findall(r"^#Environment=(HEARSAY_ENCRYPTION_KEY)=%d/key$", unit, re.MULTILINE)
+    monkeypatch.setenv(key, str(tmp_path / "key"))
+    flags = {"collector": "collect.example:443"} if kind is HelperConfig else {}
+    setup = read(kind, None, flags)
+    assert setup.encryption_key == tmp_path / "key"
 
 
 @pytest.mark.parametrize("kind", [ShufflerConfig, HelperConfig])
@@ -61,8 +94,8 @@ def test_what_compose_sets_of_other_operators_processes_is_known(
 ) -> None:
     text = (DEPLOY / "elsewhere.yaml").read_text(encoding="utf-8")
     names = {name.lower() for name in re.findall(r"^ +HEARSAY_(\w+):", text, flags=re.MULTILINE)}
-    assert names <= set(kind.model_fields)
-    assert {"collector", "collector_token", "tls_certificate", "tls_key"} <= names
+    assert names <= {*kind.model_fields, "config"}
+    assert {"config", "collector", "tls_certificate", "tls_key"} <= names  # no token
     process = kind.__name__.removesuffix("Config").lower()
     assert f"command: [hearsay, {process}, serve]" in text
 
