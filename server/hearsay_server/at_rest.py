@@ -105,7 +105,7 @@ def read(file: Path | None, where: Path | str) -> AtRest:
         lines = file.read_bytes().decode("ascii").split()
         keys = tuple(bytes.fromhex(line) for line in lines)
     except OSError as error:
-        raise InvalidInput(f"cannot read encryption_key: {error}") from None
+        raise InvalidInput(f"cannot read encryption_key {file}: {error.strerror}") from None
     except ValueError:
         keys = ()
     if not keys or any(len(key) != KEY_BYTES for key in keys):  # what is wrong is not quoted

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -397,7 +396,7 @@ def is_secret(kind: type[Process], name: str) -> bool:
 
 def has_secrets(kind: type[Process], file: Path) -> bool:
     """Tell whether a file, which was read before, sets a token or a database's password."""
-    written = tomllib.loads(file.read_text(encoding="utf-8"))
+    written = declared.load(files.read(file), str(file))
     tokens = [name for name, value in written.items() if value and is_secret(kind, name)]
     if "database" not in tokens or len(tokens) > 1:
         return bool(tokens)

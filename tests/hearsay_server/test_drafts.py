@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import hearsay
 import hearsay.plans.plan
+from hearsay import files
 from hearsay.plans.domains import Categorical, Numeric, Ratings, SetOf
 from hearsay.plans.plan import Plan
 from hearsay.testing import RecordingTransport
@@ -79,7 +80,7 @@ def plan_of(text: str) -> Plan:
 
 
 def table(text: str) -> People:
-    return people.parse(text.encode(), "data.csv")
+    return people.parse(text, "data.csv")
 
 
 def guesses(text: str) -> dict[str, Guess]:
@@ -291,7 +292,7 @@ def test_a_guessed_survey_is_a_survey_that_the_table_fits(
     quoted = [",".join('"' + c.replace('"', '""') + '"' for c in row) for row in rows]
     data = "\n".join(["one,two", *quoted * times]).encode("utf-8", "surrogatepass")
     try:
-        read = people.parse(data, "data.csv")
+        read = people.parse(files.decoded(data, "data.csv"), "data.csv")
         draft = guessing.guess(read, "data")
     except InvalidInput:
         return

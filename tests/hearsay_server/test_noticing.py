@@ -17,7 +17,7 @@ def table(cells: list[str]) -> people.People:
     """Return a table of these cells beside a choice of other values."""
     quoted = ('"' + cell.replace('"', '""') + '"' for cell in cells)
     lines = [f"{cell},{'xyz'[row % 3]}" for row, cell in enumerate(quoted)]
-    return people.parse("\n".join(["asked,other", *lines]).encode(), "data.csv")
+    return people.parse("\n".join(["asked,other", *lines]), "data.csv")
 
 
 def misfits(read: people.People, draft: guessing.Draft) -> set[str]:

@@ -256,7 +256,7 @@ def test_a_configuration_with_secrets_that_everybody_reads_is_named(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str, told: bool
 ) -> None:
     file = tmp_path / "hearsay.toml"
-    file.write_text(text)
+    file.write_text(text, encoding="utf-16")  # as some editors write
     file.chmod(0o600)
     warn_of_file(Config, file)
     warn_of_file(Config, None)

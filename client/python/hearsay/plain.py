@@ -33,4 +33,4 @@ def _escape(code: int) -> str:
 
 def on_one_line(words: str, most: int = _TOLD) -> str:
     """Return a server's message for a log or a person: cut after `most` characters, on one line."""
-    return "".join(c if c.isprintable() else " " for c in words[:most])
+    return "".join(c if is_plain(c) else " " for c in words[:most])

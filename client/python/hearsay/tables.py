@@ -7,13 +7,13 @@ its place in the file.
 import csv
 import io
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from hearsay import files
+from hearsay.plans.texts import normal
 from ldp.errors import InvalidInput
 
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
@@ -70,16 +70,11 @@ def parse(text: str, source: str) -> Table:
     respelled = tuple(frozenset[str]() for _ in headings)
     if not text.isascii():
         respelled = tuple(
-            frozenset(composed(cell) for cell in {*column} if composed(cell) != cell)
+            frozenset(normal(cell) for cell in {*column} if normal(cell) != cell)
             for column in columns
         )
-        columns = tuple(tuple(map(composed, column)) for column in columns)
-    return Table(source, tuple(map(composed, headings)), columns, rows, respelled)
-
-
-def composed(text: str) -> str:
-    """Return a text in Unicode's form NFC: programs write an accent as a character of its own."""
-    return unicodedata.normalize("NFC", text)
+        columns = tuple(tuple(map(normal, column)) for column in columns)
+    return Table(source, tuple(map(normal, headings)), columns, rows, respelled)
 
 
 def find(headings: Sequence[str], name: str, source: str) -> int | None:
@@ -111,7 +106,7 @@ def declares_separator(line: str) -> bool:
 
 
 def _alike(one: str, other: str) -> bool:
-    first, second = ("".join(composed(text).casefold().split()) for text in (one, other))
+    first, second = ("".join(normal(text).casefold().split()) for text in (one, other))
     return first == second
 
 
@@ -159,7 +154,7 @@ def _check_headings(headings: Sequence[str], separator: str, place: str) -> None
                 f"{place}: the heading has one column, {headings[0]!r}: save the table with "
                 f"columns separated by {_SEPARATORS[separator]}, not by {words}"
             )
-    counts = Counter(composed(heading) for heading in headings if heading)
+    counts = Counter(normal(heading) for heading in headings if heading)
     if twice := next((heading for heading, count in counts.items() if count > 1), None):
         raise InvalidInput(f"{place}: two columns are called {twice!r}: rename one of them")
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hearsay import files, tables
+from hearsay import tables
 from hearsay.plans.domains import Binned, Domain, Numeric, Ratings, SetOf
 from hearsay.tables import name_of as name_of
 from ldp import InvalidInput
@@ -45,13 +45,13 @@ def read(file: Path) -> People:
     return _named(tables.read(file))
 
 
-def parse(data: bytes, source: str) -> People:
-    """Read the bytes of a CSV file, as `hearsay.tables.parse` does.
+def parse(text: str, source: str) -> People:
+    """Read the text of a CSV file, as `hearsay.tables.parse` does.
 
     A column called "Hours per week" has the name hours_per_week. Raises `InvalidInput` that starts
     with `source` also for two columns with one name.
     """
-    return _named(tables.parse(files.decoded(data, source), source))
+    return _named(tables.parse(text, source))
 
 
 def _named(table: tables.Table) -> People:

@@ -126,7 +126,8 @@ def planned(given: Sequence[tuple[str, bytes]], users: int) -> Planned:
     """
     if not 1 <= users <= MOST_USERS:
         raise InvalidInput(f"people must lie in 1..{MOST_USERS:,}, got {users}")
-    found = [(source, data) for source, data in given if data.strip()]
+    read = [(source, decoded(data, source)) for source, data in given]
+    found = [(source, text) for source, text in read if text.strip()]
     files = [each for each in found if is_survey(*each)]
     tables = [each for each in found if not is_survey(*each)]
     if not found or len(files) > 1 or len(tables) > 1:
@@ -136,8 +137,8 @@ def planned(given: Sequence[tuple[str, bytes]], users: int) -> Planned:
         )
     table = people.parse(tables[0][1], tables[0][0]) if tables else None
     if files:
-        source, data = files[0]
-        toml = decoded(data, source).replace("\r\n", "\n")
+        source, toml = files[0]
+        toml = toml.replace("\r\n", "\n")
         survey, explanation = _explained(toml, source, users)
         fit = fitting.fit(explanation.plan, table, _MOST_CELLS) if table else None
         return _planned(toml, survey, explanation, fit=fit)
@@ -155,15 +156,15 @@ def planned(given: Sequence[tuple[str, bytes]], users: int) -> Planned:
     )
 
 
-def is_survey(source: str, data: bytes) -> bool:
-    """Whether contents are a survey's file: by the source's ending, or else by the first line.
+def is_survey(source: str, text: str) -> bool:
+    """Whether a text is a survey's file: by the source's ending, or else by the first line.
 
     A survey's first line that is no comment assigns a key or begins a table.
     """
     ending = source.lower().rpartition(".")[2]
     if ending in ("toml", "csv"):
         return ending == "toml"
-    lines = data.decode("utf-8-sig", "replace").splitlines()
+    lines = text.splitlines()
     first = next((line for line in lines if line.strip() and not line.lstrip().startswith("#")), "")
     return _TOML.match(first) is not None and not declares_separator(first)
 

@@ -127,11 +127,23 @@ def test_operators_and_analysts_may_plan_and_devices_may_not(guarded: Guarded) -
 
 def test_a_survey_and_a_table_are_told_apart() -> None:
     for text in ("name = 'x'", "# note\n\n[levels]\n", 'title="a,b"', "levels.a = 1"):
-        assert planning.is_survey("the text", text.encode())
-        assert not planning.is_survey("x.CSV", text.encode())
+        assert planning.is_survey("the text", text)
+        assert not planning.is_survey("x.CSV", text)
     for text in ("a,b\n1,2", "id\n1", "", "# a,b\nc,d", "sep=,\na,b\n1,2"):
-        assert not planning.is_survey("the text", text.encode())
-        assert planning.is_survey("x.toml", text.encode())
+        assert not planning.is_survey("the text", text)
+        assert planning.is_survey("x.toml", text)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_a_survey_and_a_table_are_read_by_the_mark_of_their_encoding(encoding: str) -> None:
+    table = "sep=;\r\nmood;age\r\ngood;30\r\n"
+    told = planning.planned(
+        [("the text", SURVEY.encode(encoding)), ("upload", table.encode(encoding))], 1000
+    )
+    assert told.fit is not None
+    assert told == planning.planned(
+        [("the text", SURVEY.encode()), ("upload", table.encode())], 1000
+    )
 
 
 def test_the_numbers_are_those_of_explain() -> None:

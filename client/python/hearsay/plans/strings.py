@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
+from hearsay.plans.texts import normal
 from ldp import RAPPOR, Coins, Estimate, InvalidInput, Mechanism
 from ldp.mechanisms.strings.prefix_hashing import PrefixHashing
 from ldp.mechanisms.strings.spelling import LONGEST, MOST_LETTERS, Spelling
@@ -98,7 +99,7 @@ class Strings:
         """Return `answer` as a word of the domain; raise `InvalidInput` where it is none."""
         if not isinstance(answer, str):
             raise InvalidInput(f"must be a word, got a {type(answer).__name__}")
-        word = "".join(map(self._letter, unicodedata.normalize("NFC", answer).strip(" ")))
+        word = "".join(map(self._letter, normal(answer).strip(" ")))
         if not 1 <= len(word) <= self.longest:
             raise InvalidInput(f"must have 1 to {self.longest} letters, got another number")
         return word
