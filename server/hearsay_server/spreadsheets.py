@@ -19,10 +19,11 @@ _RUN = re.compile("'*[=+@\\t\\r\\n\uff0b\uff0d\uff1d\uff20-]")
 def cell(value: object) -> object:
     """Return what stands in a cell for a value: a text that could be run begins with an apostrophe.
 
-    Numbers stay as they are, and so do texts that are numbers. A text that has apostrophes before
-    such a beginning gets one more, so that whoever takes one away has the text as it was.
+    Numbers stay as they are, and so do texts that are numbers, and the hyphen that stands for none.
+    A text that has apostrophes before such a beginning gets one more, so that whoever takes one
+    away has the text as it was.
     """
-    if not isinstance(value, str) or _NUMBERS.fullmatch(value):
+    if not isinstance(value, str) or value == "-" or _NUMBERS.fullmatch(value):
         return value
     return f"'{plain(value)}" if _RUN.match(value) else plain(value)
 

@@ -1,5 +1,7 @@
 """Batches of a real survey, and what is stored of them, for tests of the database."""
 
+import os
+import signal
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -90,6 +92,16 @@ def asked_of_decode(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def add(store: Store, batches: Sequence[collector_pb2.Batch], now: datetime = NOW) -> list[Outcome]:
     """Store batches of one caller that has no token."""
     return store.add([("", each) for each in batches], now, Limits())
+
+
+def add_and_die(folder: Path, batches: int) -> None:
+    """Store the first so many batches, also those of earlier calls, and be killed: by a process of
+    its own."""
+    store = Store(folder)
+    register(store)
+    for number in range(batches):
+        add(store, [batch(number)])
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def batch(number: int, survey: str = "health", period: str = "once") -> collector_pb2.Batch:

@@ -249,7 +249,8 @@ def read_by_others() -> set[str]:
     files = [
         file for folder in ("client", "server", "tests") for file in ROOT.glob(f"{folder}/**/*.py")
     ]
-    return {name for file in files for name in reading.findall(file.read_text())}
+    found = {name for file in files for name in reading.findall(file.read_text())}
+    return found - {f"HEARSAY_{key.upper()}" for key in Config.model_fields}
 
 
 @pytest.mark.parametrize("name", sorted({"HEARSAY_CONFIG", *read_by_others()}))

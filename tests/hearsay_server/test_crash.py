@@ -1,39 +1,30 @@
 """kill -9 of a real server in the middle of a collection: nothing lost, nothing twice."""
 
-import os
 import random
 import signal
 import threading
 import time
-from functools import partial
 from pathlib import Path
 
 import pytest
 from counted_once import COUNT, DONE, ORACLE, request
-from stored import add, batch, register
+from stored import add_and_die
 
-from forked import bytes_of_a_forked_child
 from hearsay import Client
 from hearsay.v1 import collector_pb2, collector_pb2_grpc
 from hearsay_server.storage.store import Store
 from hearsay_server.storage.verify import Verdict, verify
+from preloaded import context
 from support import Server, device
 
 
 def test_what_a_store_acknowledged_counts_once_after_a_kill(tmp_path: Path) -> None:
     """The part of the server that holds the promise of the next test, killed as it answers."""
-    with_ids = [batch(number) for number in range(12)]
-
-    def dies(last: int) -> bytes:
-        store = Store(tmp_path)
-        register(store)
-        for each in with_ids[:last]:  # the earlier ones again, which count once
-            add(store, [each])
-        os.kill(os.getpid(), signal.SIGKILL)
-        return b"alive"
-
     for last in (4, 8, 12):
-        assert bytes_of_a_forked_child(partial(dies, last)) == b""
+        process = context().Process(target=add_and_die, args=(tmp_path, last))
+        process.start()
+        process.join()
+        assert process.exitcode == -signal.SIGKILL
         store = Store(tmp_path)
         tallies = store.tallies("health", "smokes")
         assert sum(tally.n for tally in tallies.values()) == last

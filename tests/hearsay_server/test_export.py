@@ -13,6 +13,7 @@ import pytest
 from collected import DAYS, batch, collect, register, toml
 from command import hearsay as command
 from serving import serving, submit, tokens_of
+from stored import ONCE
 
 import hearsay.plans.plan
 from dpsgd.reports.rows import Rows
@@ -365,7 +366,7 @@ def test_a_folder_that_is_no_whole_export_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_manifest_with_a_flipped_bit_is_refused(tmp_path: Path) -> None:
-    whole = Manifest(b"plan", ("low",), {"once": Period(b"digest", 0, {"once-0-0.parquet": 12})})
+    whole = Manifest(ONCE, ("open",), {"once": Period(b"digest", 0, {"once-0-0.parquet": 12})})
     whole.write(open_folder(tmp_path))
     file = tmp_path / NAME
     text = file.read_bytes()

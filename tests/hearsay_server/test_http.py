@@ -376,7 +376,7 @@ def test_an_address_that_is_taken_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("address", ["localhost:http", "127.0.0.1:", "[::1]:-1"])
 def test_an_address_without_a_port_is_refused(tmp_path: Path, address: str) -> None:
-    with pytest.raises(InvalidInput, match="http must be HOST:PORT, got"):
+    with pytest.raises(ValueError, match="must be HOST:PORT, with a port from 0 to 65535"):
         start(tmp_path, address)
 
 

@@ -99,6 +99,7 @@ def test_each_call_is_a_span_with_its_method_and_status(
             register(address)  # without a token
     assert collected.statuses() == {
         "hearsay.v1.Admin/CreateSurvey": [0, 16],
+        "hearsay.v1.Admin/ShowSurvey": [0],  # by whose plan the analyst checks what is answered
         "hearsay.v1.Collector/Submit": [0],
         "hearsay.v1.Analyst/Estimate": [0],
         "hearsay.v1.Collector/GetPlan": [5],

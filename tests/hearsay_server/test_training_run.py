@@ -182,9 +182,10 @@ def test_a_column_of_people_counts_whatever_its_case_and_blanks(
 def test_where_no_example_has_its_person_the_output_begins_with_it(folder: Path) -> None:
     code, printed, _ = run(folder, "--rounds", 1)
     assert code == 0
-    first = " ".join(printed.split())
-    assert first.startswith(f"{folder / 'groups.npz'} has no 'person' that says whose an example")
-    assert "12 people who do not exist" in first
+    first = "".join(printed.split())  # a long path is broken at its hyphens
+    said = f"{folder / 'groups.npz'}hasno'person'thatsayswhoseanexample"
+    assert first.startswith(said.replace(" ", ""))
+    assert "12peoplewhodonotexist" in first
 
 
 @pytest.mark.parametrize(

@@ -122,7 +122,9 @@ def test_without_the_extra_there_are_no_pages_unless_they_are_asked_for(
 ) -> None:
     assert _site(Config(http="127.0.0.1:0")) is not None
     assert _site(Config()) is None and _site(Config(http="127.0.0.1:0", pages=False)) is None
-    monkeypatch.setitem(sys.modules, "hearsay_server.pages", None)
+    for name in [name for name in sys.modules if name.startswith("hearsay_server.pages")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "jinja2", None)
     assert _site(Config(http="127.0.0.1:0")) is None
     with pytest.raises(MissingExtra, match=r"pages = true needs .*hearsay-ldp\[web\]"):
         _site(Config(http="127.0.0.1:0", pages=True))
