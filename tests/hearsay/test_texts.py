@@ -14,6 +14,7 @@ from hearsay.plans import unicode14
 from hearsay.plans.domains import Categorical, Ratings, SetOf
 from hearsay.plans.joiners import _emoji, unseen
 from hearsay.plans.properties import Properties, Property
+from hearsay.plans.strings import Strings
 from hearsay.plans.texts import check_differ, check_text, normal
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -129,3 +130,20 @@ def test_what_spells_no_value_is_outside_the_domain(answer: object) -> None:
 def test_digits_of_another_script_are_a_value_of_their_own() -> None:
     domain = Categorical(("3", "\u0663"))
     assert [domain.encode(each) for each in ("3", "\u0663", 3)] == [0, 1, 0]
+
+
+HEAP = "a" + "\u0301\u0327" * (1 << 18)
+"""Marks that take minutes to bring into their order."""
+
+
+@pytest.mark.parametrize("mark", ["\u0301\u0327", "\u0f73"])
+def test_a_heap_of_marks_is_refused_before_it_is_normalised(mark: str) -> None:
+    check_text("title", "\u00e1" + "\u0301" * 30)
+    with pytest.raises(InvalidInput, match="more than 30 combining marks in a row"):
+        check_text("title", "a" + mark * 500_000)
+
+
+def test_an_answer_that_is_a_heap_of_marks_is_outside_the_domain_at_once() -> None:
+    for domain in (Categorical(("a", "b")), Strings("abc", 5)):
+        with pytest.raises(InvalidInput):
+            domain.encode(HEAP)

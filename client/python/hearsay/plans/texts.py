@@ -20,6 +20,10 @@ _REFUSED = {
     "Zs": "a space other than U+0020",
 }
 
+_MOST_MARKS = 30
+"""The most combining marks in a row, those of Unicode's Stream-Safe Text Format (UAX #15): no word
+needs more, and the time to normalise them grows with their square."""
+
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
 
@@ -100,6 +104,10 @@ def check_text(place: str, text: str) -> None:
             f"{place}: {text!r} contains U+{ord(found[0]):04X}, {_why(found[0])}: "
             "expected characters that can be seen"
         )
+    if _is_heaped(text):
+        raise InvalidInput(
+            f"{place}: {text[:40]!r}... has more than {_MOST_MARKS} combining marks in a row"
+        )
     composed = normal(text)
     if composed != text:
         pairs = zip(text, composed, strict=False)
@@ -141,6 +149,18 @@ def normal(text: str) -> str:
     """Return a text as plans have it, in Unicode's normal form NFC, for comparison with one.
 
     It is the same by every version of Unicode from 14 on, as plans have characters of Unicode 14
-    alone.
+    alone. A text with more than 30 combining marks in a row is returned as it is: no plan has one.
     """
-    return unicodedata.normalize("NFC", text)
+    return text if _is_heaped(text) else unicodedata.normalize("NFC", text)
+
+
+def _is_heaped(text: str) -> bool:
+    """Whether a text has more combining marks in a row than any word."""
+    if text.isascii():
+        return False
+    marks = 0
+    for character in text:
+        marks = marks + 1 if unicodedata.category(character)[0] == "M" else 0
+        if marks > _MOST_MARKS:
+            return True
+    return False

@@ -7,7 +7,7 @@ import type { Policy } from "../mechanisms/policy.js";
 import { NEAR, Points } from "./points.js";
 import type { Ratings, SetOf } from "./sets.js";
 import type { Strings } from "./strings.js";
-import { JOINERS } from "./text.js";
+import { JOINERS, normal } from "./text.js";
 
 /** Values with a smaller epsilon. */
 export interface Class {
@@ -144,7 +144,7 @@ export function checkDiffer(what: string, names: readonly string[]): void {
  * "3" or "-0.25": whole numbers of at most 63 bits, and others from 0.000001 on.
  */
 export function spelled(answer: unknown): string | undefined {
-  if (typeof answer === "string") return answer.normalize("NFC");
+  if (typeof answer === "string") return normal(answer);
   if (typeof answer === "number" && !Number.isInteger(answer)) {
     return Number.isFinite(answer) && Math.abs(answer) >= 1e-6 ? `${answer}` : undefined;
   }

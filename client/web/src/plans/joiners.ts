@@ -7,7 +7,7 @@
  */
 
 import { InvalidInput } from "../errors.js";
-import { JOINERS } from "./text.js";
+import { HEAP, JOINERS } from "./text.js";
 import { EMOJI, KINDS, PRESENTED, SEEN } from "./unicode14.js";
 
 const ZWNJ = "\u200c";
@@ -32,6 +32,11 @@ const NONE: Kind = ["-", 0];
 export function checkSeen(place: string, text: string, kind: "name" | "words"): void {
   const unseen = tables().unseen.exec(text)?.[0];
   if (unseen !== undefined) throw refused(place, text, unseen);
+  if (HEAP.test(text)) {
+    throw new InvalidInput(
+      `${place}: ${JSON.stringify(text.slice(0, 40))}... has more than 30 combining marks in a row`,
+    );
+  }
   // Of characters of Unicode 14 the normal form is the same by every later version.
   if (text.normalize("NFC") !== text) {
     throw new InvalidInput(`${place}: ${JSON.stringify(text)} is not in Unicode's normal form NFC`);

@@ -4,6 +4,7 @@ import type { Coins } from "../coins.js";
 import { uniform } from "../core/draws.js";
 import { InvalidInput } from "../errors.js";
 import { check } from "./domains.js";
+import { normal } from "./text.js";
 
 const MOST_LETTERS = 31;
 const LONGEST = 12;
@@ -68,7 +69,7 @@ export class Strings {
   encode(answer: unknown): string {
     if (typeof answer !== "string")
       throw new InvalidInput(`must be a word, got a ${typeof answer}`);
-    const given = [...trimmed(answer.normalize("NFC"))];
+    const given = [...trimmed(normal(answer))];
     const word = given.map((each) => {
       const cases = [each, each.toLowerCase(), each.toUpperCase()];
       const letter = cases.find((one) => this.#places.has(one));

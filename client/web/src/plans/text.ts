@@ -8,6 +8,16 @@ export type Text = readonly [place: string, text: string, kind: "name" | "words"
 /** What shows nothing itself, but changes what is beside it: U+200C, U+200D and U+FE0F. */
 export const JOINERS = /[\u200c\u200d\ufe0f]/g;
 
+/** More combining marks in a row than any word has (Unicode's Stream-Safe Text Format, UAX #15): the time to normalise
+ * them grows with their square. */
+export const HEAP = /\p{M}{31}/u;
+
+/** Return a text in Unicode's normal form NFC; as it is where it has more than 30 combining marks in a row, which no
+ * plan has. */
+export function normal(text: string): string {
+  return HEAP.test(text) ? text : text.normalize("NFC");
+}
+
 /** Throw `InvalidInput` for texts that other texts can look exactly like. */
 export async function checkTexts(texts: Iterable<Text>): Promise<void> {
   const others: Text[] = [];
