@@ -3,9 +3,11 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import type { Agreement } from "../src/index.js";
 import { InvalidInput } from "../src/errors.js";
+import { spelled } from "../src/plans/domains.js";
 import { parsePlan } from "../src/plans/plan.js";
 import type { WireAttribute } from "../src/plans/protobuf.js";
 import { Strings } from "../src/plans/strings.js";
+import { checkTexts } from "../src/plans/text.js";
 import { Collector, krr, over64, planOf, readyOf, revisionOf } from "./kit.js";
 
 const word = (more: object = {}): WireAttribute => ({
@@ -97,4 +99,12 @@ test.each<[string, Parameters<typeof planOf>[0], RegExp | undefined]>([
   const parsing = parsePlan(planOf(given));
   if (reason) await expect(parsing).rejects.toThrow(reason);
   else expect((await parsing).attributes.get("word")!.domain.kind).toBe("strings");
+});
+
+test("a heap of marks is refused in a text and as an answer before it is normalised", async () => {
+  const heap = `a${"\u0301\u0327".repeat(1 << 18)}`; // which takes minutes
+  await expect(checkTexts([["title", heap, "words"]])).rejects.toThrow(/30 combining marks/);
+  expect(() => new Strings("abc", 5, []).encode(heap)).toThrow(InvalidInput);
+  expect(spelled(heap)).toBe(heap);
+  await checkTexts([["title", `\u00e1${"\u0301".repeat(30)}`, "words"]]);
 });
