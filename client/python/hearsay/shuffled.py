@@ -74,8 +74,8 @@ def cohorts(
     and hide nobody. A record hides only among records of its cohort, since all else is in the
     clear; the bound is that of the whole record, whose answers are linked to each other. It is
     `amplification.shuffled`. Raises `InvalidInput` unless the survey is
-    sealed and has neither panels nor properties, 0 < delta < 1 and forged >= 0. Cost: at most
-    a second a cohort.
+    sealed and has neither panels nor properties, 0 < delta < 1 and forged >= 0. Cost: some
+    seconds a cohort, and up to a minute where questions have many kinds of pairs of answers.
     """
     if forged < 0 or not 0 < delta < 1:
         raise InvalidInput(
