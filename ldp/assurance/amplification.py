@@ -73,8 +73,8 @@ def shuffled(answers: Sequence[Mechanism], n: int, delta: float) -> Shuffled:
 
     A record has one report of each mechanism in `answers`, and all n the same ones. The bounds are
     the privacy blanket's, where the mechanisms' blankets are known, and that of clones, with the
-    mass 2 / (e**epsilon + 1) for one report of k-RR and e**-epsilon for anything else. Cost: a
-    second where n is 10**6. Raises `InvalidInput` for a `Longitudinal` mechanism, without
+    mass 2 / (e**epsilon + 1) for one report of k-RR and e**-epsilon for anything else. Cost: some
+    seconds where n is 10**6. Raises `InvalidInput` for a `Longitudinal` mechanism, without
     mechanisms, and unless 1 <= n <= 10**10 and 0 < delta < 1.
     """
     if not answers:

@@ -49,6 +49,9 @@ _MOST_INPUTS = 16
 _MOST_OUTPUTS = 1 << 10
 """Channels that are enumerated have at most so many inputs and codes."""
 
+_MOST_PAIRS = 64
+"""Pairs of inputs, or of records, that are looked at: each takes a transform or more."""
+
 _MOST_ATOMS = 1 << 12
 """Different likelihoods of one record at which its questions are not combined any more."""
 
@@ -134,29 +137,30 @@ def together(answers: Sequence[Sequence[Pair]]) -> list[Pair] | None:
     are those of one input twice. The blanket of a record is the product of its answers'. None where
     there would be too many.
     """
-    whole: list[Pair | None] = [None]
+    nothing = np.ones(1)
+    whole = [Pair(nothing, nothing, nothing)]
     for pairs in answers:
         own = [*pairs, *(Pair(each.mass, each.first, each.first) for each in pairs)]
-        if len(whole) * len(own) > _MOST_ATOMS:
+        sizes = [max(each.mass.size for each in some) for some in (whole, own)]
+        if len(whole) * len(own) > 2 * _MOST_PAIRS or math.prod(sizes) > _MOST_ATOMS:
             return None
         whole = [_product(before, each) for before in whole for each in own]
-        if max(each.mass.size for each in whole if each) > _MOST_ATOMS:
-            return None
-    return [each for each in whole if each and (each.first != each.second).any()]
+    found = [each for each in whole if (each.first != each.second).any()]
+    return found if len(found) <= _MOST_PAIRS else None
 
 
-def _product(one: Pair | None, other: Pair) -> Pair:
-    if one is None:
-        return other
+def _product(one: Pair, other: Pair) -> Pair:
+    """Return the pair of two answers together; atoms that rounding alone tells apart are one."""
     mass = np.outer(one.mass, other.mass).ravel()
     first = np.outer(one.first, other.first).ravel()
     second = np.outer(one.second, other.second).ravel()
-    _, each, places = np.unique(
-        np.stack([first, second]).round(12), axis=1, return_index=True, return_inverse=True
-    )
-    sums = np.zeros(each.size)
+    alike, places = np.unique(np.stack([first, second]).round(12), axis=1, return_inverse=True)
+    size = alike.shape[1]
+    sums, most, least = np.zeros(size), np.zeros(size), np.full(size, np.inf)
     np.add.at(sums, places.ravel(), mass)
-    return Pair(sums, first[each], second[each])
+    np.maximum.at(most, places.ravel(), first)
+    np.minimum.at(least, places.ravel(), second)
+    return Pair(sums, most, least)
 
 
 def epsilon(pairs: Sequence[Pair], n: int, delta: float, most: float) -> float:
@@ -198,6 +202,7 @@ def delta_of(pair: Pair, n: int, epsilon: float, about: float) -> float:
     BBGN's bound is (1 / n) E[(Z_1 + ... + Z_n)_+], where Z is `first` - e**epsilon `second` with
     the chance `mass`, else 0. It is rounded up in these places:
 
+    - Z is taken with the likelihoods rounded away from each other, by more than doubles lose.
     - Z is put on a lattice, each atom as the two neighbours between which it lies, with its mean.
       That is a mean-preserving spread, and (.)_+ is convex, so the expectation only grows.
     - The lattice is a ring: what lies below it appears at its top, where it counts too much; the
@@ -208,7 +213,8 @@ def delta_of(pair: Pair, n: int, epsilon: float, about: float) -> float:
       the transform back c once more. By Cauchy and Schwarz the sum over the positive part of the
       lattice has an error of at most (n (c + 4 u) + c) |weights|.
     """
-    z = pair.first - math.exp(epsilon) * pair.second
+    apart = 64 * _UNIT
+    z = pair.first * (1 + apart) - math.exp(epsilon) * pair.second * (1 - apart)
     mean = float(pair.mass @ z)
     deviation = math.sqrt(float(pair.mass @ (z - mean) ** 2) + (1 - pair.mass.sum()) * mean**2)
     spread = math.sqrt(n) * deviation

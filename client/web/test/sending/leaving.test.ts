@@ -88,10 +88,11 @@ test("every call omits cookies, caches, redirects and the page's address", async
       referrerPolicy: "no-referrer",
     });
     expect(Object.keys(headers as object).sort()).toEqual([
+      "accept-language",
       "authorization",
       "connect-protocol-version",
-      "connect-timeout-ms",
       "content-type",
+      "user-agent",
     ]);
     expect([keepalive, typeof (body as Uint8Array).length]).toEqual([true, "number"]);
     expect(signal).toBeInstanceOf(AbortSignal);
