@@ -389,6 +389,19 @@ def read(
         raise InvalidInput("; ".join(faults)) from None
 
 
+def encryption_key(file: Path | None) -> Path | None:
+    """Return the `encryption_key` that the environment or the file of any process sets.
+
+    Raises `InvalidInput` for a file that cannot be read, and where the key is no path.
+    """
+    named = os.environ.get(f"{PREFIX}ENCRYPTION_KEY")
+    if named is None and file is not None:
+        named = declared.load(files.read(file), str(file)).get("encryption_key")
+        if not isinstance(named, str | None):
+            raise InvalidInput(f"{file}: encryption_key must be a path, got {named!r}")
+    return Path(named) if named else None
+
+
 def is_secret(kind: type[Process], name: str) -> bool:
     """Tell whether a key holds a secret."""
     return not kind.model_fields[name].repr

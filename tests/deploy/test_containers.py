@@ -140,10 +140,13 @@ def process(command: list[str], variables: Mapping[str, str], log: Path) -> Iter
         ) as running,
     ):
         assert running.stdout is not None
-        assert running.stdout.readline().startswith("listening on "), log.read_text()
-        yield
-        running.send_signal(signal.SIGTERM)
-        assert running.wait(30) == 0, log.read_text()
+        try:
+            assert running.stdout.readline().startswith("listening on "), log.read_text()
+            yield
+        finally:
+            running.send_signal(signal.SIGTERM)
+            code = running.wait(30)
+        assert code == 0, log.read_text()
 
 
 def on_loopback(variables: Mapping[str, str]) -> dict[str, str]:

@@ -1,7 +1,6 @@
 """Options of commands that work on the server's folder or database without a server."""
 
 import contextlib
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -38,16 +37,12 @@ def where(
     """Return the folder or URL that a command was given, or else the configured one, and the keys
     that key material there is encrypted under.
 
-    Beside a folder, and without a file, only the variable of the key is read: those of a shuffler
-    or a helper may be set.
+    Beside a folder no other key of the configuration counts, which may be a shuffler's or a
+    helper's.
     """
-    if data is not None and database is None and config_file is None:
-        named = os.environ.get("HEARSAY_ENCRYPTION_KEY")
-        return data, at_rest.read(Path(named) if named else None, data)
-    flags: dict[str, object] = {"data": data, "database": database}
     if data is not None and database is None:
-        flags["database"] = ""  # the folder that was asked for, whatever is configured
-    setup = config.load(config_file, flags)
+        return data, at_rest.read(config.encryption_key(config_file), data)
+    setup = config.load(config_file, {"data": data, "database": database})
     return setup.where, at_rest.read(setup.encryption_key, setup.where)
 
 
