@@ -33,13 +33,12 @@ demo: $(VENV)/.demo
 test: $(VENV)/.dev web
 	$(PYTEST) --numprocesses 3 --ignore tests/benchmarks -m "not slow and not long"
 	$(call npm_run,test)
-	PYTHON=$(PYTHON) tests/versions.sh pythons
 
 # The quick tests with the lowest and the newest versions of what is needed, and on other Pythons.
 test-lowest test-newest test-pythons:
 	PYTHON=$(PYTHON) tests/versions.sh $(@:test-%=%)
 
-test-all: test
+test-all: test test-pythons
 	$(PYTEST) --numprocesses auto --maxprocesses 4 -m "slow and not long"
 	$(call npm_run,test:slow)
 

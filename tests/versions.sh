@@ -68,7 +68,7 @@ pythons)
         for python in "python$version" ~/.pyenv/versions/"$version".*/bin/python; do
             if "$python" -c 'import sqlite3, ssl' 2>/dev/null; then
                 found+=("$version")
-                environment "$version" "$(command -v "$python")" server,sealed,test
+                environment "$version" "$(command -v "$python")" server,sealed,analyst,keyring,test
                 tests "$version" -m "not slow and not long" "${SDK[@]}"
                 break
             fi

@@ -4,6 +4,7 @@ What was spent is computed from the reports that leave and from the channels of 
 mechanisms, not from the account.
 """
 
+import contextlib
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -203,7 +204,8 @@ def lives(case: Case, depth: int) -> Iterator[Reports]:
             made = [(column.attribute, column.level) for column in report.columns]
             yield from after(account.dump(), [*before, *made], left - 1)
 
-    yield from after("{}", [], depth)
+    with contextlib.closing(connection):
+        yield from after("{}", [], depth)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -200,7 +201,7 @@ def test_the_ledger_adds_up_deltas_and_tells_split_records_apart(tmp_path: Path)
     found = ledger_file.read(ledger)
     assert found.composed == way.composed == pytest.approx(0.5, rel=1e-3)
     assert found.split.epsilon == 2
-    with sqlite3.connect(ledger) as connection:
+    with contextlib.closing(sqlite3.connect(ledger)) as connection:
         ((stored,),) = connection.execute("SELECT account FROM accounts")
     assert combined(Account(stored, ""), [], 1e-6) == pytest.approx(0.5, rel=1e-3)
 
@@ -295,7 +296,7 @@ def test_what_waits_survives_the_process_with_its_id(tmp_path: Path) -> None:
         servers.server_time += 1
         device.record(way="bus")
         device._device.sender.stop()
-        with sqlite3.connect(tmp_path / "ledger") as connection:
+        with contextlib.closing(sqlite3.connect(tmp_path / "ledger")) as connection:
             (waiting,) = connection.execute("SELECT count(*) FROM reports").fetchone()
     with client(servers, tmp_path / "ledger") as device:
         assert device.flush()
