@@ -162,6 +162,4 @@ def test_a_survey_with_every_kind_of_question_has_a_page(site: Site) -> None:
     text = re.sub(r"<[^>]+>", "", answer.body.decode())
     assert "That does not hold for answers that a report may reveal" in text
     assert "Over time it does not hold for answers that your device keeps" in text
-    assert (
-        "reveals their answer" in text and "keeps it for as long as your answer is the same" in text
-    )
+    assert "reveals their answer" in text and "uses it again whenever you answer the same" in text
