@@ -278,7 +278,6 @@ def test_a_fault_inside_tells_the_caller_nothing_of_the_inside(
     assert "no such table: tallies" in caplog.text  # the operator is told
 
 
-@pytest.mark.slow
 def test_neither_logs_nor_data_hold_an_address_of_a_peer(tmp_path: Path) -> None:
     options = ("--log-level", "debug", "--log-format", "json")
     server = Server(tmp_path / "data", *options, command=FROM_NOTHING)

@@ -54,7 +54,6 @@ def test_the_level_is_kept(root: None) -> None:
     assert "not this" not in stream.getvalue()
 
 
-@pytest.mark.slow
 def test_strangers_write_nothing_into_the_log(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     files = (tmp_path / "server.pem", tmp_path / "server.key")
