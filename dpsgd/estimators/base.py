@@ -284,6 +284,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
                 raise InvalidInput(
                     f"{type(self).__name__} requires y to be passed, but the target y is None"
                 )
+            _refuse_masks(X, y)
             X, y = validate_data(self, X, y, dtype=self._dtype, **options)
         with as_ours("feature_bounds and categories"):
             self.features_ = features_of(self._names(), self.feature_bounds, self.categories)
@@ -372,6 +373,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         """Return the module's inputs for true features, checked."""
         check_is_fitted(self)
         with as_ours("X"):
+            _refuse_masks(X)
             X = validate_data(self, X, reset=False, dtype=self._dtype)
             return as_tensor(encode(self.features_, X))
 
@@ -386,6 +388,12 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
 def as_tensor(array: NDArray[Any]) -> Tensor:
     """Return an array as a tensor of float32."""
     return torch.as_tensor(np.ascontiguousarray(array, dtype=np.float32))
+
+
+def _refuse_masks(*arrays: Any) -> None:
+    """Raise `InvalidInput` for an array with masked values: they would be learned from as others."""
+    if any(np.ma.is_masked(array) for array in arrays):
+        raise InvalidInput("an array has masked values: fill them in, or leave their rows out")
 
 
 class _WrongType(InvalidInput, TypeError):

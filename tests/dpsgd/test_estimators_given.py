@@ -99,6 +99,16 @@ def test_columns_without_numbers_are_refused(kind: type[PrivateEstimator], name:
         fitted.predict(frame)
 
 
+def test_masked_values_are_not_learned_from() -> None:
+    masked = np.ma.masked_array(X, mask=X > 0.5)
+    for given, labels in ((masked, LABELS), (X, np.ma.masked_array(LABELS, mask=LABELS))):
+        with pytest.raises(InvalidInput, match="masked values"):
+            model_of(PrivateClassifier).fit(given, labels)
+    fitted = model_of(PrivateClassifier).fit(np.ma.masked_array(X), LABELS)
+    with pytest.raises(InvalidInput, match="masked values"):
+        fitted.predict(masked)
+
+
 @pytest.mark.parametrize("what", [pd.NA, None, float("nan")])
 def test_a_frame_of_a_number_and_a_text_with_a_missing_value(what: object) -> None:
     frame = pd.DataFrame({"number": NUMBERS, "text": missing(TEXTS, what)})

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hearsay.plans.bins import Bins
-from hearsay.plans.domains import Binned
+from hearsay.plans.domains import Binned, Numeric
 from hearsay.plans.points import Points
 from ldp import KRR, InvalidInput, OneBitMean, Waves
 from ldp.testing import SeededCoins
@@ -165,3 +165,10 @@ def test_bins_may_grow() -> None:
         points.cuts(np.array([-1.0, 5.0]))
     with pytest.raises(InvalidInput, match="edges must be rising numbers"):
         Binned.between((0.0, 2.0, 1.0), False)
+
+
+@pytest.mark.parametrize("time", [np.timedelta64(3), np.timedelta64(3, "D"), np.timedelta64("NaT")])
+def test_a_time_between_two_others_is_no_number(time: np.timedelta64) -> None:
+    for domain in (Binned(0, 10, True, 5), Numeric(0, 10, True)):
+        with pytest.raises(InvalidInput, match="must be a number, got a timedelta64"):
+            domain.encode(time)

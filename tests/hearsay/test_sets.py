@@ -89,6 +89,7 @@ NO_SETS = [
     [None],
     [["mail"]],
     [True],
+    [np.timedelta64(7)],
     ["mail", "maps", "chess"],
     np.array(1),
     np.array([0, 1]),
@@ -132,6 +133,7 @@ def test_ratings_come_in_the_order_of_the_keys() -> None:
     [
         ["food"], "food", None, {"other": 3}, {"food": 0.999}, {"food": 5.001}, {"food": math.nan},
         {"food": math.inf}, {"food": True}, {"food": "3"}, {"food": None}, {"food": 1j},
+        {"food": np.timedelta64(3)}, {"food": np.timedelta64("NaT")},
         {"food": 10**400}, {"food": 1, "staff": 2, "7": 3}, {7: 1, "7": 2}, {None: 3},
         {"food": np.array([3])}, {"food": Decimal("nan")}, {"food": np.str_("3")},
     ],

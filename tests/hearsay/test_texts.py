@@ -117,7 +117,8 @@ def test_other_numbers_stand_for_their_shortest_digits(number: object, value: st
 @pytest.mark.parametrize(
     "answer",
     [
-        *(True, np.True_, "3.0", "3 ", "\u0663", "\uff13", 3.1, 3j, float("nan"), float("inf")),
+        *(True, np.True_, np.timedelta64(3), np.timedelta64("NaT"), "3.0", "3 "),
+        *("\u0663", "\uff13", 3.1, 3j, float("nan"), float("inf")),
         *(b"3", Decimal("nan"), Decimal("snan"), Decimal("1e999999"), 10**400, None),
     ],
     ids=repr,

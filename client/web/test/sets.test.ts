@@ -1,5 +1,7 @@
 /** Answers that are sets of items, or ratings. */
 
+import { runInNewContext } from "node:vm";
+
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import type { Agreement } from "../src/index.js";
 import { anything, settled } from "../src/plans/encoded.js";
@@ -106,12 +108,18 @@ describe("ratings", () => {
       [0, 6148914691236516864n],
     ]);
     expect(ratings.encode({})).toEqual([]);
+    expect(ratings.encode(Object.assign(Object.create(null), { bus: 1 }))).toEqual([[0, 0n]]);
+    expect(ratings.encode(runInNewContext("({ bus: 1 })"))).toEqual([[0, 0n]]);
   });
 
   test.each<[string, unknown]>([
     ["a list", ["bus"]],
     ["a text", "bus"],
     ["a number", 3],
+    ["a promise", Promise.resolve({ bus: 3 })],
+    ["a date", new Date(0)],
+    ["a number in an object", new Number(3)],
+    ["an object of a class", new (class {})()],
     ["another key", { plane: 3 }],
     ["a rating outside the scale", { bus: 5.5 }],
     ["a rating that is no number", { bus: "4" }],

@@ -17,7 +17,7 @@ from hearsay.plans.bins import Bins
 from hearsay.plans.points import Points
 from hearsay.plans.sets import Ratings as Ratings
 from hearsay.plans.sets import SetOf as SetOf
-from hearsay.plans.sets import check_names, find
+from hearsay.plans.sets import check_names, find, is_number
 from hearsay.plans.strings import Strings as Strings
 from ldp import Coins, Estimate, InvalidInput, Mechanism
 from ldp.core.exact import float_below
@@ -505,8 +505,7 @@ class Grid:
 
 def _number(answer: object, low: float, high: float, clamp: bool) -> float:
     """Return an answer as a finite float, in [low, high] unless `clamp`."""
-    # Not whatever has __float__: a numpy string has it too, and repeats itself in its error.
-    if isinstance(answer, bool) or not isinstance(answer, Real | Decimal):
+    if not is_number(answer):
         raise InvalidInput(f"must be a number, got a {type(answer).__name__}")
     try:
         number = float(answer)

@@ -7,7 +7,7 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
 from numbers import Real
-from typing import ClassVar, TypeVar
+from typing import ClassVar, TypeGuard, TypeVar
 
 import numpy as np
 
@@ -31,6 +31,13 @@ def check_names(what: str, names: Sequence[str], least: int) -> None:
     check_differ(what, names)
 
 
+def is_number(answer: object) -> TypeGuard[Real | Decimal]:
+    """Whether an answer is a number: neither a boolean, nor a time between two others, which numpy
+    counts as one."""
+    # Not whatever has __float__: a numpy string has it too, and repeats itself in its error.
+    return isinstance(answer, Real | Decimal) and not isinstance(answer, bool | np.timedelta64)
+
+
 def find(places: Mapping[str, int], answer: object) -> int | None:
     """Return the place of a name, however it is composed, or of a number that spells one; None for
     anything else."""
@@ -43,7 +50,7 @@ def _spelled(answer: object) -> str | None:
     a number that JavaScript would write in another way."""
     if isinstance(answer, np.floating):
         answer = float(str(answer))  # the shortest digits of a float32, too
-    if isinstance(answer, bool) or not isinstance(answer, Real | Decimal):
+    if not is_number(answer):
         return None
     try:
         number = float(answer)
@@ -215,8 +222,7 @@ class Ratings:
         return tuple(sorted(found.items()))
 
     def _threshold(self, rating: object) -> int:
-        # Not whatever has __float__: see `Numeric.encode`.
-        if isinstance(rating, bool) or not isinstance(rating, Real | Decimal):
+        if not is_number(rating):
             raise InvalidInput(f"must have numbers as ratings, got a {type(rating).__name__}")
         try:
             number = float(rating)

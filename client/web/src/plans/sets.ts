@@ -128,9 +128,10 @@ export class Ratings {
   /** Return the ratings of an answer, an object or a Map from keys to numbers, in the order of the keys' places;
    * throw `InvalidInput` for anything else. */
   encode(answer: unknown): readonly Rating[] {
-    if (typeof answer !== "object" || answer === null || Symbol.iterator in answer) {
-      check(answer instanceof Map, `must map keys to ratings, got a ${typeof answer}`);
-    }
+    check(
+      answer instanceof Map || isPlain(answer),
+      `must map keys to ratings, got another ${typeof answer}`,
+    );
     const given = answer instanceof Map ? [...answer] : Object.entries(answer as object);
     const found = new Map<number, bigint>();
     for (const [key, rating] of given as [unknown, unknown][]) {
@@ -177,6 +178,13 @@ export class Ratings {
     const kept = some(value, this.most, coins);
     return kept.map(([key, share]) => 2 * key + Number(!coin(threshold(share), coins)));
   }
+}
+
+/** Whether an answer is an object of keys alone: a promise or a date has none, and rates nothing. */
+function isPlain(answer: unknown): boolean {
+  if (typeof answer !== "object" || answer === null) return false;
+  const parent = Object.getPrototypeOf(answer) as object | null;
+  return parent === null || Object.getPrototypeOf(parent) === null; // also one of another window
 }
 
 function mostOf(atMost: number, names: number, what: string): number {
