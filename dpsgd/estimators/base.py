@@ -391,7 +391,7 @@ def as_tensor(array: NDArray[Any]) -> Tensor:
 
 
 def _refuse_masks(*arrays: Any) -> None:
-    """Raise `InvalidInput` for an array with masked values: they would be learned from as others."""
+    """Raise `InvalidInput` for masked values, which would be learned from as others."""
     if any(np.ma.is_masked(array) for array in arrays):
         raise InvalidInput("an array has masked values: fill them in, or leave their rows out")
 

@@ -15,6 +15,13 @@ def parse(text: str) -> tables.Table:
     return tables.parse(text, "data.csv")
 
 
+def test_a_number_is_what_others_than_python_write_too() -> None:
+    assert tables.number(" -1.5e3 ") == -1500
+    for cell in ("1_000", "1e1_0", "_1", "", "1,5"):
+        with pytest.raises(ValueError):
+            tables.number(cell)
+
+
 @pytest.mark.parametrize(
     "data",
     [

@@ -201,5 +201,14 @@ def test_the_check_takes_each_cell_that_the_draft_does_not_name(
     assert all(repr(cell) in noted or " more" in noted for cell in misfits(read, draft))
 
 
+def test_long_values_with_heaps_of_marks_cost_no_time() -> None:
+    heap = "a" + 4000 * ("\u0301\u0323" * 14 + "\uff9e")  # which NFKC orders as one row of marks
+    assert not [*noticing.of_alike([heap, heap.upper(), *"abc"])]
+
+
+def test_numbers_as_python_alone_writes_them_are_texts() -> None:
+    assert guessed(["1_000", "2_000", "30_0"] * 20).kind == "categorical"
+
+
 def test_a_list_of_values_is_cut_short() -> None:
     assert noticing.listed([*"abcdefg"]) == "'a', 'b', 'c', 'd', 'e' and 2 more"

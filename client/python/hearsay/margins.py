@@ -109,7 +109,7 @@ def _margin(table: Table) -> tuple[tuple[str, ...], Mapping[Names, float]]:
 def _number(text: str) -> float:
     """Return the number that a cell says; nan for none."""
     try:
-        return float(text)
+        return tables.number(text)
     except ValueError:
         return math.nan
 

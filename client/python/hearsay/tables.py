@@ -100,6 +100,16 @@ def name_of(heading: str, position: int) -> str:
     return (name if name[0].isalpha() else f"q_{name}")[:64].rstrip("_")
 
 
+def number(cell: str) -> float:
+    """Return the number that a cell says; raise `ValueError` for none.
+
+    "1_000" is one in Python alone: in a table it is a code.
+    """
+    if "_" in cell:
+        raise ValueError("a number has no underscores")
+    return float(cell)
+
+
 def declares_separator(line: str) -> bool:
     """Whether the first line of a text says what separates a table's columns, as "sep=;"."""
     return _DECLARED.match(line) is not None

@@ -82,7 +82,7 @@ def _kind(name: str, where: str) -> str:
 
 def _number(name: str) -> Decimal | None:
     try:
-        found = Decimal(name)
+        found = Decimal(name.replace("_", " "))  # which only Python reads between digits
     except InvalidOperation:
         return None
     return found if found.is_finite() else None

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
+from hearsay import tables
 from hearsay.plans.domains import Binned, Categorical, Domain, Numeric, Ratings, SetOf
 from hearsay.plans.plan import Plan
 from hearsay_server.surveys.people import Answer, People, answer, parts
@@ -147,7 +148,7 @@ def _hints(domain: Domain, cell: str) -> Iterator[str]:
 
 def _meant(values: tuple[str, ...], text: str) -> Iterator[str]:
     try:
-        whole = float(text)
+        whole = tables.number(text)
     except ValueError:
         pass
     else:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from hearsay import tables
 from hearsay.plans.domains import Categorical, Numeric, Ratings, SetOf
 from hearsay.plans.texts import check_text
 from hearsay_server.surveys import noticing
@@ -184,7 +185,7 @@ def _numbers(counts: Counter[str]) -> dict[str, float]:
         if _CODE.match(cell):
             continue
         try:
-            number = float(cell)
+            number = tables.number(cell)
         except ValueError:
             continue
         if math.isfinite(number):
@@ -407,7 +408,7 @@ def _in_order(values: Sequence[str] | Counter[str]) -> list[str]:
 
     def key(value: str) -> tuple[float, str]:
         try:
-            number = float(value)
+            number = tables.number(value)
         except ValueError:
             number = math.inf
         return (number if not math.isnan(number) else math.inf, value)

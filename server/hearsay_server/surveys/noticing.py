@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from hearsay import tables
+
 _SHOWN = 5
 """Values that are listed in a sentence."""
 
@@ -28,6 +30,9 @@ _CODES = {
 
 _APART = 3
 """How many times as far from other numbers as these from each other a code stands."""
+
+_LONGEST = 1000
+"""Characters of the longest value that is compared with others by how people write."""
 
 _NUMBER = re.compile(r"[-+]?(\d+|\d{1,3}([.,' ]\d{3})+)([.,]\d+)?")
 """A number as people write it, without signs of currencies and units."""
@@ -114,7 +119,13 @@ def listed(values: Sequence[str]) -> str:
 
 
 def _folded(value: str) -> str:
-    """Return what is left of a value without case, blanks, width and the script of digits."""
+    """Return what is left of a value without case, blanks, width and the script of digits.
+
+    A text that is longer than what people write in several ways is left as it is: the time for it
+    may grow with its square.
+    """
+    if len(value) > _LONGEST:
+        return value
     text = unicodedata.normalize("NFKC", value).casefold()
     digits = (str(unicodedata.decimal(each, each)) for each in text)
     return unicodedata.normalize("NFKC", "".join("".join(digits).split()))
@@ -131,7 +142,7 @@ def _is_number(value: str) -> bool:
 
 def _is_float(value: str) -> bool:
     try:
-        float(value)
+        tables.number(value)
     except ValueError:
         return False
     return True

@@ -85,12 +85,12 @@ def answer(domain: Domain, cell: str) -> Answer:
     for `domain.encode` to say.
     """
     if isinstance(domain, Numeric | Binned):
-        return float(cell)
+        return tables.number(cell)
     if isinstance(domain, SetOf):
         return parts(cell)
     if isinstance(domain, Ratings):
         rated = (part.rpartition("=") for part in parts(cell))
-        return {key.strip(): float(rating) for key, _, rating in rated}
+        return {key.strip(): tables.number(rating) for key, _, rating in rated}
     return cell.strip()
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import hearsay.plans.plan
+from hearsay import tables
 from hearsay.plans.domains import Categorical, Numeric
 from hearsay.v1 import survey_pb2
 from hearsay_server.surveys import people
@@ -158,7 +159,7 @@ def _codes(question: Question, table: People) -> NDArray[np.intp]:
 def _number(text: str) -> float:
     """Return the number that a cell says; nan for none."""
     try:
-        return float(text)
+        return tables.number(text)
     except ValueError:
         return math.nan
 

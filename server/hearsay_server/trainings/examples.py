@@ -173,7 +173,7 @@ def _column(
     """Return a column's numbers; raise `InvalidInput` for a cell that is not `expected`."""
     cells = table.columns[place]
     try:
-        numbers = np.array(cells, dtype=np.float64)
+        numbers = np.array(list(map(tables.number, cells)), dtype=np.float64)
     except ValueError:
         numbers = np.array([_number(cell) for cell in cells])
     found = _small(numbers) if small else numbers
@@ -189,7 +189,7 @@ def _column(
 def _number(cell: str) -> float:
     """Return the number that a cell says; nan for none."""
     try:
-        return float(cell)
+        return tables.number(cell)
     except ValueError:
         return np.nan
 

@@ -5,11 +5,9 @@ import re
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
 from itertools import product
-from numbers import Real
 from typing import Any, ClassVar
 
 from hearsay.plans import regions
