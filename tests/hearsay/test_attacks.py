@@ -701,3 +701,18 @@ def test_steps_back_in_time_need_the_servers_word_and_spend_no_period_twice(file
             if client.record(answer="yes"):
                 answered[f"{step}"] += 1
     assert answered == {"0": 1, "3": 1, "9": 1, "5": 1, "4": 1}
+
+
+def test_a_refused_plan_writes_little_into_the_apps_log(caplog: pytest.LogCaptureFixture) -> None:
+    plan = plan_of(one_question(["yes", "no"]))
+    transport, hostile = Liar(plan), plan_pb2.Plan.FromString(plan)
+    hostile.survey.title = "\x9b31m\u202e" + "a" * 100_000
+    transport.bytes_now = hostile.SerializeToString(deterministic=True)
+    with device(transport) as client:
+        assert not client.wait_ready(0.1)
+        status = client.status()
+    assert status.reason is Reason.PLAN_REFUSED
+    assert "title" in status.detail
+    for words in (status.detail, *(record.getMessage() for record in caplog.records)):
+        assert words.isprintable()
+        assert len(words) < 1100

@@ -1143,3 +1143,17 @@ test("a number of no use as an attribute's bound is no obstacle to others", asyn
   const client = await readyOf(server.url);
   expect((await client.record({ a: 1e299, b: "x" })).taken).toEqual(["a", "b"]);
 });
+
+test("what a refused plan says is told on one line, and cut short", async () => {
+  const told = vi.spyOn(console, "error").mockImplementation(() => {});
+  const title = `\u009b31m\u202e${"a".repeat(100_000)}`;
+  const client = clientOf((await Collector.start(planOf({ title }))).url);
+  expect(await client.waitReady(50)).toBe(false);
+  const { reason, detail } = await client.status();
+  expect(reason).toBe("plan_refused");
+  for (const words of [detail, ...told.mock.calls.map(([first]) => String(first))]) {
+    expect(words).toMatch(/title/);
+    expect(words).not.toMatch(/[\p{Cc}\p{Cf}]/u);
+    expect(words.length).toBeLessThan(1100);
+  }
+});

@@ -12,6 +12,7 @@ from functools import partial
 from typing import NamedTuple
 
 from hearsay.choices import Agreed, Caps, Choices
+from hearsay.plain import on_one_line
 from hearsay.plans.attested import Policy, requirement_of
 from hearsay.plans.plan import Level, Plan, message, parse
 from hearsay.recording import outbox
@@ -27,6 +28,9 @@ from ldp.errors import HearsayError, InvalidInput, MissingExtra
 _log = logging.getLogger("hearsay")
 
 _DAY = 24 * 3600.0
+
+_TOLD = 1000
+"""Characters of the reason why a plan is refused that are passed on."""
 
 _BEHIND = 12 * 3600.0
 """Seconds that the server's time may be behind the clock before the server is asked for it: a
@@ -428,6 +432,7 @@ class PlanKeeper:
         _log.debug("took revision %s of %r; levels %s", revision, plan.survey, levels)
 
     def _refuse(self, why: str) -> None:
+        why = on_one_line(why, _TOLD)  # it may repeat the plan's texts
         if self.plan is not None:  # the plan that was kept holds
             if self.refused_other != why:
                 _log.error("another plan of %r is refused: %s", self._agreed.survey, why)

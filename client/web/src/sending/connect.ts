@@ -275,10 +275,10 @@ export class Transport {
   }
 }
 
-/** Return a server's message for a log or a person: cut short, and on one line. */
-export function onOneLine(words: unknown): string {
+/** Return words that have a server's for a log or a person: cut short, and on one line. */
+export function onOneLine(words: unknown, most = TOLD): string {
   return String(words ?? "")
-    .slice(0, TOLD)
+    .slice(0, most)
     .replace(/[\p{C}\p{Z}]/gu, " ");
 }
 

@@ -19,11 +19,14 @@ import { areSame, hex, type TimeRow } from "../recording/places.js";
 import { checkLimits, type Terms, termsOf } from "../recording/terms.js";
 import { get, nameOf, put, transact } from "../storage/store.js";
 import { type Status, statusOf, toThrow, Trouble, Unreachable } from "../trouble.js";
-import type { Transport } from "./connect.js";
+import { onOneLine, type Transport } from "./connect.js";
 
 /** How far the server's time may be behind the clock before the server is asked for it: a page that is
  * loaded after a while knows only the time that the last one heard. */
 const BEHIND = 12 * 3600e3;
+
+/** Characters of the reason why a plan is refused that are passed on. */
+const REFUSED = 1000;
 
 const NEVER: TimeRow = { fetched: -Infinity, serverTime: 0 };
 
@@ -403,13 +406,14 @@ export class PlanKeeper {
 
   #refuse(error: unknown): void {
     if (!(error instanceof InvalidInput)) throw error;
+    const why = onOneLine(error.message, REFUSED); // it may repeat the plan's texts
     const before = this.plan ? this.refusedOther : this.refused.detail;
-    if (before !== error.message) {
-      console.error(`hearsay: a plan of ${shown(this.agreed.survey)} is refused: ${error.message}`);
+    if (before !== why) {
+      console.error(`hearsay: a plan of ${shown(this.agreed.survey)} is refused: ${why}`);
     }
     if (this.plan)
-      this.refusedOther = error.message; // the plan that was kept holds
-    else this.refused = statusOf("plan_refused", error.message);
+      this.refusedOther = why; // the plan that was kept holds
+    else this.refused = statusOf("plan_refused", why);
   }
 }
 
