@@ -11,7 +11,10 @@ from hearsay_server.serving.auth import ANALYSTS, OPERATORS, PLANNERS
 PUBLIC = ""
 """Everybody may see the page."""
 
-__all__ = ["ANALYSTS", "OPERATORS", "PLANNERS", "PUBLIC", "Page"]
+AWAY = "the database cannot be used now, as where its disk is full"
+"""What is wrong where a page fails by no fault of its own."""
+
+__all__ = ["ANALYSTS", "AWAY", "OPERATORS", "PLANNERS", "PUBLIC", "Page"]
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,13 @@ from hearsay_server.pages import analyst, operator, planner, start
 from hearsay_server.pages.caller import Caller, cookie, find, session_secret
 from hearsay_server.pages.calling import Asking
 from hearsay_server.pages.fragments import Fragments, Lately
-from hearsay_server.pages.page import ANALYSTS, OPERATORS, PUBLIC, Page
+from hearsay_server.pages.page import ANALYSTS, AWAY, OPERATORS, PUBLIC, Page
 from hearsay_server.pages.person import pages as person
 from hearsay_server.pages.rendering import HEADERS, Statics, Templates
 from hearsay_server.pages.visit import Shared, Visit
 from hearsay_server.serving.inside import Inside
-from hearsay_server.serving.status import HTTP_STATUS, Ended
+from hearsay_server.serving.status import HTTP_STATUS, MENDED, Ended
+from hearsay_server.storage.database import is_away
 from hearsay_server.storage.sessions import Sessions
 
 _log = logging.getLogger("hearsay.server")
@@ -120,9 +121,11 @@ class Site:
                     return await page.answer(Visit(bounded, caller, self._shared))
             except Ended as error:
                 return self._failed(bounded, caller, error)
-            except Exception:
+            except Exception as error:
                 _log.exception("a page failed")
                 fault = Ended(grpc.StatusCode.INTERNAL, "the server failed to answer")
+                if is_away(error):
+                    fault = Ended(grpc.StatusCode.UNAVAILABLE, AWAY, MENDED)
                 return self._failed(bounded, caller, fault)
 
         return answer

@@ -1,19 +1,23 @@
 """The start page, and signing in and out."""
 
 import asyncio
+import logging
 import re
 from urllib.parse import quote
 
 import grpc
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, Response
 
 from hearsay_server.pages.caller import cookie, session_secret
-from hearsay_server.pages.page import PUBLIC, Page
+from hearsay_server.pages.page import AWAY, PUBLIC, Page
 from hearsay_server.pages.visit import Visit
 from hearsay_server.serving.status import Ended
+from hearsay_server.storage.database import is_away
 from hearsay_server.storage.sessions import LASTS
 from hearsay_server.storage.tokens import hashed
+
+_log = logging.getLogger("hearsay.server")
 
 _OURS = re.compile(r"/(?:[a-z0-9_.-][a-zA-Z0-9_./-]*)?(?:\?[!-\[\]-~]*)?", re.ASCII)
 """Addresses of our own pages: "//host" and "/\\host" would lead to another server."""
@@ -64,10 +68,22 @@ async def _sign_in(visit: Visit) -> Response:
 
 
 async def _sign_out(visit: Visit) -> Response:
+    """End the session; where that cannot be written, the browser forgets it all the same."""
     secret = session_secret(visit.request)
-    if secret is not None:
-        await asyncio.to_thread(visit.shared.sessions.end, secret)
     answer = visit.go("/")
+    try:
+        if secret is not None:
+            await asyncio.to_thread(visit.shared.sessions.end, secret)
+    except Exception as error:
+        if not is_away(error):
+            raise
+        _log.exception("a session could not be ended")
+        detail = (
+            f"This browser has forgotten the session, but the server could not end it: {AWAY}. Who "
+            "has a copy of the cookie can use it for up to 12 hours. Revoke the token to end it."
+        )
+        html = visit.html("error.html", status=503, phrase="Not signed out", detail=detail)
+        answer = HTMLResponse(html, 503)
     _set_cookie(answer, visit.request, "", 0)
     return answer
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from collected import register
+from disks import mounted
 from every_page import PICTURED
 from serving import tokens_of
 from visiting import Browser, Site, showing
@@ -19,6 +20,7 @@ from hearsay_server.pages.calling import _THREADS, _WAITING
 from hearsay_server.pages.site import _OPEN
 from hearsay_server.serving.inside import Inside
 from ldp.errors import MissingExtra
+from support import wait_until
 
 Guarded = tuple[Site, dict[str, str]]
 
@@ -81,6 +83,30 @@ def test_a_devices_token_opens_no_session(guarded: Guarded) -> None:
     answer = site.post("/sign-in", {"token": tokens["device"]})
     assert answer.status == 403 and "set-cookie" not in answer.headers
     assert site.post("/sign-in", {"token": "guess"}).status == 401
+
+
+def test_a_full_disk_is_said_and_lets_a_browser_forget_its_session(tmp_path: Path) -> None:
+    with mounted(tmp_path / "small", "4m") as disk:
+        made, secret = tokens_of(disk.folder / "data").create("admin")
+        with showing(disk.folder / "data") as site:
+            admin = site.signed_in(secret)
+            disk.fill()
+            new = {"role": "device", "days": "7"}
+            for answer in (
+                site.post("/sign-in", {"token": secret}),
+                admin.post("/operator/tokens", new),
+            ):
+                assert answer.status == 503
+                assert b"the database cannot be used now" in answer.body
+                assert "set-cookie" not in answer.headers
+            left = admin.post("/sign-out")
+            assert left.status == 503
+            assert b"Revoke the token to end it" in left.body
+            assert "Max-Age=0" in left.headers["set-cookie"]
+            # The session is still there: its token can be revoked.
+            revoked = admin.post(f"/operator/tokens/{made.id}/revoke", {"sure": "yes"})
+            assert revoked.status == 303
+            wait_until(lambda: admin.get("/operator").status == 303)
 
 
 @pytest.mark.parametrize(
