@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -22,6 +23,7 @@ import pytest
 from command import hearsay
 from google.protobuf.message import Message
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from prometheus_client import parser
 from sealing import SEALED, Sealed, collector, sealed_server
 from serving import connected, create, tokens_of
 from shuffling import shuffling
@@ -544,17 +546,28 @@ def test_a_commit_that_fails_ends_readiness_and_the_next_brings_it_back(
     collector: Sealed, tmp_path: Path
 ) -> None:
     first, second = collector.seal(collector.batch(1), collector.batch(2))
-    health = health_pb2.HealthCheckRequest()
-    with shuffling(tmp_path / "s", collector) as shuffler, connected(shuffler.address) as channel:
+    health, port = health_pb2.HealthCheckRequest(), free_port()
+
+    def metric() -> float:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+            text = answer.read().decode()
+        families = {each.name: each for each in parser.text_string_to_metric_families(text)}
+        return families["hearsay_ready"].samples[0].value
+
+    with (
+        shuffling(tmp_path / "s", collector, metrics=str(port)) as shuffler,
+        connected(shuffler.address) as channel,
+    ):
         stub = health_pb2_grpc.HealthStub(channel)
         ready = health_pb2.HealthCheckResponse.SERVING
-        assert stub.Check(health, timeout=5).status == ready
+        assert (stub.Check(health, timeout=5).status, metric()) == (ready, 1)
         with closing(sqlite3.connect(tmp_path / "s" / "pools.db", timeout=10)) as connection:
             connection.execute("ALTER TABLE records RENAME TO elsewhere")
             with pytest.raises(grpc.RpcError) as failed:
                 shuffler.submit(first)
             assert failed.value.code() is grpc.StatusCode.UNAVAILABLE
             assert stub.Check(health, timeout=5).status != ready
+            assert metric() == 0
             connection.execute("ALTER TABLE elsewhere RENAME TO records")
         assert statuses(shuffler.submit(first, second)) == {Result.STORED}
-        assert stub.Check(health, timeout=5).status == ready
+        assert (stub.Check(health, timeout=5).status, metric()) == (ready, 1)

@@ -48,6 +48,7 @@ class Elsewhere:
         self._config = config
         self._stack = stack
         self.metrics = Metrics()
+        self.metrics.ready.set(1)
         self.healthy = Health([service])
         self._database = open_database(config.data)
         stack.callback(self._database.close)
@@ -64,6 +65,7 @@ class Elsewhere:
 
     async def committed(self, error: Exception | None) -> None:
         """Tell those who ask for readiness whether the last commit went well."""
+        self.metrics.ready.set(error is None)
         if self.healthy.is_ready() != (error is None):
             await self.healthy.ready(error is None)
 
