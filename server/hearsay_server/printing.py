@@ -17,6 +17,10 @@ from rich.text import Text
 
 from hearsay.plain import plain
 
+_COLOURED = 1000
+"""Characters of the longest text that rich looks through for numbers and names: it takes a time
+that grows with the square of them, half a minute for the longest text of a server."""
+
 
 def say(words: str = "", *, err: bool = False, nl: bool = True) -> None:
     """Print words as they are, without wrapping them; with `err` to standard error."""
@@ -45,7 +49,9 @@ class Console(rich.console.Console):
         super().__init__(**{"markup": False, "emoji": False, **options})
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """Return a string as a text, cleaned."""
+        """Return a string as a text, cleaned; numbers and names have colours in short ones."""
+        if len(text) > _COLOURED:
+            options["highlight"] = False
         return super().render_str(plain(text), **options)
 
     def render(

@@ -291,3 +291,9 @@ def test_cells_of_a_query_run_in_no_spreadsheet(liar: Liar) -> None:
         "'=y",
     ]
     assert all(float(row["estimate"]) == float(row["estimate"]) for row in rows)
+
+
+def test_the_colours_of_a_long_text_cost_nothing() -> None:
+    console = printing.Console()
+    assert console.render_str("12 reports").spans
+    assert not console.render_str("12 reports " * 1000).spans  # a server's would take half a minute
