@@ -1,12 +1,17 @@
 """What an app agreed to when it was built holds against every other plan."""
 
 import hashlib
+import json
 from collections.abc import Callable
 from dataclasses import replace
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
 
+import numpy as np
 import pytest
 
-from hearsay import InvalidInput
+from hearsay import MEMORY, Caps, Client, InvalidInput
 from hearsay.agreement import Agreement
 from hearsay.plans import plan
 from hearsay.v1 import plan_pb2
@@ -179,3 +184,40 @@ def test_bytes_that_break_a_promise_are_nothing_to_agree_on() -> None:
     message.survey.attributes[2].cap = 0.01
     with pytest.raises(InvalidInput, match="more than the attribute's cap"):
         Agreement.on(message.SerializeToString(deterministic=True))
+
+
+NO_NUMBERS: list[Any] = ["3", b"3", True, [3], 3j, np.timedelta64(3), None]
+
+
+@pytest.mark.parametrize("number", NO_NUMBERS, ids=repr)
+def test_what_is_no_number_is_no_epsilon_delta_or_cap(number: Any) -> None:
+    for name in ("epsilon", "delta") if number is not None else ():
+        with pytest.raises(InvalidInput, match=f"^{name} must be a number, got a "):
+            Client("127.0.0.1:1", "daily", ledger=MEMORY, **{"epsilon": 1.0, name: number})
+    with pytest.raises(InvalidInput, match=r"^the cap attribute mood must be a number, got a "):
+        Caps(attribute={"mood": number})
+
+
+def test_caps_are_floats_of_whatever_type_they_are_given() -> None:
+    for number in (np.float32(3), np.int8(3), Decimal(3), Fraction(3), 3):
+        caps = Caps(life=number, rho=number, attribute={"mood": number})  # type: ignore[arg-type]
+        assert json.dumps(caps.as_dict()) == '{"life": 3.0, "attribute": {"mood": 3.0}, "rho": 3.0}'
+    for beyond in (10**5000, Decimal("1e999999"), Decimal("sNaN")):
+        with pytest.raises(InvalidInput, match="must be finite"):
+            Caps(life=beyond)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"withhold": "mood"}, {"withhold": 5}, {"withhold": [5]}, {"may_tell_changes": "mood"},
+        {"may_tell_changes": 5}, {"may_reveal": {"mood": 5}}, {"level": 5}, {"level": ["strict"]},
+        {"levels": "mood"}, {"levels": {"mood": 5}}, {"levels": [("mood", "strict")]},
+        {"revision": "zz"}, {"revision": ""}, {"revision": "A" * 64}, {"revision": "\u0663" * 64},
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_an_argument_of_another_kind_is_refused_by_name(given: dict[str, Any]) -> None:
+    (name,) = given
+    with pytest.raises(InvalidInput, match=name):
+        Client("127.0.0.1:1", "daily", ledger=MEMORY, epsilon=1.0, **given)

@@ -435,8 +435,10 @@ def test_a_plan_of_another_survey_is_refused(moody: tuple[Moody, str]) -> None:
 def test_a_plan_can_be_pinned(server: Server) -> None:
     revision = server.show("health").status.revision.hex()
     device(server.target, "health", revision=revision).close()
-    with pytest.raises(PlanRefused, match=f"expected revision 'abc' of 'health', .* {revision}"):
-        device(server.target, "health", revision="abc")
+    with pytest.raises(
+        PlanRefused, match=f"expected revision '{'ab' * 32}' of 'health', .* {revision}"
+    ):
+        device(server.target, "health", revision="ab" * 32)
 
 
 def test_what_is_lost_at_the_close_is_said(

@@ -13,6 +13,7 @@ from hearsay.agreement import Agreement
 from hearsay.plans import period
 from hearsay.plans.domains import Categorical
 from hearsay.plans.plan import Plan
+from hearsay.plans.sets import is_number
 from ldp import InvalidInput
 
 _UNTIL = {
@@ -51,13 +52,18 @@ class Caps:
     rho: float | None = None
 
     def __post_init__(self) -> None:
-        named = [("life", self.life), ("rho", self.rho)]
-        named += [(f"attribute {name}", cap) for name, cap in self.attribute.items()]
-        named += [(f"attribute_life {name}", cap) for name, cap in self.attribute_life.items()]
-        for name, cap in named:
-            if cap is not None and not 0 <= cap < math.inf:
-                raise InvalidInput(f"the cap {name} must be finite and >= 0, got {cap!r}")
+        for name in ("life", "rho"):
+            if (cap := getattr(self, name)) is not None:
+                object.__setattr__(self, name, _cap(name, cap))
+        for name in ("attribute", "attribute_life"):
+            caps = getattr(self, name)
+            if not isinstance(caps, Mapping):
+                raise InvalidInput(f"{name} has a cap for each name, got a {type(caps).__name__}")
+            kept = {each: _cap(f"{name} {each}", cap) for each, cap in caps.items()}
+            object.__setattr__(self, name, kept)
         if self.until is not None:
+            if not isinstance(self.until, str):
+                raise InvalidInput(f"until must be a text such as '2027-12', got {self.until!r}")
             if self.life is None:
                 raise InvalidInput(f"until={self.until!r} spreads a cap for life: give life=, too")
             _ = self.ends
@@ -86,6 +92,26 @@ class Caps:
             for name, value in values.items()
             if value is not None and value != {}
         }
+
+
+def number_of(name: str, value: object) -> float:
+    """Return an argument that must be a number as a float, infinity for what is too large; raise
+    `InvalidInput` for what is none."""
+    if not is_number(value):
+        raise InvalidInput(f"{name} must be a number, got a {type(value).__name__}")
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+    except ValueError:  # a Decimal that signals
+        return math.nan
+
+
+def _cap(name: str, cap: object) -> float:
+    found = number_of(f"the cap {name}", cap)
+    if not 0 <= found < math.inf:
+        raise InvalidInput(f"the cap {name} must be finite and >= 0, got {found!r}")
+    return found
 
 
 @dataclass(frozen=True)

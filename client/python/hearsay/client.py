@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import os
+import re
 import time
 import weakref
 from collections.abc import Callable, Collection, Mapping
@@ -16,7 +17,7 @@ from typing import Final, Self
 from hearsay import environment, lifetimes
 from hearsay.agreement import Agreement
 from hearsay.attestation import Policy
-from hearsay.choices import Agreed, Caps, Choices
+from hearsay.choices import Agreed, Caps, Choices, number_of
 from hearsay.interrupts import is_from_handler
 from hearsay.person import Device, Person
 from hearsay.plans.plan import Plan
@@ -202,7 +203,11 @@ class Client(Person):
         agreed = _agreed(survey, epsilon, delta, revision, may_reveal, may_tell_changes, panels)
         choices = _choices(level, levels, maps, properties)
         _check_declared(agreed, choices)
-        clock, coins, withheld = _checked(clock), coins or Coins(), frozenset(withhold)
+        clock, coins, withheld = (
+            _checked(clock),
+            coins or Coins(),
+            _listed("withhold", withhold, "names"),
+        )
         disabled = environment.is_set("HEARSAY_DISABLED")
         if disabled:  # nothing is asked for, and no file is made
             target, ledger = target or "http://127.0.0.1:1", MEMORY
@@ -490,17 +495,20 @@ def _agreed(
                     f"leave {name}={value!r} out"
                 )
         return Agreed.by_module(survey)
-    if not survey:
+    if not isinstance(survey, str) or not survey:
         raise InvalidInput("give the survey: an AGREEMENT that `hearsay codegen` wrote, or a name")
     if epsilon is None:
         raise InvalidInput(
             "without the module that `hearsay codegen` writes, give epsilon=: the most that one "
             "record may spend"
         )
+    epsilon = number_of("epsilon", epsilon)
     if not 0 < epsilon < float("inf"):
         raise InvalidInput(f"epsilon must be finite and > 0, got {epsilon!r}")
-    if delta is not None and not 0 < delta < 1:
+    if delta is not None and not 0 < (delta := number_of("delta", delta)) < 1:
         raise InvalidInput(f"delta must lie in (0, 1), got {delta!r}")
+    if revision is not None and not _is_revision(revision):
+        raise InvalidInput(f"revision must be 64 lower-case hexadecimal digits, got {revision!r}")
     if delta is None and revision is None:
         delta = USUAL_DELTA
     if not isinstance(may_reveal, Mapping):
@@ -513,11 +521,9 @@ def _agreed(
     for name, values in may_reveal.items():
         if isinstance(values, Mapping):
             for chosen, own in values.items():
-                by_map[name, chosen] = _revealed(f"may_reveal[{name!r}][{chosen!r}]", own)
+                by_map[name, chosen] = _listed(f"may_reveal[{name!r}][{chosen!r}]", own, "values")
         else:
-            always[name] = _revealed(f"may_reveal[{name!r}]", values)
-    if isinstance(may_tell_changes, str):
-        raise InvalidInput(f"may_tell_changes must be a list of names, got {may_tell_changes!r}")
+            always[name] = _listed(f"may_reveal[{name!r}]", values, "values")
     if not isinstance(panels, int) or panels < 0:
         raise InvalidInput(f"panels must be a whole number, the most there may be, got {panels!r}")
     return Agreed(
@@ -525,18 +531,26 @@ def _agreed(
         epsilon,
         revision,
         always,
-        frozenset(may_tell_changes),
+        _listed("may_tell_changes", may_tell_changes, "names"),
         may_reveal_by_map=by_map,
         panels=panels,
         delta=delta,
     )
 
 
-def _revealed(place: str, values: Collection[str]) -> frozenset[str]:
-    """Return the values that may be revealed; raise `InvalidInput` for a text."""
-    if isinstance(values, str):
-        raise InvalidInput(f"{place} must be a list of values, got {values!r}")
-    return frozenset(values)
+def _listed(place: str, texts: Collection[str], what: str) -> frozenset[str]:
+    """Return texts that are listed; raise `InvalidInput` for one text, and for what is no list."""
+    if (
+        isinstance(texts, str)
+        or not isinstance(texts, Collection)
+        or not all(isinstance(text, str) for text in texts)
+    ):
+        raise InvalidInput(f"{place} must be a list of {what}, got {texts!r}")
+    return frozenset(texts)
+
+
+def _is_revision(revision: object) -> bool:
+    return isinstance(revision, str) and re.fullmatch("[0-9a-f]{64}", revision) is not None
 
 
 def _choices(
@@ -545,6 +559,12 @@ def _choices(
     maps: Mapping[str, str],
     properties: Mapping[str, str],
 ) -> Choices:
+    if not isinstance(level, str | None):
+        raise InvalidInput(f"a level is a name, got {level!r}")
+    if not isinstance(levels, Mapping) or not all(isinstance(own, str) for own in levels.values()):
+        raise InvalidInput(
+            f'levels names a level for each attribute, as {{"mood": "strict"}}, got {levels!r}'
+        )
     if not isinstance(maps, Mapping) or not all(isinstance(name, str) for name in maps.values()):
         raise InvalidInput(
             f'maps names a map for each attribute, as {{"diagnosis": "mine"}}, got {maps!r}'
