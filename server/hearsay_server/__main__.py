@@ -31,6 +31,8 @@ def main() -> None:
             words = f"cannot write: {error.strerror}"
             # What is left to print would fail again as the interpreter ends.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        elif isinstance(error, UnicodeEncodeError) and (bad := _not_utf8(sys.argv[1:])):
+            words = f"arguments are UTF-8, and {bad} is not"
         elif not isinstance(error, HearsayError):
             raise
         if isinstance(error, ConnectionError):
@@ -39,6 +41,12 @@ def main() -> None:
 
             words = advised(error) if isinstance(error, Unreachable) else words
         sys.exit(plain(f"hearsay: {' '.join(map(str.strip, words.splitlines()))}"))
+
+
+def _not_utf8(arguments: list[str]) -> str:
+    """Return the first argument with a byte that is no UTF-8, "" where there is none; a path may
+    have such bytes."""
+    return next((a for a in arguments if any("\ud800" <= c <= "\udfff" for c in a)), "")
 
 
 if __name__ == "__main__":

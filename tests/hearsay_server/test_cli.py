@@ -140,6 +140,13 @@ def test_a_port_in_use_at_any_address_of_the_name_is_said(
     assert f"cannot listen on {listen}: 127.0.0.1 has a server on this port" in done.stderr
 
 
+@pytest.mark.parametrize("command", ["survey show", "training show", "export --to x"])
+def test_a_name_that_is_no_utf8_is_said_in_one_line(address: str, command: str) -> None:
+    done = hearsay(*command.split(), "so\udcff", "--target", address)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "hearsay: arguments are UTF-8, and so\\udcff is not\n"
+
+
 def test_without_the_server_extra_the_command_says_what_to_install() -> None:
     code = (
         "import sys; sys.modules['typer'] = None; from hearsay_server.__main__ import main; main()"
