@@ -5,6 +5,7 @@ no UTF-8 ends the task, and the server listens no more. Only a proxy can keep su
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Sequence
 
@@ -16,7 +17,10 @@ from ldp.errors import ServerFailed
 _log = logging.getLogger("hearsay.server")
 
 _LOOK = 0.2
-"""Seconds after which a broken door is noticed, or a port that is taken is tried again."""
+"""Seconds after which a broken door is noticed, and a port that is taken is first tried again."""
+
+_LONGEST_WAIT = 5.0
+"""Seconds between two tries of a port that stays taken."""
 
 _GRACE = 10.0
 """Seconds that calls under way may take to end once their server is broken."""
@@ -54,6 +58,8 @@ class GrpcDoor:
         """Take no more calls; those under way have so many seconds to end."""
         if self._watching is not None:
             self._watching.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._watching
         if self._server is not None:
             await self._server.stop(grace)
         await asyncio.gather(*self._ending)
@@ -96,11 +102,13 @@ class GrpcDoor:
                 await self._serve_again()
 
     async def _serve_again(self) -> None:
+        wait = _LOOK
         while True:
             try:
                 await self._serve(self._listen)
             except ServerFailed as error:
                 _log.error("%s", error)
-                await asyncio.sleep(_LOOK)
+                await asyncio.sleep(wait)
+                wait = min(2 * wait, _LONGEST_WAIT)
             else:
                 return
