@@ -13,7 +13,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.ticker import FuncFormatter
 
-from hearsay.plans.domains import Numeric
+from hearsay.plans.kinds import Numeric
 from hearsay_server.surveys import graded
 from ldp.mechanisms.numbers.mean_table import MeanTable
 from ldp.planning import mean_design

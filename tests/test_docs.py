@@ -14,7 +14,7 @@ from command import hearsay
 from typer.core import TyperGroup
 
 from hearsay import Client, Delivery, Person, create_ledger
-from hearsay.plans.domains import Strings
+from hearsay.plans.kinds import Strings
 from hearsay.recording import outbox
 from hearsay_server import cli
 from hearsay_server.commands import codegen

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hearsay.plans.bins import Bins
-from hearsay.plans.domains import Binned, Numeric
+from hearsay.plans.kinds import Binned, Numeric
 from hearsay.plans.points import Points
 from ldp import KRR, InvalidInput, OneBitMean, Waves
 from ldp.testing import SeededCoins

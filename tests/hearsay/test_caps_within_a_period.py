@@ -17,7 +17,7 @@ import pytest
 from hearsay import Caps, InvalidInput
 from hearsay.choices import Agreed, Choices
 from hearsay.plans import plan as plans
-from hearsay.plans.domains import Categorical
+from hearsay.plans.kinds import Categorical
 from hearsay.plans.plan import Plan
 from hearsay.recording.account import Account
 from hearsay.recording.randomize import randomize

@@ -18,8 +18,9 @@ from vectors.mechanisms import _picked, _point, taken
 from vectors.notation import Script, written
 
 from hearsay import InvalidInput
-from hearsay.plans import domains, period
-from hearsay.plans.domains import Binned, Numeric, Ratings, SetOf, Strings
+from hearsay.plans import kinds as domains
+from hearsay.plans import period
+from hearsay.plans.kinds import Binned, Numeric, Ratings, SetOf, Strings
 from hearsay.plans.memo import Memoizer
 from hearsay.plans.plan import parse
 from hearsay.plans.texts import check_text

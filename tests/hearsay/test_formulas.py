@@ -3,7 +3,7 @@
 import pytest
 
 from hearsay.formulas import Model, parse
-from hearsay.plans.domains import Categorical, Numeric
+from hearsay.plans.kinds import Categorical, Numeric
 from hearsay.plans.plan import Attribute
 from ldp import InvalidInput
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from hearsay import MEMORY, Agreement, Caps, Client, InvalidInput, create_ledger
-from hearsay.plans.domains import MOST_MAPS, Categorical
+from hearsay.plans.kinds import MOST_MAPS, Categorical
 from hearsay.plans.plan import parse
 from hearsay.recording import ledger_file
 from hearsay.recording.account import Account

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from hearsay import InvalidInput
 from hearsay.choices import Agreed, Choices
 from hearsay.plans import plan
-from hearsay.plans.domains import Categorical, Numeric
+from hearsay.plans.kinds import Categorical, Numeric
 from hearsay.recording.terms import Terms
 from hearsay.v1 import plan_pb2
 from hearsay_server.surveys import survey as surveys

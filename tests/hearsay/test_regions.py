@@ -6,7 +6,7 @@ from fractions import Fraction
 import pytest
 
 from hearsay.choices import Agreed
-from hearsay.plans.domains import Numeric
+from hearsay.plans.kinds import Numeric
 from hearsay.plans.regions import uncovered
 from hearsay_server.surveys import graded
 from hearsay_server.surveys import survey as surveys

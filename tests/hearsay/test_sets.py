@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hearsay import InvalidInput
-from hearsay.plans.domains import Ratings, SetOf
+from hearsay.plans.kinds import Ratings, SetOf
 from hearsay.plans.plan import Plan, parse
 from hearsay.testing import RecordingTransport
 from hearsay_server.surveys import survey as surveys

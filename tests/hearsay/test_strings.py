@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from hearsay import Agreement, InvalidInput
-from hearsay.plans.domains import Strings
+from hearsay.plans.kinds import Strings
 from hearsay.plans.plan import Plan, message, parse
 from hearsay.testing import RecordingTransport
 from hearsay_server.surveys import survey as surveys

@@ -11,10 +11,10 @@ import pytest
 
 from hearsay import InvalidInput
 from hearsay.plans import unicode14
-from hearsay.plans.domains import Categorical, Ratings, SetOf
 from hearsay.plans.joiners import _emoji, unseen
+from hearsay.plans.kinds import Categorical, Ratings, SetOf
+from hearsay.plans.kinds.words import Strings
 from hearsay.plans.properties import Properties, Property
-from hearsay.plans.strings import Strings
 from hearsay.plans.texts import check_differ, check_text, normal
 
 ROOT = Path(__file__).resolve().parent.parent.parent

@@ -13,7 +13,7 @@ from random_plans import plans, spoil
 from two_sdks import REPORTS, ScriptedCoins, Twin, in_hex, why_missing
 
 from hearsay.plans import period
-from hearsay.plans.domains import Numeric
+from hearsay.plans.kinds import Numeric
 from hearsay.plans.plan import mechanism_message, parse
 from hearsay.v1 import plan_pb2
 from ldp import InvalidInput

@@ -12,7 +12,7 @@ from hearsay import Caps, InvalidInput, PlanRefused, create_ledger
 from hearsay.agreement import Agreement
 from hearsay.choices import Agreed, Choices
 from hearsay.plans import plan as plans
-from hearsay.plans.domains import Categorical, Grid
+from hearsay.plans.kinds import Categorical, Grid
 from hearsay.plans.views import MOST_COMBINATIONS, combined
 from hearsay.recording import ledger_file
 from hearsay.recording.account import Account

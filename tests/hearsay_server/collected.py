@@ -14,7 +14,7 @@ from serving import connected, create, own_name, submit
 
 import hearsay.plans.plan
 from hearsay import Analyst
-from hearsay.plans.domains import Categorical
+from hearsay.plans.kinds import Categorical
 from hearsay.plans.plan import Plan
 from hearsay.v1 import admin_pb2, admin_pb2_grpc, collector_pb2
 from hearsay_server.surveys import catalogue

@@ -5,7 +5,7 @@ from typing import Any
 
 from every_mechanism import WIRED
 
-from hearsay.plans.domains import Categorical, Domain, Numeric, SetOf, Strings
+from hearsay.plans.kinds import Categorical, Domain, Numeric, SetOf, Strings
 from ldp import RAPPOR, Mechanism, PrefixHashing
 from ldp.mechanisms import SetMechanism
 from ldp.mechanisms.numbers.mean import MeanMechanism

@@ -5,7 +5,7 @@ import re
 import pytest
 from described import DESCRIBED, asked
 
-from hearsay.plans.domains import Categorical, Strings
+from hearsay.plans.kinds import Categorical, Strings
 from hearsay_server.surveys.describe import describe
 from ldp import RAPPOR, UnaryEncoding
 from ldp.mechanisms import IN_PLANS

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import hearsay
 import hearsay.plans.plan
 from hearsay import files
-from hearsay.plans.domains import Categorical, Numeric, Ratings, SetOf
+from hearsay.plans.kinds import Categorical, Numeric, Ratings, SetOf
 from hearsay.plans.plan import Plan
 from hearsay.testing import RecordingTransport
 from hearsay_server.demo import sources as demo

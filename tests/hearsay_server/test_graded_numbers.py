@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hearsay import Analyst, PlanRefused
-from hearsay.plans.domains import Numeric
+from hearsay.plans.kinds import Numeric
 from hearsay.plans.plan import parse
 from hearsay.v1 import survey_pb2
 from hearsay_server.commands import explained

@@ -10,7 +10,7 @@ from serving import create
 
 import hearsay.plans.plan
 from hearsay import Analyst, plots
-from hearsay.plans.domains import Binned
+from hearsay.plans.kinds import Binned
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2
 from hearsay_server.answers.distributions import distribution

@@ -10,7 +10,7 @@ from collected import batch, register
 from command import hearsay
 from serving import submit
 
-from hearsay.plans.domains import Binned
+from hearsay.plans.kinds import Binned
 from hearsay_server.surveys import survey as surveys
 
 WAGES = np.exp(np.random.default_rng(4).normal(6.2, 0.7, 20_000))

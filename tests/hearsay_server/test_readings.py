@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from described import DESCRIBED, asked
 
-from hearsay.plans.domains import Categorical, Numeric
+from hearsay.plans.kinds import Categorical, Numeric
 from hearsay_server.surveys.describe import describe, said
 from hearsay_server.surveys.readings import labels, reading
 from ldp import (

@@ -13,7 +13,7 @@ from collected import DAYS, Collected, collected_from
 from command import hearsay
 
 from hearsay import Analyst, InvalidInput
-from hearsay.plans.domains import Ratings, SetOf
+from hearsay.plans.kinds import Ratings, SetOf
 from hearsay.plans.plan import Plan
 from hearsay_server.commands import codegen, codegen_typescript
 from hearsay_server.demo import play, sources

@@ -13,7 +13,7 @@ from command import hearsay
 from scipy.stats import norm
 
 from hearsay import Analyst, InvalidInput
-from hearsay.plans.domains import Categorical, Strings
+from hearsay.plans.kinds import Categorical, Strings
 from hearsay.plans.plan import parse
 from hearsay.v1 import analyst_pb2
 from hearsay_server.answers import words as answers

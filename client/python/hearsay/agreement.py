@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from hearsay.plans.domains import Categorical, Numeric, Strings
+from hearsay.plans.kinds import Categorical, Numeric, Strings
 from hearsay.plans.plan import Plan, parse
 from hearsay.plans.properties import Properties, Property
 from ldp import InvalidInput

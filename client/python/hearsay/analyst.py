@@ -21,7 +21,7 @@ from hearsay.distributions import range_of as range_of
 from hearsay.forecasting import Forecasts
 from hearsay.margins import read_margins as read_margins
 from hearsay.plans import plan as plans
-from hearsay.plans.domains import Binned, Categorical, Ratings, SetOf, Strings
+from hearsay.plans.kinds import Binned, Categorical, Ratings, SetOf, Strings
 from hearsay.sending.transport import Tls, Token
 from hearsay.sets import Sets
 from hearsay.shuffled import Shuffles

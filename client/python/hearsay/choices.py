@@ -11,9 +11,9 @@ from functools import cached_property
 
 from hearsay.agreement import Agreement
 from hearsay.plans import period
-from hearsay.plans.domains import Categorical
+from hearsay.plans.kinds import Categorical
+from hearsay.plans.kinds.names import is_number
 from hearsay.plans.plan import Plan
-from hearsay.plans.sets import is_number
 from ldp import InvalidInput
 
 _UNTIL = {

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from hearsay.plans.domains import Categorical, Strings
+from hearsay.plans.kinds import Categorical, Strings
 from hearsay.plans.plan import Attribute
 from hearsay.v1 import analyst_pb2
 from ldp.errors import InvalidInput, needs

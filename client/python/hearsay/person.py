@@ -8,7 +8,7 @@ from datetime import datetime
 
 from hearsay.choices import Agreed, Caps, Choices, no_attribute
 from hearsay.interrupts import is_from_handler
-from hearsay.plans.domains import Value
+from hearsay.plans.kinds import Value
 from hearsay.recording.consent import Consent
 from hearsay.recording.counters import Counters
 from hearsay.recording.ledger import Ledger, Moment, Recorded, Spending

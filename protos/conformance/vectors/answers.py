@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from hearsay.plans import period
-from hearsay.plans.domains import Binned, Categorical, Numeric
+from hearsay.plans.kinds import Binned, Categorical, Numeric
 from hearsay.plans.presence import unpack
 from hearsay.plans.views import View
 from hearsay.recording.batches import together

@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from hearsay.plans.domains import Ratings, SetOf
+from hearsay.plans.kinds import Ratings, SetOf
 from ldp import InvalidInput
 from vectors.notation import Script, Seeds, double, integer
 

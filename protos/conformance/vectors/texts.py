@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hearsay.plans.domains import Categorical
+from hearsay.plans.kinds import Categorical
 from hearsay.plans.texts import check_text
 from ldp import InvalidInput
 from vectors.notation import double

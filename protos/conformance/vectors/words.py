@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hearsay.plans.domains import Strings
+from hearsay.plans.kinds import Strings
 from ldp import InvalidInput
 from vectors.notation import Script, Seeds
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from hearsay.columns import DIFFERENCE_COLUMNS
 from hearsay.plans import period
-from hearsay.plans.domains import Binned, Numeric, Ratings
+from hearsay.plans.kinds import Binned, Numeric, Ratings
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2
 from hearsay_server.answers import queries

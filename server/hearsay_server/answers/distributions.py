@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hearsay.plans.bins import Bins
-from hearsay.plans.domains import Binned, Categorical, Grid, Numeric, Ratings, SetOf, Strings
+from hearsay.plans.kinds import Binned, Categorical, Grid, Numeric, Ratings, SetOf, Strings
 from hearsay.plans.plan import Plan
 from hearsay.plans.points import Points, check_range
 from hearsay.v1 import analyst_pb2

@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from hearsay.plans.domains import Categorical, Numeric
+from hearsay.plans.kinds import Categorical, Numeric
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2
 from hearsay_server.answers.queries import NoReports, confidence_of

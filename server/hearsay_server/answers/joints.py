@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hearsay.columns import DIFFERENCE_COLUMNS
-from hearsay.plans.domains import Categorical, Numeric
+from hearsay.plans.kinds import Categorical, Numeric
 from hearsay.plans.plan import Attribute, Plan
 from hearsay.v1 import analyst_pb2
 from hearsay_server.answers.queries import (

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from hearsay.plans.domains import SetOf
+from hearsay.plans.kinds import SetOf
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2
 from hearsay_server.answers.queries import NoReports, Tallies, by_level, confidence_of

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hearsay.columns import DIFFERENCE_COLUMNS, NO_MAP
-from hearsay.plans.domains import Categorical, Domain, Grid, Numeric, Ratings, SetOf, Strings
+from hearsay.plans.kinds import Categorical, Domain, Grid, Numeric, Ratings, SetOf, Strings
 from hearsay.plans.plan import Plan
 from hearsay.plans.views import View
 from hearsay.v1 import analyst_pb2

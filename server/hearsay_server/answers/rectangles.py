@@ -5,7 +5,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from hearsay.plans.domains import Binned
+from hearsay.plans.kinds import Binned
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2
 from hearsay_server.answers.queries import Tallies, confidence_of, of_attributes

@@ -7,7 +7,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from hearsay.plans.domains import Domain, Grid, Ratings, SetOf
+from hearsay.plans.kinds import Domain, Grid, Ratings, SetOf
 from hearsay.v1 import analyst_pb2
 from ldp import InvalidInput, SetBits
 from ldp.core.estimation import Cohorts, Estimate

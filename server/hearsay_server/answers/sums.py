@@ -5,7 +5,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from hearsay.plans.domains import Numeric
+from hearsay.plans.kinds import Numeric
 from hearsay.plans.plan import Plan
 from hearsay.sealed import shares
 from hearsay.v1 import analyst_pb2

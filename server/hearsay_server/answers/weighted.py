@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from hearsay.plans.domains import Ratings, SetOf
+from hearsay.plans.kinds import Ratings, SetOf
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2
 from hearsay_server.answers import few, queries

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from hearsay.plans.domains import Strings
+from hearsay.plans.kinds import Strings
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2, collector_pb2
 from hearsay_server.answers.queries import NoReports, Tallies, cohort_message, confidence_of

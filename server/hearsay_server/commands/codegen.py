@@ -14,7 +14,7 @@ import typer
 
 import hearsay.plans.plan
 from hearsay.agreement import Agreement
-from hearsay.plans.domains import Categorical, Ratings, SetOf, Strings
+from hearsay.plans.kinds import Categorical, Ratings, SetOf, Strings
 from hearsay.sending.transport import Tls
 from hearsay.sending.transport import connect as to_server
 from hearsay_server.commands import codegen_typescript, connect

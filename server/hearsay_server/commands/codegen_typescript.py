@@ -7,7 +7,7 @@ from textwrap import wrap
 
 import hearsay.plans.plan
 from hearsay.agreement import Agreement
-from hearsay.plans.domains import Categorical, Ratings, SetOf, Strings
+from hearsay.plans.kinds import Categorical, Ratings, SetOf, Strings
 from hearsay.plans.plan import Plan
 from hearsay_server.surveys.agreements import for_typescript
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from hearsay.plans.domains import Numeric
+from hearsay.plans.kinds import Numeric
 from hearsay_server.commands import plotting, plotting_plans
 from hearsay_server.commands import prices as pricing
 from hearsay_server.commands.connect import AsJson

@@ -17,7 +17,7 @@ from hearsay.analyst import (
 )
 from hearsay.changes import ChangeOptions
 from hearsay.margins import messages
-from hearsay.plans.domains import Strings
+from hearsay.plans.kinds import Strings
 from hearsay.shuffled import DELTA
 from hearsay.v1 import analyst_pb2
 from hearsay_server.answers.selecting import message, part_names, parts, selected, sets_of

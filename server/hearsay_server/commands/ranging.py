@@ -10,7 +10,7 @@ import typer
 
 import hearsay.plans.plan
 from hearsay import Analyst, files
-from hearsay.plans.domains import Binned
+from hearsay.plans.kinds import Binned
 from hearsay.plans.plan import Plan
 from hearsay_server.commands import connect, plotting
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Target, Token

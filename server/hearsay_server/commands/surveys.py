@@ -11,7 +11,7 @@ from google.protobuf.json_format import MessageToDict
 from rich.table import Table
 
 import hearsay.plans.plan
-from hearsay.plans.domains import Numeric, Ratings, Strings
+from hearsay.plans.kinds import Numeric, Ratings, Strings
 from hearsay.sealed.keys import fingerprint
 from hearsay.v1 import admin_pb2, survey_pb2
 from hearsay_server import tabular

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 import hearsay.plans.plan
 from hearsay import Analyst
-from hearsay.plans.domains import Categorical, Numeric
+from hearsay.plans.kinds import Categorical, Numeric
 from hearsay.plans.plan import Plan
 from hearsay_server.answers.selecting import selected
 from hearsay_server.commands import connect

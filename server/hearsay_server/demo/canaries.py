@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hearsay import Analyst
-from hearsay.plans.domains import Binned, Categorical, Numeric, SetOf, Strings
+from hearsay.plans.kinds import Binned, Categorical, Numeric, SetOf, Strings
 from hearsay.plans.plan import Level, Plan
 from hearsay.rows import AttributeRows, decode
 from hearsay.v1 import analyst_pb2, collector_pb2

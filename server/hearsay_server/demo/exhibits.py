@@ -6,7 +6,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from hearsay.plans.domains import Categorical
+from hearsay.plans.kinds import Categorical
 from hearsay.plans.plan import Plan
 from hearsay.v1 import collector_pb2
 from hearsay_server.demo.devices import Answer, Sent

@@ -23,7 +23,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 import hearsay.plans.plan
 from hearsay import Analyst
-from hearsay.plans.domains import Binned, Domain, Grid, Numeric, Ratings, SetOf, Strings
+from hearsay.plans.kinds import Binned, Domain, Grid, Numeric, Ratings, SetOf, Strings
 from hearsay.plans.views import combination
 from hearsay.sending.transport import open_calls
 from hearsay.v1 import admin_pb2, analyst_pb2, survey_pb2

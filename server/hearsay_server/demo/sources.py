@@ -12,7 +12,7 @@ import pandas as pd
 
 import hearsay.plans.plan
 from hearsay.plans import period
-from hearsay.plans.domains import Domain
+from hearsay.plans.kinds import Domain
 from hearsay.v1 import survey_pb2
 from hearsay_server.clock import system
 from hearsay_server.demo.devices import Answer, Answers

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from hearsay.agreement import Agreement
-from hearsay.plans.domains import Binned
+from hearsay.plans.kinds import Binned
 from hearsay.plans.plan import Plan
 
 

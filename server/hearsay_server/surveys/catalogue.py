@@ -5,7 +5,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from hearsay.plans.strings import MOST_COHORTS, Strings
+from hearsay.plans.kinds.words import MOST_COHORTS, Strings
 from ldp.core.mechanism import Categorical, Mechanism
 from ldp.errors import InvalidInput
 from ldp.estimating.windows import best_wave

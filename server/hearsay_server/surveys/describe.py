@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hearsay.plans.domains import Domain, Grid, Numeric, Ratings, Strings
+from hearsay.plans.kinds import Domain, Grid, Numeric, Ratings, Strings
 from hearsay.plans.regions import in_words
 from hearsay_server.surveys import revealing
 from ldp import RAPPOR, DBitFlip, Mechanism, PrefixHashing, SetBits, SetSelection

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 import hearsay.plans.plan
-from hearsay.plans.domains import Binned, Ratings, SetOf, Strings
+from hearsay.plans.kinds import Binned, Ratings, SetOf, Strings
 from hearsay.plans.plan import Level, Plan
 from hearsay.v1 import survey_pb2
 from hearsay_server.surveys import (

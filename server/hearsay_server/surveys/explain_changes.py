@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from hearsay.plans.domains import Numeric, Ratings, SetOf
+from hearsay.plans.kinds import Numeric, Ratings, SetOf
 from hearsay.plans.plan import Level, Plan
 from ldp import FrequencyOracle
 from ldp.core.exact import ONE

@@ -6,7 +6,7 @@ from itertools import combinations, islice
 
 import numpy as np
 
-from hearsay.plans import domains
+from hearsay.plans import kinds as domains
 from hearsay.plans.plan import Level, Plan
 from ldp.core.exact import ONE
 from ldp.core.mechanism import Categorical

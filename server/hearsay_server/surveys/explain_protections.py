@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from hearsay.plans.attested import Requirement
-from hearsay.plans.domains import Binned, Categorical, Grid, Ratings, SetOf, Strings
+from hearsay.plans.kinds import Binned, Categorical, Grid, Ratings, SetOf, Strings
 from hearsay.plans.plan import Plan
 from hearsay.shuffled import DELTA
 from hearsay_server.surveys import graded

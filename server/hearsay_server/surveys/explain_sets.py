@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 
-from hearsay.plans.domains import Ratings, SetOf
+from hearsay.plans.kinds import Ratings, SetOf
 from hearsay.plans.plan import Plan
 from hearsay_server.surveys import survey as surveys
 from ldp import Mechanism, SetBits, SetSelection

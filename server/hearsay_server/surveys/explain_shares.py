@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from hearsay.plans.domains import Binned, Domain, Grid, Numeric, Ratings, SetOf, Strings
+from hearsay.plans.kinds import Binned, Domain, Grid, Numeric, Ratings, SetOf, Strings
 from hearsay_server.surveys import survey as surveys
 from ldp import Mechanism, PrefixHashing
 from ldp.estimating.discovery import smallest_shares

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hearsay.plans.domains import Binned, Categorical
+from hearsay.plans.kinds import Binned, Categorical
 from hearsay.plans.plan import Level, Plan
 from hearsay.v1 import survey_pb2
 from hearsay_server.surveys import survey as surveys

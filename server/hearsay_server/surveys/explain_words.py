@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from hearsay.plans.domains import Strings
+from hearsay.plans.kinds import Strings
 from hearsay.plans.plan import Plan
 from ldp import PrefixHashing
 from ldp.core.exact import ONE

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from hearsay import tables
-from hearsay.plans.domains import Binned, Categorical, Domain, Numeric, Ratings, SetOf
+from hearsay.plans.kinds import Binned, Categorical, Domain, Numeric, Ratings, SetOf
 from hearsay.plans.plan import Plan
 from hearsay_server.surveys.people import Answer, People, answer, parts
 from ldp import InvalidInput

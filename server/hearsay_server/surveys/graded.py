@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from hearsay.plans.domains import Numeric
+from hearsay.plans.kinds import Numeric
 from hearsay.plans.regions import Interval, in_words, number
 from ldp import InvalidInput, PolicyMeanTable
 from ldp.core.policy import Policy

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from hearsay import tables
-from hearsay.plans.domains import Categorical, Numeric, Ratings, SetOf
+from hearsay.plans.kinds import Categorical, Numeric, Ratings, SetOf
 from hearsay.plans.texts import check_text
 from hearsay_server.surveys import noticing
 from hearsay_server.surveys.noticing import listed as listed

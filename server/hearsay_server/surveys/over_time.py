@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hearsay.plans import domains
+from hearsay.plans import kinds as domains
 from hearsay.plans.plan import Level, Plan
 from ldp import InvalidInput
 from ldp.core.exact import ONE

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hearsay import tables
-from hearsay.plans.domains import Binned, Domain, Numeric, Ratings, SetOf
+from hearsay.plans.kinds import Binned, Domain, Numeric, Ratings, SetOf
 from hearsay.tables import name_of as name_of
 from ldp import InvalidInput
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hearsay.files import decoded
-from hearsay.plans.domains import Binned, Domain, Grid, Numeric, Ratings, SetOf, Strings
+from hearsay.plans.kinds import Binned, Domain, Grid, Numeric, Ratings, SetOf, Strings
 from hearsay.tables import declares_separator
 from hearsay.v1 import survey_pb2
 from hearsay_server.surveys import (

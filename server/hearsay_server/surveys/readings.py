@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from hearsay.plans.domains import Domain, Grid, Numeric, Ratings, Strings
+from hearsay.plans.kinds import Domain, Grid, Numeric, Ratings, Strings
 from hearsay_server.surveys import revealing
 from hearsay_server.surveys.describe import BEGINNING, FILTER, likeliest
 from ldp import Mechanism, PolicyTable, PrefixHashing, SetBits, SetSelection

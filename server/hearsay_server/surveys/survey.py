@@ -13,7 +13,7 @@ import numpy as np
 import hearsay.plans.plan
 from hearsay import files
 from hearsay.plans import attested, period
-from hearsay.plans.domains import (
+from hearsay.plans.kinds import (
     Binned,
     Categorical,
     Domain,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 import hearsay.plans.plan
 from hearsay import tables
-from hearsay.plans.domains import Categorical, Numeric
+from hearsay.plans.kinds import Categorical, Numeric
 from hearsay.v1 import survey_pb2
 from hearsay_server.surveys import people
 from hearsay_server.surveys import survey as surveys

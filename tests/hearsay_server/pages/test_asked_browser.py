@@ -11,7 +11,7 @@ from serving import connected, create
 from visiting import Browser, Site, showing
 
 from hearsay import Analyst
-from hearsay.plans.domains import Categorical, Domain, Numeric, SetOf
+from hearsay.plans.kinds import Categorical, Domain, Numeric, SetOf
 from hearsay.v1 import admin_pb2, admin_pb2_grpc
 from hearsay_server.surveys import catalogue
 from hearsay_server.surveys.describe import describe

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hearsay.plans.domains import Binned, Categorical, Numeric, Ratings, SetOf
+from hearsay.plans.kinds import Binned, Categorical, Numeric, Ratings, SetOf
 from hearsay.plans.plan import Plan, parse
 from hearsay_server.pages.person import facts
 from hearsay_server.pages.person.chances import factor, of_many

@@ -12,7 +12,7 @@ from hearsay.checking.fields import check_known
 from hearsay.checking.plans import check_periods
 from hearsay.columns import NO_MAP, NOT_GIVEN
 from hearsay.plans import period
-from hearsay.plans.domains import Binned, Categorical, Grid, Ratings, SetOf, Strings
+from hearsay.plans.kinds import Binned, Categorical, Grid, Ratings, SetOf, Strings
 from hearsay.plans.plan import Plan
 from hearsay.plans.texts import check_name
 from hearsay.v1 import analyst_pb2 as wire

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from hearsay.plans.domains import (
+from hearsay.plans.kinds import (
     Binned,
     Categorical,
     Domain,

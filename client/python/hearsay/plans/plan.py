@@ -20,7 +20,7 @@ from hearsay.plans.attributes import Attribute as Attribute
 from hearsay.plans.attributes import Question as Question
 from hearsay.plans.attributes import domain_of
 from hearsay.plans.canonical import check_canonical
-from hearsay.plans.domains import Categorical, Numeric, Strings
+from hearsay.plans.kinds import Categorical, Numeric, Strings
 from hearsay.plans.limits import check_work
 from hearsay.plans.memo import Memoizer
 from hearsay.plans.properties import NO_PROPERTIES, Properties, properties_of

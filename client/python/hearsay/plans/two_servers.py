@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from hearsay.plans.attributes import Attribute
-from hearsay.plans.domains import Categorical, Numeric
+from hearsay.plans.kinds import Categorical, Numeric
 from hearsay.v1 import plan_pb2, survey_pb2
 from ldp import InvalidInput
 from ldp.two_servers import account, shares, skellam

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from hearsay.plans.domains import Binned, Categorical, Domain, Grid
+from hearsay.plans.kinds import Binned, Categorical, Domain, Grid
 from ldp import InvalidInput
 
 MOST_COMBINATIONS = 1 << 12

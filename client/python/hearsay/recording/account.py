@@ -13,7 +13,7 @@ from typing import Any
 
 from hearsay.choices import Caps, total
 from hearsay.plans import period
-from hearsay.plans.domains import Categorical, Domain
+from hearsay.plans.kinds import Categorical, Domain
 from hearsay.plans.plan import Plan
 from hearsay.recording.terms import Terms
 from hearsay.trouble import Reason, Trouble

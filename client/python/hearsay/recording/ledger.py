@@ -9,7 +9,7 @@ from hashlib import blake2b
 
 from hearsay.choices import Caps
 from hearsay.plans import period
-from hearsay.plans.domains import Value
+from hearsay.plans.kinds import Value
 from hearsay.recording import outbox
 from hearsay.recording.account import AHEAD, Account
 from hearsay.recording.randomize import randomize

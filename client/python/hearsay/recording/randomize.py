@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 
 from hearsay.choices import Caps
-from hearsay.plans.domains import Domain, Value
+from hearsay.plans.kinds import Domain, Value
 from hearsay.plans.memo import Memoizer
 from hearsay.recording.account import Account
 from hearsay.recording.terms import Terms

@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping, Sequence
 
 from hearsay.choices import Caps
-from hearsay.plans.domains import Value
+from hearsay.plans.kinds import Value
 from hearsay.recording.account import Account
 from hearsay.recording.randomize import SPENT
 from hearsay.recording.terms import Terms

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from hearsay.choices import Agreed, Caps, Choices, no_attribute
 from hearsay.interrupts import is_from_handler
-from hearsay.plans.domains import Categorical, Value
+from hearsay.plans.kinds import Categorical, Value
 from hearsay.plans.memo import Memoizer
 from hearsay.plans.plan import Level, Plan
 from ldp import Coins, InvalidInput, Mechanism

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from hearsay.plans import plan as plans
 from hearsay.plans.attributes import Attribute
-from hearsay.plans.domains import Binned, Categorical, Numeric, Ratings, SetOf, Strings
+from hearsay.plans.kinds import Binned, Categorical, Numeric, Ratings, SetOf, Strings
 from hearsay.plans.plan import Plan
 from hearsay.v1 import admin_pb2
 from hearsay_server.pages.analyst import (

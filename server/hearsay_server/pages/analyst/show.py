@@ -18,7 +18,7 @@ from starlette.responses import HTMLResponse, Response
 
 from hearsay import Analyst, NotReady, Unreachable
 from hearsay.frames import drawn
-from hearsay.plans.domains import Binned, Numeric
+from hearsay.plans.kinds import Binned, Numeric
 from hearsay.v1 import admin_pb2
 from hearsay_server.limits import TooMany
 from hearsay_server.pages import words

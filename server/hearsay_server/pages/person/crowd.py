@@ -7,7 +7,7 @@ from typing import Any
 
 import grpc
 
-from hearsay.plans.domains import Domain, Numeric, Ratings, Strings
+from hearsay.plans.kinds import Domain, Numeric, Ratings, Strings
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2
 from hearsay_server.pages.words import shown

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from hearsay.agreement import Agreement
-from hearsay.plans.domains import Categorical, Domain, Grid, Numeric, Ratings, SetOf, Strings
+from hearsay.plans.kinds import Categorical, Domain, Grid, Numeric, Ratings, SetOf, Strings
 from hearsay.plans.plan import Level, Plan
 from hearsay_server.pages.person.chances import factor, of_many
 from hearsay_server.pages.person.odds import odds

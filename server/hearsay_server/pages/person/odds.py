@@ -7,7 +7,7 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from hearsay.plans.domains import Domain, Grid, Numeric, Strings
+from hearsay.plans.kinds import Domain, Grid, Numeric, Strings
 from hearsay_server.pages.person.chances import EDGE, counted, factor, of_many, people
 from hearsay_server.pages.person.odds_of_items import of_one, of_some
 from hearsay_server.pages.person.odds_of_numbers import of_mean, of_ranges

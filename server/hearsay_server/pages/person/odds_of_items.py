@@ -4,7 +4,7 @@ from fractions import Fraction
 
 from markupsafe import Markup
 
-from hearsay.plans.domains import Domain, Grid, Ratings, SetOf
+from hearsay.plans.kinds import Domain, Grid, Ratings, SetOf
 from hearsay_server.pages.person.chances import of_many
 from hearsay_server.pages.person.sentences import Odds, name, plain, say
 from ldp import SetBits, SetSelection

@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 from markupsafe import Markup
 
-from hearsay.plans.domains import Numeric
+from hearsay.plans.kinds import Numeric
 from hearsay_server.pages.person.chances import counted, factor, of_many, people
 from hearsay_server.pages.person.sentences import Odds, figure, plain, say
 from hearsay_server.surveys import revealing

@@ -2,13 +2,14 @@
 
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
+from hearsay.plans.kinds.kind import Kind
 from hearsay.plans.texts import normal
-from ldp import RAPPOR, Coins, Estimate, InvalidInput, Mechanism
+from ldp import RAPPOR, Coins, InvalidInput, Mechanism
 from ldp.mechanisms.strings.prefix_hashing import PrefixHashing
 from ldp.mechanisms.strings.spelling import LONGEST, MOST_LETTERS, Spelling
 
@@ -23,7 +24,7 @@ MOST_COHORTS = 16
 
 
 @dataclass(frozen=True)
-class Strings:
+class Strings(Kind):
     """An answer that is a word: 1 to `longest` letters of `alphabet`.
 
     An answer is read in Unicode's normal form NFC, without spaces (U+0020) around it. A letter that
@@ -35,8 +36,7 @@ class Strings:
     that are not words, that are listed twice, and more than 4096 of them.
     """
 
-    statistic: ClassVar[str] = "frequency"
-    units: ClassVar[float] = 1.0
+    name: ClassVar[str] = "words"
 
     alphabet: str
     longest: int
@@ -127,14 +127,6 @@ class Strings:
     def settled(self, value: str, coins: Coins) -> int:
         """Return a word as a mechanism without memos takes it: its number."""
         return self.spelling.number(value)
-
-    def in_units(self, estimate: Estimate) -> Estimate:
-        """Return an estimate of a mechanism's parameters in the answers' units."""
-        return estimate
-
-    def not_among(self, allowed: Collection[str]) -> list[str]:
-        """Return what a report may reveal and is not allowed: nothing."""
-        return []
 
     def __str__(self) -> str:
         return f"words of at most {self.longest} of {self.alphabet}"

@@ -1,0 +1,91 @@
+"""What is true of answers of every kind, and tables that have an entry for each kind."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, Self, TypeVar
+
+from ldp import Coins, Estimate, Mechanism
+
+T = TypeVar("T")
+
+
+class Kind:
+    """What the answers to a question can be, and how mechanisms take them: a frozen value.
+
+    What is said here holds of most kinds; the others say it anew.
+    """
+
+    name: ClassVar[str]
+    """The kind's name, as the fields of `ByKind`."""
+    statistic: ClassVar[str] = "frequency"
+    """What is estimated of the answers, one number for each of `labels`."""
+
+    @property
+    def map_names(self) -> tuple[str, ...]:
+        """The names of the maps that a person may choose from, in order."""
+        return ()
+
+    @property
+    def is_graded(self) -> bool:
+        """Whether numbers are protected by their value."""
+        return False
+
+    @property
+    def units(self) -> float:
+        """By how much a mechanism's parameter is multiplied in an answer's units."""
+        return 1.0
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The names of the numbers that are estimated."""
+        raise NotImplementedError
+
+    def chosen(self, name: str) -> Self:
+        """Return the kind as those have it who chose a map; "" stands for none."""
+        return self
+
+    def encode(self, answer: object) -> Any:
+        """Return an answer as `anything` does; raise `InvalidInput` where it is none."""
+        raise NotImplementedError
+
+    def anything(self, coins: Coins) -> Any:
+        """Return a value drawn uniformly from the domain, as `encode` returns values."""
+        raise NotImplementedError
+
+    def settled(self, value: Any, coins: Coins) -> Any:
+        """Return a value as a mechanism takes it: as it is."""
+        return value
+
+    def in_units(self, estimate: Estimate) -> Estimate:
+        """Return an estimate of a mechanism's parameters in the answers' units."""
+        return estimate
+
+    def not_among(self, allowed: Collection[str]) -> list[str]:
+        """Return what a report may reveal and is not allowed: nothing."""
+        return []
+
+    @property
+    def mechanisms(self) -> type[Mechanism] | tuple[type[Mechanism], ...]:
+        """The classes of mechanisms that randomise such answers."""
+        raise NotImplementedError
+
+    def check(self, mechanism: Mechanism) -> None:
+        """Raise `InvalidInput` unless the mechanism is for these answers and protects them."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class ByKind(Generic[T]):
+    """What a room does with each kind. A table that lacks one cannot be made."""
+
+    category: T
+    number: T
+    bins: T
+    set: T
+    ratings: T
+    words: T
+    grid: T
+
+    def __getitem__(self, kind: Kind | type[Kind]) -> T:
+        entry: T = getattr(self, kind.name)
+        return entry
