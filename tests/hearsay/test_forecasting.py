@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 import hearsay.plans.plan
-from hearsay import forecasting
-from hearsay.forecasting import Forecasts
+from hearsay.asking import forecasting
+from hearsay.asking.forecasting import Forecasts
 from hearsay.plans import period
 from hearsay.v1 import admin_pb2
 from hearsay_server.surveys import survey as surveys

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hearsay.formulas import Model, parse
+from hearsay.asking.formulas import Model, parse
 from hearsay.plans.kinds import Categorical, Numeric
 from hearsay.plans.plan import Attribute
 from ldp import InvalidInput

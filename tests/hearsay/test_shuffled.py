@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from hearsay import InvalidInput
+from hearsay.asking.shuffled import Cohort, cohorts
 from hearsay.plans.plan import parse
-from hearsay.shuffled import Cohort, cohorts
 from hearsay.v1 import analyst_pb2
 from hearsay_server.surveys import survey as surveys
 from ldp.assurance.amplification import shuffled

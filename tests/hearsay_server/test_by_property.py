@@ -12,8 +12,8 @@ from command import hearsay
 from serving import submit
 
 from hearsay import Analyst, InvalidInput, NotReady
+from hearsay.asking.plots import figure
 from hearsay.plans.plan import Plan
-from hearsay.plots import figure
 from hearsay.v1 import collector_pb2
 from ldp.core.mechanism import Categorical
 from ldp.testing import SeededCoins

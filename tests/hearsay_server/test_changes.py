@@ -18,7 +18,7 @@ from command import hearsay
 from serving import submit
 
 from hearsay import Analyst
-from hearsay.analyst import Selection, change_request
+from hearsay.asking.analyst import Selection, change_request
 from hearsay.plans.plan import Plan, parse
 from hearsay.v1 import collector_pb2
 from hearsay_server.answers import changes

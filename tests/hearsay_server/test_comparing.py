@@ -16,7 +16,7 @@ from command import hearsay
 from serving import submit
 
 from hearsay import Analyst
-from hearsay.analyst import Selection
+from hearsay.asking.analyst import Selection
 from hearsay.plans.plan import Plan, parse
 from hearsay_server.answers.queries import by_level
 from hearsay_server.answers.repeats import of_levels

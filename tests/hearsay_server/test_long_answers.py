@@ -12,7 +12,7 @@ from lying import lying
 from serving import connected, serving, submit
 
 from hearsay import Analyst
-from hearsay.analyst import Options
+from hearsay.asking.analyst import Options
 from hearsay.sending.transport import Unreachable
 from hearsay.v1 import analyst_pb2
 from hearsay_server.answers import questions

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from serving import submit
 
 from hearsay import Agreement, Analyst, Client, create_ledger
+from hearsay.asking.plots import figure
 from hearsay.plans.plan import Plan, parse
-from hearsay.plots import figure
 from hearsay.testing import RecordingTransport
 from hearsay.v1 import analyst_pb2, collector_pb2
 from hearsay_server.answers import queries

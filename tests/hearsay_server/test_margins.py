@@ -15,7 +15,7 @@ from command import hearsay
 from serving import submit
 
 from hearsay import Analyst, InvalidInput
-from hearsay.margins import messages, read_margins
+from hearsay.asking.margins import messages, read_margins
 from hearsay.plans.plan import parse
 from hearsay.v1 import analyst_pb2
 from hearsay_server.answers import questions

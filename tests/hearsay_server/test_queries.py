@@ -16,7 +16,7 @@ from command import hearsay
 from serving import serving, submit
 
 from hearsay import Analyst
-from hearsay.analyst import Selection
+from hearsay.asking.analyst import Selection
 from hearsay.plans.plan import Plan, parse
 from hearsay.v1 import analyst_pb2, collector_pb2
 from hearsay_server.answers import queries

@@ -1,7 +1,7 @@
 """Collect statistics under local differential privacy: the SDK for apps and analysts."""
 
 from hearsay.agreement import Agreement
-from hearsay.analyst import Analyst
+from hearsay.asking.analyst import Analyst
 from hearsay.choices import Caps
 from hearsay.client import MEMORY, Client
 from hearsay.person import Person

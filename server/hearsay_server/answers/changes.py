@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from hearsay.columns import DIFFERENCE_COLUMNS
+from hearsay.asking.columns import DIFFERENCE_COLUMNS
 from hearsay.plans import period
 from hearsay.plans.kinds import Binned, Numeric, Ratings
 from hearsay.plans.plan import Plan

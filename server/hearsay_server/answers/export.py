@@ -25,10 +25,11 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 import hearsay.plans.plan
-from hearsay import Analyst, rows
-from hearsay.analyst import Selection
+from hearsay import Analyst
+from hearsay.asking import rows
+from hearsay.asking.analyst import Selection
+from hearsay.asking.rows import AttributeRows
 from hearsay.plans.plan import Plan
-from hearsay.rows import AttributeRows
 from hearsay.v1 import analyst_pb2
 from hearsay_server.answers.folders import Folder, open_folder
 from hearsay_server.answers.manifest import NAME, Manifest, Period

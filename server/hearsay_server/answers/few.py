@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from hearsay.columns import NOT_GIVEN
+from hearsay.asking.columns import NOT_GIVEN
 from hearsay.plans.plan import Plan
 from hearsay_server.answers.queries import NoReports
 from hearsay_server.ingest.intake import Cohort

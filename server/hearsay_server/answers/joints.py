@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hearsay.columns import DIFFERENCE_COLUMNS
+from hearsay.asking.columns import DIFFERENCE_COLUMNS
 from hearsay.plans.kinds import Categorical, Numeric
 from hearsay.plans.plan import Attribute, Plan
 from hearsay.v1 import analyst_pb2

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from hearsay.columns import DIFFERENCE_COLUMNS, NO_MAP
+from hearsay.asking.columns import DIFFERENCE_COLUMNS, NO_MAP
 from hearsay.plans.kinds import Categorical, Domain, Grid, Numeric, Ratings, SetOf, Strings
 from hearsay.plans.plan import Plan
 from hearsay.plans.views import View

@@ -12,7 +12,7 @@ from typing import TypeVar
 import numpy as np
 
 import hearsay.plans.plan
-from hearsay.columns import NOT_GIVEN
+from hearsay.asking.columns import NOT_GIVEN
 from hearsay.plans.kinds import Categorical, Ratings, SetOf, Strings, Value
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2, collector_pb2

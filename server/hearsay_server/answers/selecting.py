@@ -3,8 +3,8 @@
 import csv
 from collections.abc import Sequence
 
-from hearsay.asking import Selection, fields
-from hearsay.columns import NO_MAP, NOT_GIVEN
+from hearsay.asking.columns import NO_MAP, NOT_GIVEN
+from hearsay.asking.selection import Selection, fields
 from hearsay.v1 import analyst_pb2
 from hearsay_server.storage.selection import PANEL
 from ldp.errors import InvalidInput

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 import hearsay.plans.plan
-from hearsay.columns import NO_MAP
+from hearsay.asking.columns import NO_MAP
 from hearsay.plans.plan import Plan
 from hearsay_server.answers import queries
 from hearsay_server.answers.export import LEVEL, MAP, PERIOD, schema_of

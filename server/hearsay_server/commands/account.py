@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hearsay import Analyst
-from hearsay.shuffled import DELTA
+from hearsay.asking.shuffled import DELTA
 from hearsay_server import tabular
 from hearsay_server.commands import connect, mixing, plotting
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Target, Token
@@ -130,7 +130,7 @@ def draw(event: "Event", relation: "Relation", delta: float, file: Path) -> None
 
     from dpsgd.accounting import Event
     from dpsgd.accounting.overview import compare
-    from hearsay import palette
+    from hearsay.asking import palette
 
     if event.silent:
         raise InvalidInput("there is nothing to plot: the run releases nothing")

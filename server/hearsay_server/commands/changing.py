@@ -8,9 +8,9 @@ from pathlib import Path
 from rich.table import Table
 
 from hearsay import Analyst
-from hearsay.analyst import Options, change_request
-from hearsay.changes import ChangeOptions, Kind
-from hearsay.columns import DIFFERENCE_COLUMNS, change_columns, errors_text
+from hearsay.asking.analyst import Options, change_request
+from hearsay.asking.changes import ChangeOptions, Kind
+from hearsay.asking.columns import DIFFERENCE_COLUMNS, change_columns, errors_text
 from hearsay.v1 import analyst_pb2
 from hearsay_server import tabular
 from hearsay_server.commands import plotting

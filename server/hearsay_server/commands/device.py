@@ -13,7 +13,7 @@ import typer
 from rich.table import Table
 
 import hearsay
-from hearsay.columns import NO_MAP
+from hearsay.asking.columns import NO_MAP
 from hearsay.plans import presence
 from hearsay.plans.plan import Plan
 from hearsay.recording import ledger_file

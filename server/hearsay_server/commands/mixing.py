@@ -5,8 +5,8 @@ from dataclasses import asdict
 
 from rich.table import Table
 
+from hearsay.asking.shuffled import TRUST, Cohort, cohorts
 from hearsay.plans.sealing import LEAST
-from hearsay.shuffled import TRUST, Cohort, cohorts
 from hearsay.v1 import analyst_pb2
 from hearsay_server import tabular
 from hearsay_server.printing import Console, say_json

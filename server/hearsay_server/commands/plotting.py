@@ -43,7 +43,7 @@ def check(file: Path) -> None:
     if not file.parent.is_dir():
         raise InvalidInput(f"--plot: there is no folder {file.parent}")
     with needs("a plot", "analyst"):
-        import hearsay.plots  # noqa: F401
+        import hearsay.asking.plots  # noqa: F401
 
 
 def save(figure: "Figure", file: Path) -> None:
@@ -61,7 +61,7 @@ def save(figure: "Figure", file: Path) -> None:
 
 def estimates(answers: Sequence[analyst_pb2.EstimateResponse], by: str, file: Path) -> None:
     """Draw estimates, and sums in a panel of their own; the groups of an attribute together."""
-    from hearsay import frames, plots
+    from hearsay.asking import frames, plots
 
     by_attribute: dict[str, list[analyst_pb2.EstimateResponse]] = {}
     for answer in answers:
@@ -78,14 +78,14 @@ def estimates(answers: Sequence[analyst_pb2.EstimateResponse], by: str, file: Pa
 
 def pairs(answer: analyst_pb2.PairsResponse, file: Path) -> None:
     """Draw the shares of people who have both of two items."""
-    from hearsay import frames, plots
+    from hearsay.asking import frames, plots
 
     save(plots.figure(frames.pairs(answer)), file)
 
 
 def comparisons(answers: Sequence[analyst_pb2.CompareResponse], file: Path) -> None:
     """Draw differences with their intervals."""
-    from hearsay import frames, plots
+    from hearsay.asking import frames, plots
 
     save(plots.figure(*(frames.comparison(answer) for answer in answers)), file)
 
@@ -96,7 +96,7 @@ def changes(
     file: Path,
 ) -> None:
     """Draw changes over time, each below the estimates of its periods, if there are any."""
-    from hearsay import frames, plots
+    from hearsay.asking import frames, plots
 
     tables = []
     for answer, seen in zip(answers, periods, strict=True):
@@ -109,7 +109,7 @@ def changes(
 
 def distribution(answer: analyst_pb2.DistributionResponse, file: Path) -> None:
     """Draw a histogram, or the shares below; raise `InvalidInput` where there are neither."""
-    from hearsay import frames, plots
+    from hearsay.asking import frames, plots
 
     below = [frames.cumulative(answer)] if answer.cumulative else []
     drawn = [frames.histogram(answer)] if answer.bins or not below else []
@@ -118,7 +118,7 @@ def distribution(answer: analyst_pb2.DistributionResponse, file: Path) -> None:
 
 def crosstab(answer: analyst_pb2.CrosstabResponse, file: Path) -> None:
     """Draw a joint table: for each value of the first attribute the shares of the other's."""
-    from hearsay import frames, plots
+    from hearsay.asking import frames, plots
 
     save(plots.figure(frames.crosstab(answer)), file)
 
@@ -131,21 +131,21 @@ def fit(
     file: Path,
 ) -> None:
     """Draw the coefficients of a regression."""
-    from hearsay import frames, plots
+    from hearsay.asking import frames, plots
 
     save(plots.figure(frames.fitted(answer, labels, explained, formula)), file)
 
 
 def groups(answer: analyst_pb2.CompareGroupsResponse, file: Path) -> None:
     """Draw an attribute within each group, and below the differences between groups."""
-    from hearsay import frames, plots
+    from hearsay.asking import frames, plots
 
     save(plots.figure(frames.within(answer), frames.group_differences(answer)), file)
 
 
 def suspicions(answer: analyst_pb2.SuspicionsResponse, file: Path) -> None:
     """Draw the p-values of tests whether reports look forged; raise `InvalidInput` without any."""
-    from hearsay import frames, plots
+    from hearsay.asking import frames, plots
 
     save(plots.figure(frames.suspicions(answer)), file)
 
@@ -154,7 +154,7 @@ def training_noise(title: str, curves: Sequence[tuple[str, Sequence[float]]], fi
     """Draw the noise in the sum of a training's rounds so far, by who adds it."""
     from matplotlib.figure import Figure
 
-    from hearsay import palette
+    from hearsay.asking import palette
 
     drawn = Figure(figsize=(7.0, 3.6), dpi=110, layout="constrained")
     axis = drawn.subplots()
@@ -179,7 +179,7 @@ def rounds(title: str, told: Sequence["TriedRound"], delta: float, file: Path) -
     """Draw the accuracy of a simulated training over its rounds, and what a person has spent."""
     from matplotlib.figure import Figure
 
-    from hearsay.palette import BLUE, VERMILLION
+    from hearsay.asking.palette import BLUE, VERMILLION
 
     drawn = Figure(figsize=(7.0, 3.6), dpi=110, layout="constrained")
     axis = drawn.subplots()
@@ -218,7 +218,7 @@ def pilot(
     """
     from matplotlib.figure import Figure
 
-    from hearsay.palette import BLUE, SKY, VERMILLION
+    from hearsay.asking.palette import BLUE, SKY, VERMILLION
 
     drawn = Figure(figsize=(7.0, 3.6), dpi=110, layout="constrained")
     axis = drawn.subplots()

@@ -43,7 +43,7 @@ def curve(
     """
     from matplotlib.figure import Figure
 
-    from hearsay.palette import BLUE, VERMILLION
+    from hearsay.asking.palette import BLUE, VERMILLION
 
     drawn = Figure(figsize=(7.0, 3.6), dpi=110, layout="constrained")
     axis = drawn.subplots()
@@ -80,7 +80,7 @@ def bounds(told: Sequence[Bound], file: Path) -> None:
     """Draw each mechanism's claimed epsilon, and the bound from below that its reports give."""
     from matplotlib.figure import Figure
 
-    from hearsay.palette import BLUE, VERMILLION
+    from hearsay.asking.palette import BLUE, VERMILLION
 
     drawn = Figure(figsize=(7.0, 1.4 + _ROW * len(told)), dpi=110, layout="constrained")
     axis = drawn.subplots()
@@ -109,7 +109,7 @@ def halves(title: str, told: Sequence[Half], file: Path) -> None:
     """Draw the interval of each question, around nought, in the colour of its level."""
     from matplotlib.figure import Figure
 
-    from hearsay import palette
+    from hearsay.asking import palette
 
     drawn = Figure(figsize=(7.0, 1.4 + _ROW * len(told)), dpi=110, layout="constrained")
     axis = drawn.subplots()

@@ -8,17 +8,17 @@ import typer
 
 import hearsay.plans.plan
 from hearsay import Analyst
-from hearsay.analyst import (
+from hearsay.asking.analyst import (
     By,
     Options,
     compare_request,
     range_of,
     read_margins,
 )
-from hearsay.changes import ChangeOptions
-from hearsay.margins import messages
+from hearsay.asking.changes import ChangeOptions
+from hearsay.asking.margins import messages
+from hearsay.asking.shuffled import DELTA
 from hearsay.plans.kinds import Strings
-from hearsay.shuffled import DELTA
 from hearsay.v1 import analyst_pb2
 from hearsay_server.answers.selecting import message, part_names, parts, selected, sets_of
 from hearsay_server.commands import connect, excluding, mixing, plotting, words

@@ -9,7 +9,7 @@ from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 from rich.table import Table
 
-from hearsay.columns import DIFFERENCE_COLUMNS, PAIR_COLUMNS, given_columns, number
+from hearsay.asking.columns import DIFFERENCE_COLUMNS, PAIR_COLUMNS, given_columns, number
 from hearsay.v1 import analyst_pb2
 from hearsay_server import spreadsheets, tabular
 from hearsay_server.printing import Console, headed, say_json

@@ -9,9 +9,9 @@ import typer
 from rich.table import Table
 
 from hearsay import Analyst
-from hearsay.asking import Selection
-from hearsay.columns import FIT_COLUMNS, naive
-from hearsay.together import fit_request, groups_request
+from hearsay.asking.columns import FIT_COLUMNS, naive
+from hearsay.asking.selection import Selection
+from hearsay.asking.together import fit_request, groups_request
 from hearsay.v1 import analyst_pb2
 from hearsay_server import tabular
 from hearsay_server.answers.selecting import message, selected

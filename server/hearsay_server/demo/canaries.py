@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hearsay import Analyst
+from hearsay.asking.rows import AttributeRows, decode
 from hearsay.plans.kinds import Binned, Categorical, Numeric, SetOf, Strings
 from hearsay.plans.plan import Level, Plan
-from hearsay.rows import AttributeRows, decode
 from hearsay.v1 import analyst_pb2, collector_pb2
 from hearsay_server.demo.devices import Answer, Respondent, deliver
 from ldp import Coins, Mechanism, PrefixHashing
@@ -33,7 +33,7 @@ _CERTAIN = 50.0
 """The log-ratio of a report that only one of the answers can give."""
 
 Rows = Mapping[str, AttributeRows]
-"""Reports by question, as `hearsay.rows.decode` returns them."""
+"""Reports by question, as `hearsay.asking.rows.decode` returns them."""
 
 
 @dataclass(frozen=True)

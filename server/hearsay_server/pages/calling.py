@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from google.protobuf.message import Message
 
 from hearsay import Analyst, NotReady, Unreachable
-from hearsay.asking import quietly
+from hearsay.asking.selection import quietly
 from hearsay.sending.failures import OUR_FAULT
 from hearsay.sending.transport import Answer
 from hearsay.trouble import Reason

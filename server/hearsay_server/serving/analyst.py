@@ -11,7 +11,7 @@ import grpc
 from google.protobuf.message import Message
 
 import hearsay.plans.plan
-from hearsay.columns import NO_MAP, NOT_GIVEN
+from hearsay.asking.columns import NO_MAP, NOT_GIVEN
 from hearsay.plans import period
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2, analyst_pb2_grpc

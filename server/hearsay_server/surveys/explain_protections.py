@@ -3,10 +3,10 @@
 import math
 from collections.abc import Sequence
 
+from hearsay.asking.shuffled import DELTA
 from hearsay.plans.attested import Requirement
 from hearsay.plans.kinds import Binned, Categorical, Grid, Ratings, SetOf, Strings
 from hearsay.plans.plan import Plan
-from hearsay.shuffled import DELTA
 from hearsay_server.surveys import graded
 from hearsay_server.surveys.survey import Question
 from ldp.assurance.amplification import clone_bound, shuffled

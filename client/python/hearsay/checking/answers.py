@@ -8,9 +8,9 @@ from typing import Any
 
 from google.protobuf.message import Message
 
+from hearsay.asking.columns import NO_MAP, NOT_GIVEN
 from hearsay.checking.fields import check_known
 from hearsay.checking.plans import check_periods
-from hearsay.columns import NO_MAP, NOT_GIVEN
 from hearsay.plans import period
 from hearsay.plans.kinds import Binned, Categorical, Grid, Ratings, SetOf, Strings
 from hearsay.plans.plan import Plan

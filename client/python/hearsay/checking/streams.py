@@ -98,7 +98,7 @@ class _Rows(_Streamed):
             raise InvalidInput(f"exported: a digest has {_DIGEST} bytes, got {len(digest)}")
 
     def _check_rows(self, message: wire.ExportRowsResponse) -> None:
-        """Check what arrays are made of; `hearsay.rows.decode` checks the codes themselves."""
+        """Check what arrays are made of; `rows.decode` checks the codes themselves."""
         # Each row has a code, of a bit at least: `rows` is a number to make arrays of.
         if not 0 < message.rows <= 8 * message.ByteSize():
             raise InvalidInput(f"rows: {message.rows:,} in {message.ByteSize():,} bytes")

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pandas as pd
 
-from hearsay.columns import MOST_ROWS, drawn_rows
+from hearsay.asking.columns import MOST_ROWS, drawn_rows
 from hearsay_server.pages.words import shown
 
 _GROUPS = 6

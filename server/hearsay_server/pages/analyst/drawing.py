@@ -10,7 +10,7 @@ def png(tables: list[pd.DataFrame]) -> bytes:
 
     It is called in a process for analysis: matplotlib takes much time and memory.
     """
-    from hearsay import plots
+    from hearsay.asking import plots
 
     for table in tables:
         quantiles = table.index.name == "quantile"

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import quote, urlencode
 
-from hearsay.asking import Selection
-from hearsay.margins import parsed_margins
+from hearsay.asking.margins import parsed_margins
+from hearsay.asking.selection import Selection
 from hearsay_server.answers.selecting import selected
 from ldp.errors import InvalidInput
 

@@ -17,7 +17,7 @@ import pandas as pd
 from starlette.responses import HTMLResponse, Response
 
 from hearsay import Analyst, NotReady, Unreachable
-from hearsay.frames import drawn
+from hearsay.asking.frames import drawn
 from hearsay.plans.kinds import Binned, Numeric
 from hearsay.v1 import admin_pb2
 from hearsay_server.limits import TooMany

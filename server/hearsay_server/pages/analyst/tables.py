@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from hearsay.columns import MOST_ROWS
+from hearsay.asking.columns import MOST_ROWS
 from hearsay_server import spreadsheets
 
 _HEADINGS = {

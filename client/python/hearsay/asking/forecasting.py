@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from hearsay.asking import Options
+from hearsay.asking.selection import Options
 from hearsay.plans import period as periods
 from hearsay.plans import plan as plans
 from hearsay.plans.plan import Plan

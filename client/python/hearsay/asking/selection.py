@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, TypedDict, TypeVar
 
-from hearsay.margins import Margins, messages
+from hearsay.asking.margins import Margins, messages
 from hearsay.v1 import analyst_pb2
 from ldp.errors import AnswerRefused
 
@@ -54,8 +54,8 @@ class Weighting(Selection, total=False):
 
     `margins` weights the respondents of public groups so that these are as frequent as in the
     population: `{"platform": {"ios": 0.3, "android": 0.7}, "country": {...}}`, or for combinations
-    `{("platform", "country"): {("ios", "de"): 0.1, ...}}` (`hearsay.margins`). A value with fewer
-    than `least` people (10 by default, 2 or more) is joined with another one, as the warning says.
+    `{("platform", "country"): {("ios", "de"): 0.1, ...}}` (`hearsay.asking.margins`). A value with
+    fewer than `least` people (10 by default, 2 or more) is joined with another, as a warning says.
     """
 
     margins: Margins

@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Unpack
 
-from hearsay.asking import LONG, Options, Selection, fields, warn_of
+from hearsay.asking.selection import LONG, Options, Selection, fields, warn_of
 from hearsay.sending.transport import Calls
 from hearsay.v1 import analyst_pb2
 from ldp.errors import needs
@@ -40,7 +40,7 @@ class Sets:
         size is that of sets of so many items or more, and a warning tells their share.
         """
         with needs("a DataFrame", "analyst"):
-            from hearsay import frames
+            from hearsay.asking import frames
 
         options["sizes"] = True
         answer = self.query(survey, attribute, **options)
@@ -74,7 +74,7 @@ class Sets:
         reports: that takes time. Raises `InvalidInput` where a report has one member alone.
         """
         with needs("a DataFrame", "analyst"):
-            from hearsay import frames
+            from hearsay.asking import frames
 
         answer = self.query_pairs(
             analyst_pb2.PairsRequest(

@@ -7,26 +7,26 @@ from typing import TYPE_CHECKING, Literal, Self, Unpack
 
 import numpy as np
 
-from hearsay.asking import LONG, fields, single, warn_of
-from hearsay.asking import Options as Options
-from hearsay.asking import Selection as Selection
-from hearsay.changes import Changes
-from hearsay.changes import change_request as change_request
+from hearsay.asking.changes import Changes
+from hearsay.asking.changes import change_request as change_request
+from hearsay.asking.columns import NO_MAP
+from hearsay.asking.comparing import Comparisons
+from hearsay.asking.comparing import compare_request as compare_request
+from hearsay.asking.distributions import Distributions
+from hearsay.asking.distributions import range_of as range_of
+from hearsay.asking.forecasting import Forecasts
+from hearsay.asking.margins import read_margins as read_margins
+from hearsay.asking.selection import LONG, fields, single, warn_of
+from hearsay.asking.selection import Options as Options
+from hearsay.asking.selection import Selection as Selection
+from hearsay.asking.sets import Sets
+from hearsay.asking.shuffled import Shuffles
+from hearsay.asking.words import Words
 from hearsay.checking.calls import open_checked
-from hearsay.columns import NO_MAP
-from hearsay.comparing import Comparisons
-from hearsay.comparing import compare_request as compare_request
-from hearsay.distributions import Distributions
-from hearsay.distributions import range_of as range_of
-from hearsay.forecasting import Forecasts
-from hearsay.margins import read_margins as read_margins
 from hearsay.plans import plan as plans
 from hearsay.plans.kinds import Binned, Categorical, Ratings, SetOf, Strings
 from hearsay.sending.transport import Tls, Token
-from hearsay.sets import Sets
-from hearsay.shuffled import Shuffles
 from hearsay.v1 import admin_pb2, analyst_pb2
-from hearsay.words import Words
 from ldp.errors import InvalidInput, NotReady, needs
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ class Analyst(Changes, Comparisons, Distributions, Forecasts, Sets, Shuffles, Wo
         Needs pandas (`pip install 'hearsay-ldp[analyst]'`), as all that return DataFrames.
         """
         with needs("a DataFrame", "analyst"):
-            from hearsay import frames
+            from hearsay.asking import frames
 
         answer = self.query(survey, attribute, **options)
         warn_of(answer.warning)
@@ -186,7 +186,7 @@ class Analyst(Changes, Comparisons, Distributions, Forecasts, Sets, Shuffles, Wo
         "scalar", `levels_differ_at_most`), it is weighed by its own.
         """
         with needs("a DataFrame", "analyst"):
-            from hearsay import frames
+            from hearsay.asking import frames
 
         if not sets:
             raise InvalidInput("give one set of values at least, got none")
@@ -227,7 +227,7 @@ class Analyst(Changes, Comparisons, Distributions, Forecasts, Sets, Shuffles, Wo
         Ends when the iterator is closed or the server stops.
         """
         with needs("a DataFrame", "analyst"):
-            from hearsay import frames
+            from hearsay.asking import frames
 
         for answer in self.watch_query(survey, attribute, interval=interval, **options):
             yield frames.estimates(answer)
@@ -248,7 +248,7 @@ class Analyst(Changes, Comparisons, Distributions, Forecasts, Sets, Shuffles, Wo
         frequent. The server reads all the reports: that takes time.
         """
         with needs("a DataFrame", "analyst"):
-            from hearsay import frames
+            from hearsay.asking import frames
 
         answer = self.query_suspicions(
             analyst_pb2.SuspicionsRequest(
@@ -269,12 +269,12 @@ class Analyst(Changes, Comparisons, Distributions, Forecasts, Sets, Shuffles, Wo
         `<attribute>__map`; missing where the row has no answer. With `levels`, answers at other
         levels are missing too, and a row without an answer is left out. `frame.attrs["plan"]` has
         the plan's bytes, which say what the codes mean, and `frame.attrs["channels"]` how they were
-        randomised (`hearsay.rows.channels`).
+        randomised (`hearsay.asking.rows.channels`).
         """
         with needs("a DataFrame", "analyst"):
             import pandas as pd
 
-        from hearsay import rows
+        from hearsay.asking import rows
 
         chunks = self.chunks(survey, **selection)
         data = next(chunks).plan
@@ -397,7 +397,7 @@ class Analyst(Changes, Comparisons, Distributions, Forecasts, Sets, Shuffles, Wo
         self, survey: str, attribute: str, by: By, options: Options, name: str = ""
     ) -> "pd.DataFrame":
         with needs("a DataFrame", "analyst"):
-            from hearsay import frames
+            from hearsay.asking import frames
 
         answers = list(self.query_by(survey, attribute, by, name=name, **options))
         for answer in answers:

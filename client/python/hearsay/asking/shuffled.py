@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Protocol, Unpack
 
-from hearsay.asking import Selection
+from hearsay.asking.selection import Selection
 from hearsay.plans import plan as plans
 from hearsay.plans.sealing import LEAST
 from hearsay.v1 import analyst_pb2

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, Unpack
 
-from hearsay.asking import Selection, fields, single, warn_of
+from hearsay.asking.selection import Selection, fields, single, warn_of
 from hearsay.sending.transport import Calls
 from hearsay.v1 import analyst_pb2
 from ldp.errors import InvalidInput, needs
@@ -89,7 +89,7 @@ class Changes:
         self, survey: str, attribute: str, kind: Kind, options: ChangeOptions
     ) -> "pd.DataFrame":
         with needs("a DataFrame", "analyst"):
-            from hearsay import frames
+            from hearsay.asking import frames
 
         answer = self.query_change(change_request(survey, attribute, kind, options))
         warn_of(answer.warning, above=1)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
-from hearsay.asking import Selection, Weighting, fields, warn_of
+from hearsay.asking.selection import Selection, Weighting, fields, warn_of
 from hearsay.sending.transport import Calls
 from hearsay.v1 import analyst_pb2
 from ldp.errors import InvalidInput, needs
@@ -50,7 +50,7 @@ class Distributions:
         with `margins`, which no curve has, also the design_effect and the weights, as `estimate`.
         """
         with needs("a DataFrame", "analyst"):
-            from hearsay import frames
+            from hearsay.asking import frames
 
         answer = self._distribution(
             survey,
@@ -83,7 +83,7 @@ class Distributions:
         whatever they are like. `series.attrs` are those of `distribution`.
         """
         with needs("a Series", "analyst"):
-            from hearsay import frames
+            from hearsay.asking import frames
 
         asked = [range_of((low, high))]
         answer = self._distribution(
@@ -106,7 +106,7 @@ class Distributions:
         of `between`. Raises `InvalidInput` unless there are two.
         """
         with needs("a Series", "analyst"):
-            from hearsay import frames
+            from hearsay.asking import frames
 
         if len(ranges) != 2:
             raise InvalidInput(f"a rectangle has the ranges of two numbers, got {len(ranges)}")
@@ -137,7 +137,7 @@ class Distributions:
         The interval of a quantile ends where bins do, if only bins were collected.
         """
         with needs("a DataFrame", "analyst"):
-            from hearsay import frames
+            from hearsay.asking import frames
 
         asked = [q] if isinstance(q, int | float) else list(q)
         answer = self._distribution(
@@ -160,7 +160,7 @@ class Distributions:
         its own share with probability `confidence`.
         """
         with needs("a DataFrame", "analyst"):
-            from hearsay import frames
+            from hearsay.asking import frames
 
         answer = self._distribution(
             survey, attribute, selection, cumulative=True, **_stated(step, confidence)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from hearsay.columns import (
+from hearsay.asking.columns import (
     DIFFERENCE_COLUMNS,
     FIT_COLUMNS,
     PAIR_COLUMNS,

@@ -9,9 +9,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from hearsay import palette
-from hearsay.columns import MOST_ROWS, drawn_rows
-from hearsay.palette import BLUE, SKY, VERMILLION
+from hearsay.asking import palette
+from hearsay.asking.columns import MOST_ROWS, drawn_rows
+from hearsay.asking.palette import BLUE, SKY, VERMILLION
 from ldp.errors import InvalidInput
 
 _WIDTH = 7.0

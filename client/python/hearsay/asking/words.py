@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Unpack
 
-from hearsay.asking import LONG, Selection, fields, single, warn_of
+from hearsay.asking.selection import LONG, Selection, fields, single, warn_of
 from hearsay.sending.transport import Calls
 from hearsay.v1 import analyst_pb2
 from ldp.errors import InvalidInput, needs
@@ -76,7 +76,7 @@ class Words:
 
     def _words(self, request: analyst_pb2.WordsRequest) -> "pd.DataFrame":
         with needs("a DataFrame", "analyst"):
-            from hearsay import frames
+            from hearsay.asking import frames
 
         answer = self.query_words(request)
         warn_of(answer.warning, above=1)

@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING, Unpack
 
-from hearsay.asking import Selection, fields, single, warn_of
-from hearsay.together import Together, groups_request
+from hearsay.asking.selection import Selection, fields, single, warn_of
+from hearsay.asking.together import Together, groups_request
 from hearsay.v1 import analyst_pb2
 from ldp.errors import InvalidInput, needs
 
@@ -48,7 +48,7 @@ class Comparisons(Together):
         the worst of that.
         """
         with needs("a DataFrame", "analyst"):
-            from hearsay import frames
+            from hearsay.asking import frames
 
         if by:
             if first is not None or second is not None:

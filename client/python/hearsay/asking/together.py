@@ -3,8 +3,8 @@
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, Unpack
 
-from hearsay import formulas
-from hearsay.asking import LONG, Selection, fields, single, warn_of
+from hearsay.asking import formulas
+from hearsay.asking.selection import LONG, Selection, fields, single, warn_of
 from hearsay.plans import plan as plans
 from hearsay.sending.transport import Calls
 from hearsay.v1 import admin_pb2, analyst_pb2
@@ -50,7 +50,7 @@ class Together:
         of records (reports), repeats, warning, and chi2: the test of `chi2_contingency`.
         """
         with needs("a DataFrame", "analyst"):
-            from hearsay import frames
+            from hearsay.asking import frames
 
         answer = self.query_crosstab(
             analyst_pb2.CrosstabRequest(
@@ -79,7 +79,7 @@ class Together:
         answered in several, and says "dependent" too rarely rather than too often.
         """
         with needs("a Series", "analyst"):
-            from hearsay import frames
+            from hearsay.asking import frames
 
         request = analyst_pb2.CrosstabRequest(
             survey=survey, attribute=attribute, other=other, **fields(selection, Selection)
@@ -106,7 +106,7 @@ class Together:
         which too few people are known has intervals of all of the range, and a warning.
         """
         with needs("a DataFrame", "analyst"):
-            from hearsay import frames
+            from hearsay.asking import frames
 
         answer = self.query_groups(
             groups_request(
@@ -181,7 +181,7 @@ class Together:
         selection: Selection,
     ) -> "pd.DataFrame":
         with needs("a DataFrame", "analyst"):
-            from hearsay import frames
+            from hearsay.asking import frames
 
         model = self.model(survey, formula, logistic=logistic, success=success)
         answer = self.query_fit(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hearsay.columns import NO_MAP
+from hearsay.asking.columns import NO_MAP
 from hearsay.plans import presence
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2
