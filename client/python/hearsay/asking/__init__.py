@@ -1,6 +1,16 @@
 """What an analyst asks a server, and what is made of its answers."""
 
+from typing import TYPE_CHECKING
+
 from ldp.lazy import lazy
+
+if TYPE_CHECKING:  # the same names, for type checkers
+    from hearsay.asking.analyst import Analyst as Analyst
+    from hearsay.asking.margins import read_margins as read_margins
+    from hearsay.asking.plots import figure as figure
+    from hearsay.asking.selection import Options as Options
+    from hearsay.asking.selection import Selection as Selection
+    from hearsay.asking.selection import Weighting as Weighting
 
 __all__, __dir__, __getattr__ = lazy(
     __name__,
@@ -10,4 +20,5 @@ __all__, __dir__, __getattr__ = lazy(
         "hearsay.asking.plots": "figure",
         "hearsay.asking.selection": "Options Selection Weighting",
     },
+    extra="analyst",
 )
