@@ -41,7 +41,8 @@ from dpsgd import (
     backward_cross_entropy,
     forward_cross_entropy,
 )
-from hearsay import Analyst, palette
+from hearsay import Analyst
+from hearsay.asking import palette
 from hearsay.sending.over_grpc import open_channel
 from hearsay.v1 import (
     admin_pb2,

@@ -43,14 +43,14 @@ FLOORS = {
     "hearsay": [
         {"environment", "files", "interrupts", "plain", "trouble", "v1"},
         {"attestation"},
-        {"asking.columns", "asking.palette"},
+        {"asking.answer", "asking.columns", "asking.palette"},
         {"plans", "storage"},
         {
             "agreement",
             "federated.declaration",
             "asking.formulas",
-            "asking.frames",
             "asking.plots",
+            "asking.reading",
             "asking.rows",
             "sealed",
             "tables",

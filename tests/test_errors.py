@@ -139,7 +139,7 @@ def test_what_is_not_installed_is_named_with_the_extra_that_has_it() -> None:
         ("numba", "import dpsgd.noise.compiled", "train"),
         (
             "pandas",
-            "import hearsay; hearsay.Analyst('127.0.0.1:1').sums('a', 'b', [['c']])",
+            "import hearsay; hearsay.Analyst('127.0.0.1:1').surveys()",
             "analyst",
         ),
         ("pandas", "import hearsay_server.commands.demo", "demo"),

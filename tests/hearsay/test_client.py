@@ -48,13 +48,13 @@ def test_answers_become_statistics(server: Server) -> None:
             assert client.record(smokes="yes", age=30 + number / 2).taken == ("smokes", "age")
         assert client.counters == {"recorded": 1, "stored": 1}
     with Analyst(server.target) as analyst:
-        frame = analyst.estimate("health", "smokes")
+        frame = analyst.estimate("health", "smokes").to_frame()
         assert list(frame.columns)[:4] == ["estimate", "standard_error", "low", "high"]
         assert list(frame.index) == ["no", "sometimes", "yes"]
         assert frame.attrs["reports"] == 60
         assert (frame["standard_error"] > 0).all()
         assert abs(frame.loc["yes", "estimate"] - 1) < 4 * frame.loc["yes", "standard_error"]
-        mean = analyst.estimate("health", "age", confidence=0.9).loc["mean"]
+        mean = analyst.estimate("health", "age", confidence=0.9).to_frame().loc["mean"]
         assert abs(mean["estimate"] - 44.75) < 4 * mean["standard_error"]
 
 
@@ -256,7 +256,7 @@ def test_nothing_is_revealed_that_the_app_did_not_allow(server: Server) -> None:
             answer = ("no", "yes", "no", "no")[number % 4]
             person(client, str(number), "open").record(smokes=answer)
     with Analyst(server.target) as analyst:
-        frame = analyst.estimate("delicate", "smokes")
+        frame = analyst.estimate("delicate", "smokes").to_frame()
         truth = [0.75, 0.0, 0.25]
         assert (abs(frame["estimate"] - truth) <= 4 * frame["standard_error"]).all()
         assert frame.attrs["method"] == "mle"
@@ -266,20 +266,20 @@ def test_levels_that_differ_are_not_pooled_in_silence(server: Server) -> None:
     answered(server, "strict", 120, smokes="no")
     answered(server, "open", 120, smokes="yes")
     with Analyst(server.target) as analyst:
-        frame = analyst.estimate("health", "smokes")
+        frame = analyst.estimate("health", "smokes").to_frame()
         assert frame.attrs["method"] == "stratified"
         assert frame.attrs["homogeneity"] < 0.01
         assert frame.loc["yes", "low"] < 0.5 < frame.loc["yes", "high"]
         assert frame.loc["yes", "alike"] > 0.6  # the open ones, who say more, are heard more
         assert 0 < frame.attrs["detectable_difference"] < 1
         with pytest.warns(UserWarning, match="the levels differ"):
-            pooled = analyst.estimate("health", "smokes", method="mle")
+            pooled = analyst.estimate("health", "smokes", method="mle").to_frame()
         assert pooled["estimate"].to_list() == frame["alike"].to_list()
-        one = analyst.estimate("health", "smokes", levels=["open"])
+        one = analyst.estimate("health", "smokes", levels=["open"]).to_frame()
         assert one.attrs["homogeneity"] is None
         assert one.attrs["warning"] == ""
         with pytest.raises(InvalidInput, match=r"method must be one of mle, gls, .* got 'magic'"):
-            analyst.estimate("health", "smokes", method="magic")
+            analyst.estimate("health", "smokes", method="magic").to_frame()
 
 
 def test_an_analyst_may_choose_how_levels_are_pooled(server: Server) -> None:
@@ -287,7 +287,7 @@ def test_an_analyst_may_choose_how_levels_are_pooled(server: Server) -> None:
         answered(server, level, 30, smokes="no", age=40)
     with Analyst(server.target) as analyst:
         for method in ("mle", "gls", "inverse_variance", "scalar"):
-            frame = analyst.estimate("health", "smokes", method=method)
+            frame = analyst.estimate("health", "smokes", method=method).to_frame()
             assert frame.attrs["method"] == method
             assert abs(frame.loc["no", "estimate"] - 1) < 4 * frame.loc["no", "standard_error"]
 
@@ -544,21 +544,21 @@ def test_what_a_dropped_client_had_in_memory_is_lost_and_said(
 def test_analysts_are_told_what_is_wrong(server: Server) -> None:
     with Analyst(server.target) as analyst:
         with pytest.raises(InvalidInput, match="no survey 'wealth' here"):
-            analyst.estimate("wealth", "smokes")
+            analyst.estimate("wealth", "smokes").to_frame()
         with pytest.raises(InvalidInput, match="'health' has no attribute 'drinks'; it has smokes"):
-            analyst.estimate("health", "drinks")
+            analyst.estimate("health", "drinks").to_frame()
         with pytest.raises(NotReady, match="no such reports of 'smokes' yet"):
-            analyst.estimate("health", "smokes")
+            analyst.estimate("health", "smokes").to_frame()
         with pytest.raises(InvalidInput, match="level must be one of strict, open, got 'lax'"):
-            analyst.estimate("health", "smokes", levels=["lax"])
+            analyst.estimate("health", "smokes", levels=["lax"]).to_frame()
         device(server.target, "health").close()
         with device(server.target, "health") as client:
             client.record(smokes="no")
         with pytest.raises(InvalidInput, match="confidence must lie strictly between 0 and 1"):
-            analyst.estimate("health", "smokes", confidence=95)
+            analyst.estimate("health", "smokes", confidence=95).to_frame()
     server.stop(signal.SIGKILL)
     with Analyst(server.target, timeout=0.5) as analyst, pytest.raises(Unreachable):
-        analyst.estimate("health", "smokes")
+        analyst.estimate("health", "smokes").to_frame()
 
 
 def test_levels_can_be_looked_at_one_by_one(server: Server, tmp_path: Path) -> None:
@@ -566,7 +566,9 @@ def test_levels_can_be_looked_at_one_by_one(server: Server, tmp_path: Path) -> N
         with device(server.target, "health", level=level) as client:
             client.record(smokes="no")
     with Analyst(server.target) as analyst:
-        assert analyst.estimate("health", "smokes").attrs["reports"] == 3
-        assert analyst.estimate("health", "smokes", levels=["open"]).attrs["reports"] == 2
+        assert analyst.estimate("health", "smokes").to_frame().attrs["reports"] == 3
+        assert (
+            analyst.estimate("health", "smokes", levels=["open"]).to_frame().attrs["reports"] == 2
+        )
         answer = analyst.query("health", "smokes")
         assert [(c.level, c.reports) for c in answer.cohorts] == [("open", 2), ("strict", 1)]

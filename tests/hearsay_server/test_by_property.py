@@ -110,10 +110,10 @@ def test_a_question_sums_all_panels_and_groups(moods: tuple[str, Analyst]) -> No
 @pytest.mark.parametrize("platform", SHARES)
 def test_a_group_is_estimated_by_itself(moods: tuple[str, Analyst], platform: str) -> None:
     _, analyst = moods
-    frame = analyst.estimate("moods", "mood", where={"platform": platform})
+    frame = analyst.estimate("moods", "mood", where={"platform": platform}).to_frame()
     assert frame.attrs["reports"] == 8 * ROWS[platform]
     assert (np.abs(frame["estimate"] - SHARES[platform]) <= 4 * frame["standard_error"]).all()
-    by = analyst.by_property("moods", "mood", "platform")
+    by = analyst.by_property("moods", "mood", "platform").to_frame()
     assert by.index.names == ["platform", "mood"]
     assert list(dict.fromkeys(by.index.get_level_values(0))) == ["ios", "android", "(not given)"]
     same = by.loc[platform or "(not given)"]
@@ -143,23 +143,23 @@ def test_groups_are_selected_with_levels_maps_periods_and_panels(
 def test_groups_are_compared(moods: tuple[str, Analyst]) -> None:
     _, analyst = moods
     ios, android = {"where": {"platform": "ios"}}, {"where": {"platform": "android"}}
-    frame = analyst.compare("moods", "mood", ios, android)  # type: ignore[arg-type]
+    frame = analyst.compare("moods", "mood", ios, android).to_frame()  # type: ignore[arg-type]
     truth = np.subtract(SHARES["android"], SHARES["ios"])
     assert (np.abs(frame["difference"] - truth) <= 4 * frame["standard_error"]).all()
     assert frame["adjusted_p_value"]["bad"] < 1e-6 < 0.01 < frame["adjusted_p_value"]["so-so"]
     versions = [{"where": {"platform": "ios", "version": each}} for each in "12"]
-    alike = analyst.compare("moods", "mood", *versions)  # type: ignore[arg-type]
+    alike = analyst.compare("moods", "mood", *versions).to_frame()  # type: ignore[arg-type]
     assert alike["adjusted_p_value"].min() > 0.01
     one, others = ({"levels": ["open"], "panels": panels} for panels in ([1], [2, 3, 4]))
-    apart = analyst.compare("moods", "smokes", one, others)  # type: ignore[arg-type]
-    assert sum(apart.attrs["reports"]) == 4 * 1900
+    apart = analyst.compare("moods", "smokes", one, others).to_frame()  # type: ignore[arg-type]
+    assert sum(apart.attrs["reports"].values()) == 4 * 1900
     with pytest.raises(InvalidInput, match=r'in common: .* of the panel .*, of the group \["ios'):
-        analyst.compare("moods", "mood", ios, {"where": {"version": "1"}})  # type: ignore[arg-type]
+        analyst.compare("moods", "mood", ios, {"where": {"version": "1"}}).to_frame()  # type: ignore[arg-type]
 
 
 def test_two_attributes_within_a_group_are_of_its_records(moods: tuple[str, Analyst]) -> None:
     _, analyst = moods
-    table = analyst.crosstab("moods", "mood", "smokes", where={"platform": "ios"})
+    table = analyst.crosstab("moods", "mood", "smokes", where={"platform": "ios"}).to_frame()
     assert table.attrs["reports"] == 8 * 900
     with pytest.raises(InvalidInput, match="rows are exported of all devices together"):
         analyst.rows("moods", where={"platform": "ios"})
@@ -172,15 +172,15 @@ def test_what_is_not_declared_is_refused_by_name(moods: tuple[str, Analyst]) -> 
     _, analyst = moods
     colour = "no property 'colour'; it declares platform, version"
     with pytest.raises(InvalidInput, match=colour):
-        analyst.estimate("moods", "mood", where={"colour": "red"})
+        analyst.estimate("moods", "mood", where={"colour": "red"}).to_frame()
     with pytest.raises(InvalidInput, match=f"level, period, map or a property, and .* {colour}"):
-        analyst.by_property("moods", "mood", "colour")
+        analyst.by_property("moods", "mood", "colour").to_frame()
     with pytest.raises(InvalidInput, match="no value 'linux'; the survey declares ios, android"):
-        analyst.estimate("moods", "mood", where={"platform": "linux"})
+        analyst.estimate("moods", "mood", where={"platform": "linux"}).to_frame()
     with pytest.raises(InvalidInput, match="no panel 5; it has 1 to 4"):
-        analyst.estimate("moods", "mood", panels=[5])
+        analyst.estimate("moods", "mood", panels=[5]).to_frame()
     with pytest.raises(NotReady, match="no such reports of 'mood'"):
-        analyst.estimate("moods", "mood", where={"platform": "web"})
+        analyst.estimate("moods", "mood", where={"platform": "web"}).to_frame()
 
 
 def test_a_group_of_few_reports_is_not_answered_about(address: str) -> None:
@@ -195,20 +195,20 @@ def test_a_group_of_few_reports_is_not_answered_about(address: str) -> None:
     android: Any = {"where": {"platform": "android"}}
     both: Any = {"where": {"platform": ["ios", "web"]}}
     with Analyst(address) as analyst:
-        assert analyst.estimate("few", "mood").attrs["reports"] == 84
-        assert analyst.estimate("few", "mood", **android).attrs["reports"] == 45
-        assert analyst.crosstab("few", "mood", "smokes", **both).attrs["reports"] == 39
+        assert analyst.estimate("few", "mood").to_frame().attrs["reports"] == 84
+        assert analyst.estimate("few", "mood", **android).to_frame().attrs["reports"] == 45
+        assert analyst.crosstab("few", "mood", "smokes", **both).to_frame().attrs["reports"] == 39
         words = "left out are groups with fewer than 20 reports .*: ios .20 reports., web .19 rep"
         with pytest.warns(UserWarning, match=words):
-            by = analyst.by_property("few", "mood", "platform")
+            by = analyst.by_property("few", "mood", "platform").to_frame()
         assert by.attrs["reports"] == {"android": 45}
         asked: list[Callable[[Any], object]] = [
-            lambda few: analyst.estimate("few", "mood", **few),
-            lambda few: analyst.by_level("few", "mood", **few),
-            lambda few: analyst.compare("few", "mood", android, few),
-            lambda few: analyst.crosstab("few", "mood", "smokes", **few),
-            lambda few: analyst.within("few", "mood", "smokes", **few),
-            lambda few: analyst.ols("few", "smokes ~ mood", success="yes", **few),
+            lambda few: analyst.estimate("few", "mood", **few).to_frame(),
+            lambda few: analyst.by_level("few", "mood", **few).to_frame(),
+            lambda few: analyst.compare("few", "mood", android, few).to_frame(),
+            lambda few: analyst.crosstab("few", "mood", "smokes", **few).to_frame(),
+            lambda few: analyst.within("few", "mood", "smokes", **few).to_frame(),
+            lambda few: analyst.ols("few", "smokes ~ mood", success="yes", **few).to_frame(),
         ]
         for few in ({"where": {"platform": ["web", ""]}}, {"panels": [3]}):
             for ask in asked:
@@ -216,7 +216,7 @@ def test_a_group_of_few_reports_is_not_answered_about(address: str) -> None:
                     ask(few)
         by_margin = {"platform": {"ios": 0.0, "android": 0.0, "web": 1.0}}
         with pytest.raises(NotReady, match=r"one report counts for 0\.053 of"):
-            analyst.estimate("few", "mood", margins=by_margin)
+            analyst.estimate("few", "mood", margins=by_margin).to_frame()
 
 
 def test_groups_are_drawn_beside_each_other(moods: tuple[str, Analyst]) -> None:

@@ -101,10 +101,10 @@ def asked(trips: tuple[str, Analyst], *arguments: object) -> str:
 
 
 def test_a_change_is_between_the_estimates_of_two_periods(trips: tuple[str, Analyst]) -> None:
-    table = trips[1].change("trips", "how", DAYS[0], DAYS[-1])
+    table = trips[1].change("trips", "how", DAYS[0], DAYS[-1]).to_frame()
     assert table.index.tolist() == VALUES
     for column, day in (("first", DAYS[0]), ("second", DAYS[-1])):
-        alone = trips[1].estimate("trips", "how", periods=[day])
+        alone = trips[1].estimate("trips", "how", periods=[day]).to_frame()
         assert table[column].tolist() == pytest.approx(alone["estimate"].tolist())
     assert table["difference"].tolist() == pytest.approx(
         (table["second"] - table["first"]).tolist()
@@ -116,7 +116,7 @@ def test_a_change_is_between_the_estimates_of_two_periods(trips: tuple[str, Anal
     assert table["mix"].tolist() == pytest.approx([0.0] * 4)  # the levels' shares stay
     assert table.attrs["reports"] == {DAYS[0]: 1100, DAYS[-1]: 1100}
     assert (table.attrs["kind"], table.attrs["panels"]) == ("difference", 0)
-    back = trips[1].change("trips", "how", DAYS[-1], DAYS[0])
+    back = trips[1].change("trips", "how", DAYS[-1], DAYS[0]).to_frame()
     assert back["difference"].tolist() == pytest.approx((-table["difference"]).tolist())
 
 
@@ -124,23 +124,23 @@ def test_errors_are_no_larger_than_those_of_any_two_parts(trips: tuple[str, Anal
     """`compare` knows nothing of how people's two answers may depend, and allows for more."""
     for attribute in ("how", "minutes"):
         both = Selection(periods=[DAYS[0]]), Selection(periods=[DAYS[-1]])
-        wide = trips[1].compare("trips", attribute, *both)
-        table = trips[1].change("trips", attribute, DAYS[0], DAYS[-1])
+        wide = trips[1].compare("trips", attribute, *both).to_frame()
+        table = trips[1].change("trips", attribute, DAYS[0], DAYS[-1]).to_frame()
         assert (table["standard_error"] <= 1.05 * wide["standard_error"]).all()
 
 
 def test_a_trend_is_per_period_and_in_the_answers_units(trips: tuple[str, Analyst]) -> None:
-    table = trips[1].trend("trips", "minutes")
+    table = trips[1].trend("trips", "minutes").to_frame()
     (row,) = table.to_dict("records")
     assert row["slope"] == pytest.approx(5, abs=3 * row["standard_error"])
     assert row["first"] == pytest.approx(20, abs=12)
     assert row["second"] - row["first"] == pytest.approx(7 * row["slope"])
-    gap = trips[1].trend("trips", "minutes", periods=[DAYS[0], DAYS[3], DAYS[7]])
+    gap = trips[1].trend("trips", "minutes", periods=[DAYS[0], DAYS[3], DAYS[7]]).to_frame()
     assert gap["second"].iloc[0] - gap["first"].iloc[0] == pytest.approx(7 * gap["slope"].iloc[0])
 
 
 def test_a_break_is_told_with_its_period(trips: tuple[str, Analyst]) -> None:
-    table = trips[1].breaks("trips", "how", levels=["open"])
+    table = trips[1].breaks("trips", "how", levels=["open"]).to_frame()
     assert table.loc["bus", "period"] == DAYS[4]
     assert table.loc["bus", "before"] == pytest.approx(0.5, abs=0.1)
     assert table.loc["bus", "after"] == pytest.approx(0.2, abs=0.1)
@@ -148,13 +148,15 @@ def test_a_break_is_told_with_its_period(trips: tuple[str, Analyst]) -> None:
 
 
 def test_sums_and_ranges_change_too(trips: tuple[str, Analyst]) -> None:
-    summed = trips[1].change("trips", "how", DAYS[0], DAYS[-1], sums=[VALUES[:2], VALUES])
+    summed = (
+        trips[1].change("trips", "how", DAYS[0], DAYS[-1], sums=[VALUES[:2], VALUES]).to_frame()
+    )
     assert summed.index.tolist() == ["bus + train", " + ".join(VALUES)]
     assert summed["difference"].iloc[1] == pytest.approx(0, abs=1e-9)
-    table = trips[1].change("trips", "leaves", DAYS[0], DAYS[-1], ranges=[(0, 9)])
+    table = trips[1].change("trips", "leaves", DAYS[0], DAYS[-1], ranges=[(0, 9)]).to_frame()
     assert table.index.tolist() == ["0 to under 9"]
     assert table["difference"].iloc[0] == pytest.approx(-0.5, abs=0.35)
-    assert trips[1].trend("trips", "leaves").shape[0] == 8
+    assert trips[1].trend("trips", "leaves").to_frame().shape[0] == 8
 
 
 def test_a_shift_of_levels_is_told_and_left_out(address: str, own: Callable[[str], Plan]) -> None:
@@ -167,12 +169,12 @@ def test_a_shift_of_levels_is_told_and_left_out(address: str, own: Callable[[str
             submit(address, batch(plan, level, day, given, 3))
     with Analyst(address) as analyst:
         with pytest.warns(UserWarning, match="shares of the levels or maps in the reports changed"):
-            table = analyst.change(plan.survey, "how", DAYS[0], DAYS[1])
+            table = analyst.change(plan.survey, "how", DAYS[0], DAYS[1]).to_frame()
         assert abs(table.loc["bus", "difference"]) < 3 * table.loc["bus", "standard_error"]
         assert table.loc["bus", "mix"] == pytest.approx(-0.23, abs=0.1)
         submit(address, batch(plan, "open", DAYS[2], {"how": rng.choice(4, 500, p=AFTER)}, 4))
         with pytest.warns(UserWarning, match="not all periods have reports of each level"):
-            found = analyst.trend(plan.survey, "how")
+            found = analyst.trend(plan.survey, "how").to_frame()
         assert "mix" not in found
 
 
@@ -184,7 +186,7 @@ def test_a_period_that_is_not_over_is_told(address: str, own: Callable[[str], Pl
         Analyst(address) as analyst,
         pytest.warns(UserWarning, match=f"the period {TODAY} is not over"),
     ):
-        analyst.change(plan.survey, "how", DAYS[0], TODAY)
+        analyst.change(plan.survey, "how", DAYS[0], TODAY).to_frame()
 
 
 def test_sets_and_memos_change_too(address: str, own: Callable[[str], Plan]) -> None:
@@ -195,11 +197,11 @@ def test_sets_and_memos_change_too(address: str, own: Callable[[str], Plan]) -> 
         given = {"takes": takes, "how": rng.choice(4, 1500, p=BEFORE)}
         submit(address, batch(plan, "open", day, given, 5))
     with Analyst(address) as analyst:
-        table = analyst.change(plan.survey, "takes", DAYS[0], DAYS[1])
+        table = analyst.change(plan.survey, "takes", DAYS[0], DAYS[1]).to_frame()
         assert table.loc["dog", "difference"] == pytest.approx(0.5, abs=0.15)
         assert table.loc["dog", "adjusted_p_value"] < 1e-4
         assert abs(table.loc["book", "difference"]) < 4 * table.loc["book", "standard_error"]
-        analyst.change(plan.survey, "how", DAYS[0], DAYS[1])
+        analyst.change(plan.survey, "how", DAYS[0], DAYS[1]).to_frame()
 
 
 # --- panels ------------------------------------------------------------------------------------
@@ -249,20 +251,22 @@ def test_panels_tell_the_error_of_people_who_keep_their_answers(
     plan = own(PANELS)
     answer_in_panels(address, plan, DAYS[:6], [0.5] * 6, 4000)
     with Analyst(address) as analyst:
-        table = analyst.change(plan.survey, "how", DAYS[0], DAYS[1])
+        table = analyst.change(plan.survey, "how", DAYS[0], DAYS[1]).to_frame()
         assert table.attrs["panels"] == 16
         assert (np.abs(table["difference"]) < 4 * table["standard_error"]).all()
-        wide = analyst.compare(plan.survey, "how", {"periods": [DAYS[0]]}, {"periods": [DAYS[1]]})
+        wide = analyst.compare(
+            plan.survey, "how", {"periods": [DAYS[0]]}, {"periods": [DAYS[1]]}
+        ).to_frame()
         assert table.loc["bus", "standard_error"] < 0.5 * wide.loc["bus", "standard_error"]
-        assert analyst.trend(plan.survey, "how").attrs["panels"] == 16
-        assert analyst.breaks(plan.survey, "how").attrs["panels"] == 16
+        assert analyst.trend(plan.survey, "how").to_frame().attrs["panels"] == 16
+        assert analyst.breaks(plan.survey, "how").to_frame().attrs["panels"] == 16
         three = change_request(plan.survey, "how", "DIFFERENCE", {"periods": DAYS[:2]})
         three.selection.panels.extend([1, 2, 3])
         few = analyst.query_change(three)
         assert few.panels == 0
         assert "the panels have too few reports to tell an error by" in few.warning
         # Whatever is not about change takes all panels together.
-        assert analyst.estimate(plan.survey, "how").attrs["reports"] == 24_000
+        assert analyst.estimate(plan.survey, "how").to_frame().attrs["reports"] == 24_000
     shown = hearsay("query", plan.survey, "how", "--trend", "--target", address).stdout
     assert "errors from the spread of 16 panels" in shown
 
@@ -345,7 +349,7 @@ def test_the_tables_fit_into_80_columns(trips: tuple[str, Analyst]) -> None:
 
 
 def test_csv_json_and_plots_have_the_same(trips: tuple[str, Analyst], tmp_path: Path) -> None:
-    table = trips[1].breaks("trips", "how")
+    table = trips[1].breaks("trips", "how").to_frame()
     file = tmp_path / "breaks.png"
     lines = list(csv.DictReader(asked(trips, "how", "--breaks", "--csv").splitlines()))
     assert [line["period"] for line in lines] == table["period"].tolist()
@@ -354,7 +358,7 @@ def test_csv_json_and_plots_have_the_same(trips: tuple[str, Analyst], tmp_path: 
     )
     assert [float(line["before"]) for line in lines] == pytest.approx(table["before"].tolist())
     (line,) = csv.DictReader(asked(trips, "minutes", "--trend", "--csv").splitlines())
-    slope = trips[1].trend("trips", "minutes")["slope"].iloc[0]
+    slope = trips[1].trend("trips", "minutes").to_frame()["slope"].iloc[0]
     assert float(line["slope"]) == pytest.approx(slope)
     document = json.loads(asked(trips, "minutes", "--trend", "--json", "--plot", file))
     assert document["kind"] == "TREND"
@@ -391,12 +395,12 @@ def test_what_is_not_comparable_is_refused(
 def test_a_survey_without_periods_has_no_change(address: str, own: Callable[[str], Plan]) -> None:
     plan = own(TOML.replace('period = "P1D"\n', ""))
     with Analyst(address) as analyst, pytest.raises(InvalidInput, match="has no periods"):
-        analyst.trend(plan.survey, "how")
+        analyst.trend(plan.survey, "how").to_frame()
     with Analyst(address) as analyst, pytest.raises(InvalidInput, match="without periods"):
-        analyst.change("trips", "how", DAYS[0], DAYS[1], periods=[DAYS[0]])
+        analyst.change("trips", "how", DAYS[0], DAYS[1], periods=[DAYS[0]]).to_frame()
 
 
 def test_a_survey_without_reports_has_no_change(address: str, own: Callable[[str], Plan]) -> None:
     plan = own(TOML)
     with Analyst(address) as analyst, pytest.raises(NotReady, match="there are no such reports"):
-        analyst.trend(plan.survey, "how")
+        analyst.trend(plan.survey, "how").to_frame()

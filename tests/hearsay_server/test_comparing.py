@@ -9,7 +9,6 @@ from subprocess import CompletedProcess
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from collected import DAYS, batch, register
 from command import hearsay
@@ -93,9 +92,9 @@ def asked(trips: tuple[str, Analyst], *arguments: object) -> str:
 def test_a_sum_is_of_the_estimates_shown_with_an_error_of_its_own(
     trips: tuple[str, Analyst], chosen: Any
 ) -> None:
-    table = trips[1].estimate("trips", "how", **chosen)
+    table = trips[1].estimate("trips", "how", **chosen).to_frame()
     sets = [["bus", "train"], ["<i>car</i>"]]
-    found = trips[1].sums("trips", "how", sets, **chosen)
+    found = trips[1].sums("trips", "how", sets, **chosen).to_frame()
     assert found.index.tolist() == ["bus + train", "<i>car</i>"]
     assert found.attrs["method"] == table.attrs["method"]
     assert found["estimate"].tolist() == pytest.approx(
@@ -112,8 +111,8 @@ def test_a_sum_is_of_the_estimates_shown_with_an_error_of_its_own(
 
 
 def test_sums_are_of_the_values_that_consistency_made(trips: tuple[str, Analyst]) -> None:
-    table = trips[1].estimate("trips", "how", consistency="norm-sub")
-    found = trips[1].sums("trips", "how", [VALUES[:3]], consistency="norm-sub")
+    table = trips[1].estimate("trips", "how", consistency="norm-sub").to_frame()
+    found = trips[1].sums("trips", "how", [VALUES[:3]], consistency="norm-sub").to_frame()
     assert found["estimate"].tolist() == pytest.approx([table["estimate"].iloc[:3].sum()])
     assert found["raw"].tolist() == pytest.approx([table["raw"].iloc[:3].sum()])
 
@@ -135,7 +134,7 @@ def test_a_sum_that_cannot_be_had_is_refused(
     trips: tuple[str, Analyst], attribute: str, sets: Any, options: Any, message: str
 ) -> None:
     with pytest.raises(InvalidInput, match=message):
-        trips[1].sums("trips", attribute, sets, **options)
+        trips[1].sums("trips", attribute, sets, **options).to_frame()
 
 
 # --- comparisons -------------------------------------------------------------------------------
@@ -144,9 +143,9 @@ def test_a_sum_that_cannot_be_had_is_refused(
 def test_two_periods_are_compared_as_the_mathematics_says(trips: tuple[str, Analyst]) -> None:
     analyst = trips[1]
     first, second = (Selection(periods=[day]) for day in list(SHARES))
-    table = analyst.compare("trips", "how", first, second)
+    table = analyst.compare("trips", "how", first, second).to_frame()
     for column, part in (("first", first), ("second", second)):
-        alone = analyst.estimate("trips", "how", **part)
+        alone = analyst.estimate("trips", "how", **part).to_frame()
         assert table[column].tolist() == pytest.approx(alone["estimate"].tolist())
     assert table["difference"].tolist() == pytest.approx(
         (table["second"] - table["first"]).tolist()
@@ -154,12 +153,14 @@ def test_two_periods_are_compared_as_the_mathematics_says(trips: tuple[str, Anal
     assert table["adjusted_p_value"].tolist() == pytest.approx(holm(table["p_value"]).tolist())
     assert (table.loc[["bus", "train"], "adjusted_p_value"] < 0.001).all()
     assert table.attrs["repeats"] == 2.0  # the same people may have answered on both days
-    assert table.attrs["reports"] == (2400, 2400)
-    alone = [analyst.estimate("trips", "how", **part) for part in (first, second)]
+    assert table.attrs["reports"] == {"first": 2400, "second": 2400}
+    alone = [analyst.estimate("trips", "how", **part).to_frame() for part in (first, second)]
     independent = np.sqrt(sum(each["standard_error"] ** 2 for each in alone))
     assert (table["standard_error"] > independent).all()
     assert (table["low"] < table["difference"]).all()
-    wide = analyst.compare("trips", "how", first, second, simultaneous=True, confidence=0.9)
+    wide = analyst.compare(
+        "trips", "how", first, second, simultaneous=True, confidence=0.9
+    ).to_frame()
     assert (wide["high"] - wide["low"] > 1.05 * (table["high"] - table["low"])).all()
 
 
@@ -167,8 +168,8 @@ def test_two_levels_of_a_day_are_of_different_people(trips: tuple[str, Analyst])
     analyst = trips[1]
     day = next(iter(SHARES))
     parts = [Selection(levels=[level], periods=[day]) for level in ROWS]
-    table = analyst.compare("trips", "minutes", *parts)
-    alone = [analyst.estimate("trips", "minutes", **part) for part in parts]
+    table = analyst.compare("trips", "minutes", *parts).to_frame()
+    alone = [analyst.estimate("trips", "minutes", **part).to_frame() for part in parts]
     assert table.attrs["repeats"] == 1.0
     error = np.sqrt(sum(each["standard_error"].iloc[0] ** 2 for each in alone))
     assert table["standard_error"].tolist() == pytest.approx([error], rel=0.02)
@@ -190,14 +191,16 @@ def test_parts_that_cannot_be_compared_are_refused(
     trips: tuple[str, Analyst], first: Any, second: Any, message: str
 ) -> None:
     with pytest.raises(InvalidInput, match=message):
-        trips[1].compare("trips", "how", first, second)
+        trips[1].compare("trips", "how", first, second).to_frame()
 
 
 def test_a_part_without_reports_is_named(trips: tuple[str, Analyst]) -> None:
     with pytest.raises(NotReady, match="no reports of 'how' in the second part yet"):
-        trips[1].compare("trips", "how", {"periods": [DAYS[0]]}, {"periods": ["1999-01-01"]})
+        trips[1].compare(
+            "trips", "how", {"periods": [DAYS[0]]}, {"periods": ["1999-01-01"]}
+        ).to_frame()
     with pytest.raises(TypeError, match="unknown options \\['period'\\]"):
-        trips[1].compare("trips", "how", {"period": DAYS[0]}, {})  # type: ignore[typeddict-unknown-key]
+        trips[1].compare("trips", "how", {"period": DAYS[0]}, {}).to_frame()  # type: ignore[typeddict-unknown-key]
 
 
 def test_a_memo_that_both_parts_repeat_widens_their_whole_error() -> None:
@@ -225,9 +228,9 @@ def test_a_change_of_the_levels_shares_is_told(
         submit(address, batch(plan, level, day, {"how": np.zeros(rows, dtype=int)}, rows))
     parts: list[Selection] = [{"periods": [day]} for day in DAYS[:2]]
     with pytest.warns(UserWarning, match="level open in the reports went from 25% to 75%|strict"):
-        analyst.compare(plan.survey, "how", *parts)
+        analyst.compare(plan.survey, "how", *parts).to_frame()
     parts = [{"periods": [day], "levels": ["open"]} for day in DAYS[:2]]
-    assert analyst.compare(plan.survey, "how", *parts).attrs["warning"] == ""
+    assert analyst.compare(plan.survey, "how", *parts).to_frame().attrs["warning"] == ""
 
 
 # --- the command -------------------------------------------------------------------------------
@@ -320,19 +323,18 @@ def test_a_notebook_shows_an_answer_with_its_question_and_no_markup_of_others(
 ) -> None:
     analyst = trips[1]
     parts: list[Selection] = [{"periods": [day]} for day in SHARES]
-    for table in (
+    for answer in (
         analyst.estimate("trips", "how"),
         analyst.by_level("trips", "how"),
         analyst.sums("trips", "how", [VALUES]),
         analyst.compare("trips", "how", *parts),
     ):
-        shown = table._repr_html_()
+        shown = answer._repr_html_()
         assert "How do you go to &lt;b&gt;work&lt;/b&gt;?" in shown
         assert "&lt;i&gt;car&lt;/i&gt;" in shown
         assert "<b>work" not in shown
         assert "<i>car" not in shown
         assert "95% intervals" in shown
-    assert type(table.loc[:, ["difference"]]) is pd.DataFrame
 
 
 @pytest.mark.parametrize("ending", ["png", "svg", "pdf"])

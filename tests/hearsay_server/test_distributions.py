@@ -237,11 +237,11 @@ def test_from_devices_that_round_down_to_an_analyst_who_needs_not_know_the_step(
         with device(address, "people", level="only", coins=SeededCoins(number)) as client:
             assert client.record(age=age).taken == ("age",)
     with Analyst(address) as analyst:
-        histogram, quantiles = analyst.distribution(
-            "people", "age", edges=[17, 17.5, 19.5, 20.5, 40.5, 41.5, 42]
-        )
+        answer = analyst.distribution("people", "age", edges=[17, 17.5, 19.5, 20.5, 40.5, 41.5, 42])
+        histogram = answer.to_frame()
+        quantiles = answer.to_frame("quantiles")
         with pytest.raises(InvalidInput, match="was collected in steps of 1"):
-            analyst.distribution("people", "age", step=0.5)
+            analyst.distribution("people", "age", step=0.5).to_frame()
     assert (histogram.attrs["step"], histogram.attrs["warning"]) == (1.0, "")
     shares = np.array([2, 0, 2, 0, 1, 2]) / 7
     assert list(histogram.index) == [(17, 17), (18, 19), (20, 20), (21, 40), (41, 41), (42, 42)]

@@ -70,15 +70,15 @@ def filled(
 
 def test_all_rows_arrive_in_order_with_their_errors(filled: Filled) -> None:
     with Analyst(filled.server.address, timeout=120) as analyst:
-        table = analyst.estimate("visits", "page", simultaneous=True)
+        table = analyst.estimate("visits", "page", simultaneous=True).to_frame()
         assert list(table.index) == filled.values
         assert table.attrs["reports"] == ROWS + 1
         for place, share in zip(COMMON, (0.5, 0.25), strict=True):
             assert table["low"].iloc[place] < share < table["high"].iloc[place]
         some = [filled.values[place] for place in (60_001, 0, 7)]
-        chosen = analyst.estimate("visits", "page", simultaneous=True, values=some)
+        chosen = analyst.estimate("visits", "page", simultaneous=True, values=some).to_frame()
         assert chosen.equals(table.loc[some])
-        top = analyst.estimate("visits", "page", simultaneous=True, top=2)
+        top = analyst.estimate("visits", "page", simultaneous=True, top=2).to_frame()
         assert list(top.index) == [filled.values[place] for place in COMMON]
         assert top.equals(table.loc[top.index])
 

@@ -143,7 +143,7 @@ def test_the_rows_of_some_values_are_those_of_the_whole_answer(analyst: Analyst,
 
 
 def test_more_rows_than_there_are_leave_none_out(analyst: Analyst) -> None:
-    table = analyst.estimate("visits", "colour", top=10)
+    table = analyst.estimate("visits", "colour", top=10).to_frame()
     assert sorted(table.index) == sorted(SHORT)
     assert table["estimate"].is_monotonic_decreasing
     assert table.attrs["rows_left_out"] == 0

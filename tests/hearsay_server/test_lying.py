@@ -500,7 +500,7 @@ def test_an_answer_without_an_end_is_refused(
 
     monkeypatch.setattr("hearsay.checking.calls._MOST_BYTES", 100_000)
     with liar.saying("Estimate", endless), pytest.raises(AnswerRefused, match="more than 100,000"):
-        analyst.estimate("town", "colour")
+        analyst.estimate("town", "colour").to_frame()
 
 
 def test_two_answers_to_one_question_are_refused(liar: Liar, analyst: Analyst) -> None:
@@ -508,15 +508,15 @@ def test_two_answers_to_one_question_are_refused(liar: Liar, analyst: Analyst) -
         liar.saying("Estimate", lambda answers: answers * 2),
         pytest.raises(AnswerRefused, match="one question with several answers"),
     ):
-        analyst.estimate("town", "colour")
+        analyst.estimate("town", "colour").to_frame()
 
 
 def test_a_survey_that_was_created_anew_is_asked_by_its_new_plan(
     liar: Liar, collected: Collected, analyst: Analyst
 ) -> None:
-    analyst.estimate("town", "colour")
+    analyst.estimate("town", "colour").to_frame()
     other = surveys.resolve(surveys.from_toml(TOML.replace('"red"', '"pink"'), "x.toml"))
     kept = analyst._calls._plans  # type: ignore[attr-defined]
     kept["town"] = parse(other)
-    assert list(analyst.estimate("town", "colour").index) == COLOURS
+    assert list(analyst.estimate("town", "colour").to_frame().index) == COLOURS
     assert kept["town"].revision == collected.plan.revision

@@ -211,23 +211,23 @@ def test_an_estimate_is_of_the_mix_of_those_who_chose_each_map(
     clinic: tuple[str, Analyst],
 ) -> None:
     _, analyst = clinic
-    frame = analyst.estimate("clinic", "diagnosis")
+    frame = analyst.estimate("clinic", "diagnosis").to_frame()
     truth = np.mean(list(SHARES.values()), axis=0)
     assert frame.attrs["method"] == "stratified"
     assert frame.attrs["reports"] == 12_000
     assert (np.abs(frame["estimate"] - truth) <= 4 * frame["standard_error"]).all()
     assert frame.attrs["homogeneity"] < 1e-6
     with pytest.warns(UserWarning, match="the levels or maps differ"):
-        pooled = analyst.estimate("clinic", "diagnosis", method="mle")
+        pooled = analyst.estimate("clinic", "diagnosis", method="mle").to_frame()
     assert (pooled["standard_error"] < frame["standard_error"]).all()
 
 
 def test_those_who_chose_a_map_can_be_asked_for(clinic: tuple[str, Analyst]) -> None:
     _, analyst = clinic
-    by_map = analyst.by_map("clinic", "diagnosis")
+    by_map = analyst.by_map("clinic", "diagnosis").to_frame()
     assert list(dict.fromkeys(by_map.index.get_level_values("map"))) == ["mine", "work", "no map"]
     for chosen in MAPS:
-        alone = analyst.estimate("clinic", "diagnosis", maps=[chosen])
+        alone = analyst.estimate("clinic", "diagnosis", maps=[chosen]).to_frame()
         assert alone.attrs["reports"] == 4000
         error = np.abs(alone["estimate"] - SHARES[chosen])
         assert (error <= 4 * alone["standard_error"]).all()
@@ -239,9 +239,9 @@ def test_those_who_chose_a_map_can_be_asked_for(clinic: tuple[str, Analyst]) -> 
         ("open", "work", 1600),
     ]
     with pytest.raises(InvalidInput, match="'diagnosis' has no map 'yours'; it has mine, work"):
-        analyst.estimate("clinic", "diagnosis", maps=["yours"])
+        analyst.estimate("clinic", "diagnosis", maps=["yours"]).to_frame()
     with pytest.raises(InvalidInput, match="'smokes' has no map 'mine'; it has none"):
-        analyst.estimate("clinic", "smokes", maps=["mine"])
+        analyst.estimate("clinic", "smokes", maps=["mine"]).to_frame()
     with pytest.raises(InvalidInput, match="maps are selected in questions about one attribute"):
         analyst.rows("clinic", maps=["mine"])
 
@@ -255,26 +255,28 @@ def test_maps_are_drawn_beside_each_other(clinic: tuple[str, Analyst]) -> None:
 
 def test_maps_are_compared(clinic: tuple[str, Analyst]) -> None:
     _, analyst = clinic
-    frame = analyst.compare("clinic", "diagnosis", {"maps": ["mine"]}, {"maps": ["work"]})
+    frame = analyst.compare(
+        "clinic", "diagnosis", {"maps": ["mine"]}, {"maps": ["work"]}
+    ).to_frame()
     difference = np.subtract(SHARES["work"], SHARES["mine"])
     assert (np.abs(frame["difference"] - difference) <= 4 * frame["standard_error"]).all()
     assert frame["adjusted_p_value"].min() < 1e-6
     with pytest.raises(InvalidInput, match=r"both have the level 'open' .*, by the map 'mine'"):
-        analyst.compare("clinic", "diagnosis", {"maps": ["mine"]}, {"levels": ["open"]})
+        analyst.compare("clinic", "diagnosis", {"maps": ["mine"]}, {"levels": ["open"]}).to_frame()
 
 
 def test_two_attributes_are_told_together_by_each_maps_own_channel(
     clinic: tuple[str, Analyst],
 ) -> None:
     _, analyst = clinic
-    table = analyst.crosstab("clinic", "diagnosis", "smokes")
+    table = analyst.crosstab("clinic", "diagnosis", "smokes").to_frame()
     truth = np.mean(list(SHARES.values()), axis=0)  # all of them smoke
     for name, share in zip(VALUES, truth, strict=True):
         row = table.loc[name, "yes"]
         assert abs(row["estimate"] - share) <= 4 * row["standard_error"]
         assert row["standard_error"] < 0.05
     with pytest.raises(InvalidInput, match="maps are selected in questions about one attribute"):
-        analyst.crosstab("clinic", "diagnosis", "smokes", maps=["mine"])
+        analyst.crosstab("clinic", "diagnosis", "smokes", maps=["mine"]).to_frame()
 
 
 def test_the_commands_have_maps(clinic: tuple[str, Analyst]) -> None:

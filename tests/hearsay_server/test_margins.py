@@ -126,8 +126,8 @@ TRUTH = 0.2 * 0.9 + 0.8 * 0.3
 def test_weighted_shares_are_of_the_population_and_stand_beside_the_unweighted(
     weather: tuple[str, Analyst], attribute: str
 ) -> None:
-    plain = weather[1].estimate("weather", attribute)
-    found = weather[1].estimate("weather", attribute, margins=MARGINS, least=2)
+    plain = weather[1].estimate("weather", attribute).to_frame()
+    found = weather[1].estimate("weather", attribute, margins=MARGINS, least=2).to_frame()
     assert found["low"].iloc[0] < TRUTH < found["high"].iloc[0]
     assert not plain["low"].iloc[0] < TRUTH < plain["high"].iloc[0]
     assert found["unweighted"].tolist() == pytest.approx(plain["estimate"].tolist())
@@ -143,14 +143,14 @@ def test_weighted_shares_are_of_the_population_and_stand_beside_the_unweighted(
 @pytest.mark.filterwarnings("ignore:small groups|.*are left out")
 def test_means_ratings_sizes_and_sums_are_weighted_too(weather: tuple[str, Analyst]) -> None:
     analyst = weather[1]
-    mean = analyst.estimate("weather", "degrees", margins=MARGINS)
+    mean = analyst.estimate("weather", "degrees", margins=MARGINS).to_frame()
     assert mean["low"].iloc[0] < 10 + 20 * TRUTH < mean["high"].iloc[0]
-    ratings = analyst.estimate("weather", "stars", margins=MARGINS)
+    ratings = analyst.estimate("weather", "stars", margins=MARGINS).to_frame()
     assert ratings.loc["wind", "low"] < 1 + 4 * TRUTH < ratings.loc["wind", "high"]
     assert ratings.loc["rain", "share_low"] <= 1 <= ratings.loc["rain", "share_high"] + 1e-9
-    sizes = analyst.set_sizes("weather", "clothes", margins=MARGINS)
+    sizes = analyst.set_sizes("weather", "clothes", margins=MARGINS).to_frame()
     assert sizes["estimate"].loc["1"] == pytest.approx(1, abs=0.1)
-    sums = analyst.sums("weather", "sky", [["blue", "grey"], ["blue"]], margins=MARGINS)
+    sums = analyst.sums("weather", "sky", [["blue", "grey"], ["blue"]], margins=MARGINS).to_frame()
     assert sums["estimate"].tolist() == pytest.approx([1, TRUTH], abs=0.1)
 
 
@@ -159,25 +159,29 @@ def test_ranges_quantiles_and_histograms_are_weighted(
     weather: tuple[str, Analyst], files: list[str]
 ) -> None:
     analyst = weather[1]
-    found = analyst.between("weather", "hours", 3, 4, margins=MARGINS)
+    found = analyst.between("weather", "hours", 3, 4, margins=MARGINS).to_frame().iloc[0]
     assert found["low"] < TRUTH < found["high"]
-    plain = analyst.between("weather", "hours", 3, 4)
+    plain = analyst.between("weather", "hours", 3, 4).to_frame().iloc[0]
     assert plain["low"] > TRUTH
     assert found["standard_error"] > plain["standard_error"]
     assert found.attrs["design_effect"] > 1.5
-    middle = analyst.quantile("weather", "hours", margins=MARGINS)
-    assert (middle["estimate"].iloc[0], analyst.quantile("weather", "hours").iloc[0, 0]) == (1, 3)
-    shares, _ = analyst.distribution("weather", "hours", edges=[0, 1.5, 4], margins=MARGINS)
+    middle = analyst.quantile("weather", "hours", margins=MARGINS).to_frame()
+    assert (
+        middle["estimate"].iloc[0],
+        analyst.quantile("weather", "hours").to_frame().iloc[0, 0],
+    ) == (1, 3)
+    answer = analyst.distribution("weather", "hours", edges=[0, 1.5, 4], margins=MARGINS)
+    shares = answer.to_frame()
     assert shares["estimate"].sum() == pytest.approx(1)
     printed = asked(weather, "hours", "--between", 3, 4, *files)
     assert "weighted to platform, country" in printed and "design effect" in printed
     with pytest.raises(InvalidInput, match="its curve cannot be weighted"):
-        analyst.distribution("weather", "degrees", margins=MARGINS)
+        analyst.distribution("weather", "degrees", margins=MARGINS).to_frame()
 
 
 def test_rows_are_chosen_by_the_weighted_estimates(weather: tuple[str, Analyst]) -> None:
     with pytest.warns(UserWarning, match="180 respondents of groups with a share of 0"):
-        found = weather[1].estimate("weather", "sky", margins=MARGINS, top=1)
+        found = weather[1].estimate("weather", "sky", margins=MARGINS, top=1).to_frame()
     assert found.index.tolist() == ["grey"]  # without weights it is blue
     assert found.attrs["rows_left_out"] == 1
 
@@ -185,8 +189,8 @@ def test_rows_are_chosen_by_the_weighted_estimates(weather: tuple[str, Analyst])
 @pytest.mark.filterwarnings("ignore:small groups|.*are left out")
 def test_each_level_is_weighted_by_itself(weather: tuple[str, Analyst]) -> None:
     with pytest.warns(UserWarning, match="left out"):
-        found = weather[1].by_level("weather", "sky", margins=MARGINS)
-    alone = weather[1].estimate("weather", "sky", margins=MARGINS, levels=["open"])
+        found = weather[1].by_level("weather", "sky", margins=MARGINS).to_frame()
+    alone = weather[1].estimate("weather", "sky", margins=MARGINS, levels=["open"]).to_frame()
     assert found.loc["open", "estimate"].tolist() == pytest.approx(alone["estimate"].tolist())
 
 
@@ -195,16 +199,18 @@ def test_each_value_of_a_property_is_weighted_to_margins_of_the_others(
     weather: tuple[str, Analyst],
 ) -> None:
     analyst, country = weather[1], {"country": {"de": 0.5, "fr": 0.5}}
-    found = analyst.by_property("weather", "sky", "platform", margins=country)
-    alone = analyst.estimate("weather", "sky", margins=country, where={"platform": ["ios"]})
+    found = analyst.by_property("weather", "sky", "platform", margins=country).to_frame()
+    alone = analyst.estimate(
+        "weather", "sky", margins=country, where={"platform": ["ios"]}
+    ).to_frame()
     assert found.loc["ios", "estimate"].tolist() == pytest.approx(alone["estimate"].tolist())
     with pytest.raises(InvalidInput, match="reports are selected by platform, which is all that a"):
-        analyst.by_property("weather", "sky", "platform", margins=MARGINS)
+        analyst.by_property("weather", "sky", "platform", margins=MARGINS).to_frame()
     with pytest.raises(InvalidInput, match="reports are selected by platform, which is all that a"):
-        analyst.estimate("weather", "sky", margins=MARGINS, where={"platform": ["ios"]})
+        analyst.estimate("weather", "sky", margins=MARGINS, where={"platform": ["ios"]}).to_frame()
     both: Any = {("platform", "country"): {("web", "de"): 0.5, ("android", "fr"): 0.5}}
     with pytest.raises(InvalidInput, match="has no share of the population with platform 'ios'"):
-        analyst.estimate("weather", "sky", margins=both, where={"platform": ["ios"]})
+        analyst.estimate("weather", "sky", margins=both, where={"platform": ["ios"]}).to_frame()
 
 
 OWN = """
@@ -331,7 +337,7 @@ def test_margins_that_do_not_fit_are_refused(
     weather: tuple[str, Analyst], margins: Any, options: Any, message: str
 ) -> None:
     with pytest.raises(InvalidInput, match=message):
-        weather[1].estimate("weather", "sky", margins=margins, **options)
+        weather[1].estimate("weather", "sky", margins=margins, **options).to_frame()
 
 
 @pytest.mark.parametrize(
@@ -401,7 +407,7 @@ def test_surveys_without_properties_have_no_margins(address: str) -> None:
     _, plan = register(address, text[:begin] + text[end:])
     submit(address, batch(plan, "open", DAYS[0], {"sky": np.zeros(50, dtype=int)}, 1))
     with Analyst(address) as analyst, pytest.raises(InvalidInput, match="declares no properties"):
-        analyst.estimate("plain", "sky", margins=MARGINS)
+        analyst.estimate("plain", "sky", margins=MARGINS).to_frame()
 
 
 def test_the_demo_takes_properties_from_columns(tmp_path: Path) -> None:

@@ -180,8 +180,12 @@ ASKED: dict[str, Callable[[Analyst, Selection], object]] = {
     "estimate": lambda analyst, chosen: analyst.query("asked", "colour", **chosen),
     "by": lambda analyst, chosen: list(analyst.query_by("asked", "colour", "LEVEL", **chosen)),
     "watch": lambda analyst, chosen: next(analyst.watch_query("asked", "colour", **chosen)),
-    "distribution": lambda analyst, chosen: analyst.distribution("asked", "income", **chosen),
-    "suspicions": lambda analyst, chosen: analyst.suspicions("asked", "colour", **chosen),
+    "distribution": lambda analyst, chosen: analyst.distribution(
+        "asked", "income", **chosen
+    ).to_frame(),
+    "suspicions": lambda analyst, chosen: analyst.suspicions(
+        "asked", "colour", **chosen
+    ).to_frame(),
     "rows": lambda analyst, chosen: analyst.rows("asked", **chosen),
 }
 """Every question that takes a selection."""
@@ -223,9 +227,10 @@ def test_every_question_reads_the_selected_reports_alone(collected: Collected) -
     watched = analyst.watch_query("asked", "colour", **chosen)
     assert next(watched).reports == ROWS
     watched.close()
-    histogram, _ = analyst.distribution("asked", "income", step=50, **chosen)
+    answer = analyst.distribution("asked", "income", step=50, **chosen)
+    histogram = answer.to_frame()
     assert histogram.attrs["reports"] == collected.cohorts("income", "strict", DAYS[1])[0][1].n
-    tested = analyst.suspicions("asked", "colour", **chosen)
+    tested = analyst.suspicions("asked", "colour", **chosen).to_frame()
     assert set(tested.index.get_level_values("level")) == {"strict"}
     assert set(tested["reports"]) == {ROWS}
     rows = analyst.rows("asked", **chosen)
@@ -244,11 +249,14 @@ def test_a_question_without_reports_can_be_asked_again_later(collected: Collecte
 def test_each_group_is_answered_as_if_it_were_alone(collected: Collected, by: str) -> None:
     analyst = collected.analyst
     if by == "level":
-        table = analyst.by_level("asked", "colour")
-        alone = {g: analyst.estimate("asked", "colour", levels=[g]) for g in ("strict", "open")}
+        table = analyst.by_level("asked", "colour").to_frame()
+        alone = {
+            g: analyst.estimate("asked", "colour", levels=[g]).to_frame()
+            for g in ("strict", "open")
+        }
     else:
-        table = analyst.by_period("asked", "colour")
-        alone = {day: analyst.estimate("asked", "colour", periods=[day]) for day in DAYS}
+        table = analyst.by_period("asked", "colour").to_frame()
+        alone = {day: analyst.estimate("asked", "colour", periods=[day]).to_frame() for day in DAYS}
     assert list(dict.fromkeys(table.index.get_level_values(0))) == list(alone)
     assert table.index.names == [by, "colour"]
     for group, expected in alone.items():
@@ -260,8 +268,10 @@ def test_each_group_is_answered_as_if_it_were_alone(collected: Collected, by: st
 
 
 def test_consistency_is_tagged_and_leaves_errors_and_raw_values(collected: Collected) -> None:
-    raw = collected.analyst.estimate("asked", "colour", levels=["strict"])
-    made = collected.analyst.estimate("asked", "colour", levels=["strict"], consistency="norm-sub")
+    raw = collected.analyst.estimate("asked", "colour", levels=["strict"]).to_frame()
+    made = collected.analyst.estimate(
+        "asked", "colour", levels=["strict"], consistency="norm-sub"
+    ).to_frame()
     assert made.attrs["method"] == raw.attrs["method"] + " + norm-sub"
     assert "raw" not in raw.columns
     assert np.array_equal(made["raw"], raw["estimate"])
@@ -273,31 +283,33 @@ def test_consistency_is_tagged_and_leaves_errors_and_raw_values(collected: Colle
     naive = make_consistent(mechanism.estimate(tally), "norm-sub")
     checked = collected.analyst.estimate(
         "asked", "colour", levels=["strict"], consistency="norm-sub", method="inverse_variance"
-    )
+    ).to_frame()
     assert checked["estimate"].to_numpy() == pytest.approx(naive.value)
 
 
 def test_the_effective_sample_size_gives_a_plain_survey_the_same_error(
     collected: Collected,
 ) -> None:
-    table = collected.analyst.estimate("asked", "shape")
+    table = collected.analyst.estimate("asked", "shape").to_frame()
     n = table["effective_sample_size"]
     plain = np.sqrt(table["estimate"] * (1 - table["estimate"]) / n)
     assert plain.to_numpy() == pytest.approx(table["standard_error"].to_numpy())
     assert (n < table.attrs["reports"]).all()
-    numbers = collected.analyst.estimate("asked", "height")
+    numbers = collected.analyst.estimate("asked", "height").to_frame()
     assert "effective_sample_size" not in numbers.columns
 
 
 def test_forged_reports_shift_by_what_the_mathematics_says(collected: Collected) -> None:
     with pytest.warns(UserWarning, match="this is the pooled estimate"):
-        table = collected.analyst.estimate("asked", "colour", forged=100)
+        table = collected.analyst.estimate("asked", "colour", forged=100).to_frame()
     assert table.attrs["method"] == "inverse_variance"
     repeats = [Repeats(3.0), Repeats(3.0)]  # the same people may have answered on all days
     expected = largest_shift(Cohorts(collected.cohorts("colour"), repeats), 100)
     assert table["shift_up"].to_numpy() == pytest.approx(expected.up)
     assert table["shift_down"].to_numpy() == pytest.approx(expected.down)
-    mean = collected.analyst.estimate("asked", "height", forged=100, method="inverse_variance")
+    mean = collected.analyst.estimate(
+        "asked", "height", forged=100, method="inverse_variance"
+    ).to_frame()
     expected = largest_shift(Cohorts(collected.cohorts("height"), repeats), 100)
     assert mean["shift_up"].to_numpy() == pytest.approx(50 * expected.up)
 
@@ -305,7 +317,7 @@ def test_forged_reports_shift_by_what_the_mathematics_says(collected: Collected)
 def test_a_recovered_estimate_is_tagged_with_its_assumption(collected: Collected) -> None:
     table = collected.analyst.estimate(
         "asked", "shape", levels=["open"], recover=0.2, method="inverse_variance"
-    )
+    ).to_frame()
     ((mechanism, tally),) = collected.cohorts("shape", "open")
     expected = ldp_recover(mechanism, mechanism.estimate(tally), 0.2)
     assert table["estimate"].to_numpy() == pytest.approx(expected.value)
@@ -321,7 +333,7 @@ def test_honest_reports_are_not_suspected_and_forged_ones_are(
 ) -> None:
     plan = own(TOML)
     submit(address, batch(plan, "strict", DAYS[0], people(5000, 1), 1))
-    honest = analyst.suspicions(plan.survey, "colour")
+    honest = analyst.suspicions(plan.survey, "colour").to_frame()
     assert set(honest.index.get_level_values("test")) == {
         "norm_sub_gap",
         "support_sizes",
@@ -329,22 +341,24 @@ def test_honest_reports_are_not_suspected_and_forged_ones_are(
     }
     assert (honest["reports"] == 5000).all()
     assert (honest["p_value"] > 0.001).all()
-    raw = analyst.estimate(plan.survey, "colour", method="inverse_variance")["estimate"]
+    raw = analyst.estimate(plan.survey, "colour", method="inverse_variance").to_frame()["estimate"]
     assert honest.attrs["targets"] == raw.nlargest(3).index.tolist()
     codes = np.tile(np.array([0b11100011, 0b11], dtype=np.uint8), (300, 1))  # seven values
     forged = batch(plan, "strict", DAYS[0], {"colour": np.zeros(300, dtype=np.int64)}, 2)
     forged.columns[0].codes = codes.tobytes()
     submit(address, forged)
-    attacked = analyst.suspicions(plan.survey, "colour", targets=["v0", "v1", "v8", "v9"])
+    attacked = analyst.suspicions(
+        plan.survey, "colour", targets=["v0", "v1", "v8", "v9"]
+    ).to_frame()
     assert attacked["p_value"].max() < 1e-3
     with pytest.raises(InvalidInput, match="forged krr reports look like honest ones"):
-        analyst.suspicions(plan.survey, "shape")
+        analyst.suspicions(plan.survey, "shape").to_frame()
     with pytest.raises(InvalidInput, match="'height' is a number"):
-        analyst.suspicions(plan.survey, "height")
+        analyst.suspicions(plan.survey, "height").to_frame()
     with pytest.raises(InvalidInput, match="must be one of v0"):
-        analyst.suspicions(plan.survey, "colour", targets=["v0", "w1"])
+        analyst.suspicions(plan.survey, "colour", targets=["v0", "w1"]).to_frame()
     with pytest.raises(NotReady, match="no such reports"):
-        analyst.suspicions(plan.survey, "colour", levels=["open"])
+        analyst.suspicions(plan.survey, "colour", levels=["open"]).to_frame()
 
 
 def test_a_level_of_one_report_fails_no_test_of_another(
@@ -355,7 +369,7 @@ def test_a_level_of_one_report_fails_no_test_of_another(
         answers = {"colour": people(rows, 1)["colour"]}
         submit(address, batch(plan, level, DAYS[0], answers, 1))
     with pytest.warns(UserWarning, match="too few reports for norm_sub_gap at open"):
-        tested = analyst.suspicions(plan.survey, "colour")
+        tested = analyst.suspicions(plan.survey, "colour").to_frame()
     assert set(tested.loc["strict"].index) == {"norm_sub_gap", "support_sizes", "together"}
     assert set(tested.loc["open"].index) == {"support_sizes", "together"}
 
@@ -369,8 +383,8 @@ def test_repeated_memos_are_tested_one_period_at_a_time(
         answers = {"colour": people(500, seed)["colour"]}
         submit(address, batch(plan, "open", day, answers, seed))
     with pytest.raises(InvalidInput, match="ask for one period"):
-        analyst.suspicions(plan.survey, "colour")
-    one = analyst.suspicions(plan.survey, "colour", periods=DAYS[:1])
+        analyst.suspicions(plan.survey, "colour").to_frame()
+    one = analyst.suspicions(plan.survey, "colour", periods=DAYS[:1]).to_frame()
     assert (one["reports"] == 500).all()
 
 
@@ -380,9 +394,11 @@ def test_repeated_memos_are_tested_one_period_at_a_time(
 def test_without_a_step_a_distribution_is_a_curve_without_intervals(collected: Collected) -> None:
     edges = [0.0, 200.0, 300.0, 1000.0]
     with pytest.warns(UserWarning, match="a curve without intervals"):
-        histogram, quantiles = collected.analyst.distribution(
+        answer = collected.analyst.distribution(
             "asked", "income", levels=["open"], edges=edges, quantiles=[0.1, 0.5]
         )
+        histogram = answer.to_frame()
+        quantiles = answer.to_frame("quantiles")
     ((mechanism, tally),) = collected.cohorts("income", "open")
     expected = pooled(Cohorts([(mechanism, tally)]))
     shares = expected.histogram(np.array(edges) / 500 - 1)
@@ -397,7 +413,9 @@ def test_without_a_step_a_distribution_is_a_curve_without_intervals(collected: C
 
 
 def test_with_a_step_the_shares_of_all_levels_have_intervals(collected: Collected) -> None:
-    histogram, quantiles = collected.analyst.distribution("asked", "income", bins=4, step=50)
+    answer = collected.analyst.distribution("asked", "income", bins=4, step=50)
+    histogram = answer.to_frame()
+    quantiles = answer.to_frame("quantiles")
     every = collected.cohorts("income")
     found = stratified_points(Cohorts(every, [Repeats(3.0), Repeats(3.0)]), 21)
     shares = found.bins(np.array([0, 5, 10, 15, 21]))
@@ -436,7 +454,7 @@ def test_a_distribution_that_cannot_be_had_is_refused(
     collected: Collected, attribute: str, choices: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(InvalidInput) as refused:
-        collected.analyst.distribution("asked", attribute, **choices)
+        collected.analyst.distribution("asked", attribute, **choices).to_frame()
     assert message in str(refused.value)
 
 
@@ -450,12 +468,12 @@ def test_a_watched_estimate_comes_again_when_reports_came_in(
     watched = analyst.watch(plan.survey, "shape", interval=0.1)
     first = batch(plan, "open", DAYS[0], people(90, 1), 1)
     threading.Timer(0.3, submit, (address, first)).start()  # there is nothing yet
-    assert next(watched).attrs["reports"] == 60
+    assert next(watched).reports == 60
     submit(address, batch(plan, "open", DAYS[1], people(90, 2), 2))
     again = next(watched)
-    assert again.attrs["reports"] == 120
-    now = analyst.estimate(plan.survey, "shape")
-    assert np.array_equal(again.to_numpy(), now.to_numpy())
+    assert again.reports == 120
+    now = analyst.estimate(plan.survey, "shape").to_frame()
+    assert np.array_equal(again.to_frame().to_numpy(), now.to_numpy())
     watched.close()
     with pytest.raises(InvalidInput, match="the interval must be at least"):
         next(analyst.watch(plan.survey, "shape", interval=0.01))
@@ -468,7 +486,7 @@ def test_a_stopping_server_lets_watchers_go(tmp_path: Any) -> None:
         submit(address, batch(plan, "open", DAYS[0], people(90, 1), 1))
         analyst = Analyst(address)
         watched = analyst.watch("asked", "shape", interval=3600)
-        answers.append(next(watched).attrs["reports"])
+        answers.append(next(watched).reports)
         waiting = threading.Thread(target=lambda: answers.extend(0 for _ in watched))
         waiting.start()
     # Without being let go it would wait for an hour, or be cancelled with an error.

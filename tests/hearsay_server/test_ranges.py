@@ -9,7 +9,8 @@ from command import hearsay as command
 from serving import create
 
 import hearsay.plans.plan
-from hearsay import Analyst, plots
+from hearsay import Analyst
+from hearsay.asking import plots
 from hearsay.plans.kinds import Binned
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2
@@ -267,17 +268,19 @@ def test_from_devices_to_an_analyst(address: str) -> None:
             with pytest.raises(InvalidInput, match=r"minutes must lie in \[0, 1440\]"):
                 client.record(minutes=2000)
     with Analyst(address) as analyst:
-        share = analyst.between("people", "minutes", 0, 90)
+        share = analyst.between("people", "minutes", 0, 90).to_frame().iloc[0]
         assert share["low"] <= 3 / 8 <= share["high"]
-        assert analyst.quantile("people", "minutes", 0.9).index.tolist() == [0.9]
-        below = analyst.cdf("people", "minutes")
+        assert analyst.quantile("people", "minutes", 0.9).to_frame().index.tolist() == [0.9]
+        shares_below = analyst.cdf("people", "minutes")
+        below = shares_below.to_frame()
         assert below.index[0] == 90.0
         assert below["estimate"].iloc[0] == pytest.approx(share["estimate"])
         assert analyst.attributes("people").loc["minutes", "bins"] == 16
-        histogram, _ = analyst.distribution("people", "minutes", bins=2)
+        answer = analyst.distribution("people", "minutes", bins=2)
+        histogram = answer.to_frame()
         assert histogram.attrs["step"] is None
     ask = ("query", "people", "minutes", "--target", address)
-    assert plots.figure(below).axes[0].get_ylabel() == "share below, with 95% intervals"
+    assert plots.figure(shares_below).axes[0].get_ylabel() == "share below, with 95% intervals"
     shown = command(*ask, "--between", 0, 90).stdout
     assert "0 to under 90" in shown
     assert "quantile" not in shown

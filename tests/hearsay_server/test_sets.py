@@ -109,37 +109,42 @@ def test_the_plan_has_a_mechanism_for_each_domain(collected: Collected) -> None:
 
 
 def test_shares_of_items_at_levels_over_days(collected: Collected) -> None:
-    table = collected.analyst.estimate("phones", "apps")
+    table = collected.analyst.estimate("phones", "apps").to_frame()
     near(table, {"mail": 0.6, "maps": 0.4, "chess": 0.2, "news": 0.2, "bank": 0, "notes": 0})
     assert table.attrs["statistic"] == "frequency"
     assert table.attrs["method"] == "stratified"
     assert table.attrs["homogeneity"] > 0.001
     assert table.attrs["repeats"] == pytest.approx(2)
     assert (table["alike_high"] - table["alike_low"] < table["high"] - table["low"]).any()
-    near(collected.analyst.estimate("phones", "pets"), {"cat": 0.5, "dog": 0.5, "bird": 0.25})
-    pooled = collected.analyst.estimate("phones", "apps", method="inverse_variance", top=2)
+    near(
+        collected.analyst.estimate("phones", "pets").to_frame(),
+        {"cat": 0.5, "dog": 0.5, "bird": 0.25},
+    )
+    pooled = collected.analyst.estimate(
+        "phones", "apps", method="inverse_variance", top=2
+    ).to_frame()
     assert list(pooled.index) == ["mail", "maps"]
     assert "--" in asked(collected, "apps", "--top", 3) or "mail" in asked(collected, "apps")
 
 
 def test_sizes_and_their_mean(collected: Collected) -> None:
     with pytest.warns(UserWarning, match="larger sets count as 2 items"):
-        sizes = collected.analyst.set_sizes("phones", "apps")
+        sizes = collected.analyst.set_sizes("phones", "apps").to_frame()
     near(sizes, {"0": 0.2, "1": 0.2, "2": 0.6, "mean": 1.4})
     assert list(sizes.index) == ["0", "1", "2", "mean"]
     with pytest.warns(UserWarning, match="set_bits, which tell the mean size alone"):
-        bits = collected.analyst.set_sizes("phones", "pets")
+        bits = collected.analyst.set_sizes("phones", "pets").to_frame()
     near(bits, {"mean": 1.25})
     assert list(bits.index) == ["mean"]
     lines = asked(collected, "apps", "--sizes", "--by", "level", "--csv").splitlines()
     assert len(lines) == 1 + 2 * 4
     with pytest.raises(InvalidInput, match="no set of items: it has no sizes"):
-        collected.analyst.set_sizes("phones", "sure")
+        collected.analyst.set_sizes("phones", "sure").to_frame()
 
 
 def test_ratings_and_who_rated(collected: Collected, tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="too few people rated rooms"):
-        table = collected.analyst.ratings("phones", "stars")
+        table = collected.analyst.ratings("phones", "stars").to_frame()
     # Of four kinds one rates food low and staff high, one food high and staff low, one food high.
     for key, share, mean in (("food", 0.75, 1 + 4 * 2 / 3), ("staff", 0.5, 3.0)):
         row = table.loc[key]
@@ -166,7 +171,7 @@ def test_pairs_of_items(collected: Collected, tmp_path: Path) -> None:
     mechanism = collected.plan.levels["strict"].mechanisms["apps"]
     assert isinstance(mechanism, SetSelection)
     assert mechanism.size > 1
-    pairs = collected.analyst.pairs("phones", "apps", top=45)
+    pairs = collected.analyst.pairs("phones", "apps", top=45).to_frame()
     near(pairs, {("mail", "maps"): 0.4, ("chess", "news"): 0.2, ("mail", "chess"): 0.0})  # type: ignore[dict-item]
     best = pairs.iloc[0]
     assert pairs.index[0] == ("mail", "maps")
@@ -176,18 +181,20 @@ def test_pairs_of_items(collected: Collected, tmp_path: Path) -> None:
     assert "43 more pairs are not shown" in shown
     assert asked(collected, "apps", "--pairs", "--csv").count("\n") == 21
     assert json.loads(asked(collected, "apps", "--pairs", "--json"))["pairs_left_out"] == 25
-    one_day = collected.analyst.pairs("phones", "apps", periods=[DAYS[0]], levels=["open"])
+    one_day = collected.analyst.pairs(
+        "phones", "apps", periods=[DAYS[0]], levels=["open"]
+    ).to_frame()
     assert one_day.attrs["reports"] == pytest.approx(ROWS, abs=ROWS / 2)
     for attribute, reason in (("pets", "tells which items go together"), ("sure", "no pairs")):
         with pytest.raises(InvalidInput, match=reason):
-            collected.analyst.pairs("phones", attribute)
+            collected.analyst.pairs("phones", attribute).to_frame()
 
 
 def test_levels_are_compared_item_by_item(collected: Collected) -> None:
     for attribute, statistic in (("apps", "frequency"), ("stars", "share who rated")):
         table = collected.analyst.compare(
             "phones", attribute, {"levels": ["strict"]}, {"levels": ["open"]}
-        )
+        ).to_frame()
         assert (table["adjusted_p_value"] > 1e-3).all()
         assert table.attrs["statistic"] == statistic
 
@@ -209,21 +216,23 @@ def test_what_sets_cannot_be_asked_is_refused(
     collected: Collected, attribute: str, options: dict[str, Any], reason: str
 ) -> None:
     with pytest.raises(InvalidInput, match=reason):
-        collected.analyst.estimate("phones", attribute, **options)
+        collected.analyst.estimate("phones", attribute, **options).to_frame()
 
 
 def test_other_questions_are_refused(collected: Collected) -> None:
     with pytest.raises(InvalidInput, match="people may have several"):
-        collected.analyst.sums("phones", "apps", [["mail", "maps"]])
+        collected.analyst.sums("phones", "apps", [["mail", "maps"]]).to_frame()
     with pytest.raises(InvalidInput, match="tests are for"):
-        collected.analyst.suspicions("phones", "apps")
+        collected.analyst.suspicions("phones", "apps").to_frame()
     with pytest.raises(InvalidInput, match="is a set of items: ask"):
-        collected.analyst.distribution("phones", "apps")
+        collected.analyst.distribution("phones", "apps").to_frame()
     assert "--sizes is about one attribute" in asked(collected, "--sizes", code=1)
 
 
 def test_forged_reports_can_move_an_item(collected: Collected) -> None:
-    table = collected.analyst.estimate("phones", "apps", forged=100, method="inverse_variance")
+    table = collected.analyst.estimate(
+        "phones", "apps", forged=100, method="inverse_variance"
+    ).to_frame()
     assert (table["shift_up"] > 0).all()
 
 
@@ -313,6 +322,6 @@ def test_a_demo_reads_cells_of_several_items() -> None:
 
 def test_questions_about_two_attributes_refuse_sets(collected: Collected) -> None:
     with pytest.raises(InvalidInput):
-        collected.analyst.crosstab("phones", "apps", "sure")
+        collected.analyst.crosstab("phones", "apps", "sure").to_frame()
     with pytest.raises(InvalidInput, match="values and numbers"):
-        collected.analyst.ols("phones", "apps ~ C(sure)")
+        collected.analyst.ols("phones", "apps ~ C(sure)").to_frame()

@@ -170,18 +170,21 @@ def test_all_but_one_small_group_is_not_answered_about(analyst: Analyst) -> None
     together: Any = {"where": {"platform": ["android", "web"]}, **first}
     asked: list[Callable[[Any], Any]] = [
         lambda of: analyst.query("subtracted", "mood", **of),
-        lambda of: analyst.by_property("subtracted", "mood", "version", **of),
-        lambda of: analyst.crosstab("subtracted", "mood", "smokes", **of),
-        lambda of: analyst.ols("subtracted", "smokes ~ mood", success="yes", **of),
-        lambda of: analyst.suspicions("subtracted", "mood", **of),
+        lambda of: analyst.by_property("subtracted", "mood", "version", **of).to_frame(),
+        lambda of: analyst.crosstab("subtracted", "mood", "smokes", **of).to_frame(),
+        lambda of: analyst.ols("subtracted", "smokes ~ mood", success="yes", **of).to_frame(),
+        lambda of: analyst.suspicions("subtracted", "mood", **of).to_frame(),
     ]
     for ask in asked:
         with pytest.raises(NotReady, match=r"android and web .35 reports. together|of web, 1"):
             ask(others)
     assert analyst.query("subtracted", "mood", **together).reports == 35
-    assert analyst.crosstab("subtracted", "mood", "smokes", **together).attrs["reports"] == 35
+    assert (
+        analyst.crosstab("subtracted", "mood", "smokes", **together).to_frame().attrs["reports"]
+        == 35
+    )
     with pytest.warns(UserWarning, match=r"android .30 reports., web .5 reports."):
-        by = analyst.by_property("subtracted", "mood", "platform", **first)  # type: ignore[arg-type]
+        by = analyst.by_property("subtracted", "mood", "platform", **first).to_frame()  # type: ignore[arg-type]
     assert by.attrs["reports"] == {"ios": 70}
 
 

@@ -120,7 +120,7 @@ def test_a_number_is_regressed_as_fit_does(collected: str, tmp_path: Path) -> No
     trained(collected, "marriages", "--target", "age", "--features", "rating", "--output", place)
     found = estimators.load(place).predict(pd.DataFrame({"rating": ["1", "2", "3"]}))
     with Analyst(collected) as analyst:
-        fitted = analyst.ols("marriages", "age ~ C(rating)")
+        fitted = analyst.ols("marriages", "age ~ C(rating)").to_frame()
     intercept, *others = fitted["estimate"]
     assert found == pytest.approx([intercept, *(intercept + other for other in others)], rel=1e-5)
     assert found == pytest.approx([30, 38, 46], abs=4 * fitted["standard_error"].sum())

@@ -399,7 +399,7 @@ def test_real_devices_are_summed_and_told(pair: Pair, tmp_path: Path) -> None:
     wait_until(pair.totals)
     told, minutes = answered(pair), answered(pair, "minutes")
     with Analyst(pair.address, token=pair.token("analyst")) as analyst:
-        table = analyst.estimate(pair.survey, "way")
+        table = analyst.estimate(pair.survey, "way").to_frame()
     assert table["estimate"].tolist() == [row.estimate for row in told.rows]
     summed_up = sum(each.records for each in pair.sums())
     assert told.reports == minutes.reports == summed_up >= LEAST

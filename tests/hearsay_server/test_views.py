@@ -381,12 +381,16 @@ def test_an_analyst_asks_for_rectangles(address: str) -> None:
     _, plan = register(address, FLIGHTS)
     submit(address, *flown(plan, 500))
     with Analyst(address, insecure=True) as analyst:
-        box = analyst.rectangle("flights", {"minutes": (240, 960), "distance": (0, 1500)})
+        box = (
+            analyst.rectangle("flights", {"minutes": (240, 960), "distance": (0, 1500)})
+            .to_frame()
+            .iloc[0]
+        )
         assert box.name == "240 to under 960, 0 to under 1500" and box["low"] < box["high"]
         with pytest.raises(InvalidInput, match="no view asks 'late' and 'distance' together"):
-            analyst.rectangle("flights", {"late": (0, 1), "distance": (0, 1500)})
+            analyst.rectangle("flights", {"late": (0, 1), "distance": (0, 1500)}).to_frame().iloc[0]
         with pytest.raises(InvalidInput, match="the ranges of two numbers, got 1"):
-            analyst.rectangle("flights", {"minutes": (240, 960)})
+            analyst.rectangle("flights", {"minutes": (240, 960)}).to_frame().iloc[0]
     asked = ("query", "flights", "minutes", "distance", "--target", address)
     ranges = ("--between", 240, 960, "--other-between", 0, 1500)
     assert "240 to under 960, 0 to under 1500" in hearsay(*asked, *ranges).stdout
@@ -411,11 +415,11 @@ def collected(address: str) -> Iterator[str]:
 
 def test_an_analyst_asks_for_attributes_and_for_views(collected: str) -> None:
     with Analyst(collected, insecure=True) as analyst:
-        smokes = analyst.estimate("sleep", "smokes")
-        both = analyst.estimate("sleep", "smokes+sleeps")
+        smokes = analyst.estimate("sleep", "smokes").to_frame()
+        both = analyst.estimate("sleep", "smokes+sleeps").to_frame()
         attributes = analyst.attributes("sleep")
         rows = analyst.rows("sleep")
-        by_level = analyst.by_level("sleep", "sleeps")
+        by_level = analyst.by_level("sleep", "sleeps").to_frame()
     assert list(smokes.index) == ["yes", "no"]
     assert list(both.index)[:2] == ["yes, well", "yes, badly"]
     assert abs(smokes.loc["yes", "estimate"] - SHARES["smokes"][0]) < 0.1

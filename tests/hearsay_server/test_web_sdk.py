@@ -117,11 +117,11 @@ def test_answers_of_500_people_become_statistics(served: tuple[Server, str]) -> 
     }
     with Analyst(server.address) as analyst:
         for attribute, shares in true.items():
-            found = analyst.estimate("four", attribute)
+            found = analyst.estimate("four", attribute).to_frame()
             for value, share in shares.items():
                 row = found.loc[value]
                 assert abs(row["estimate"] - share) <= 4 * row["standard_error"], (attribute, value)
-        (row,) = analyst.estimate("four", "walked").to_dict("records")
+        (row,) = analyst.estimate("four", "walked").to_frame().to_dict("records")
         mean = sum(i % 21 for i in range(500)) / 500
         assert abs(row["estimate"] - mean) <= 4 * row["standard_error"]
         assert len(analyst.rows("four")) == 500

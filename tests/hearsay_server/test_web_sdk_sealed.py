@@ -52,7 +52,7 @@ def test_records_that_a_browser_seals_are_mixed_opened_and_counted(
         shown = admin_pb2_grpc.AdminStub(channel).ShowSurvey(asked, timeout=20)
     assert shown.status.records == people
     with Analyst(collector.address, token=collector.token("analyst")) as analyst:
-        found = analyst.estimate(collector.survey, "smokes")
+        found = analyst.estimate(collector.survey, "smokes").to_frame()
     row = found.loc["yes"]
     assert abs(row["estimate"] - 0.25) <= 5 * row["standard_error"]
 

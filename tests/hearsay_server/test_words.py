@@ -96,13 +96,13 @@ def test_the_plan_has_a_mechanism_for_words(collected: Collected) -> None:
 
 
 def test_shares_of_words_by_rappor(collected: Collected) -> None:
-    table = collected.analyst.frequencies_of("terms", "kept")
+    table = collected.analyst.frequencies_of("terms", "kept").to_frame()
     near(table, {"you": 0.4, "the": 0.3, "it's": 0.2})
     assert table.attrs["repeats"] == pytest.approx(2)
 
 
 def test_frequent_words_are_found(collected: Collected) -> None:
-    table = collected.analyst.heavy_hitters("terms", "word")
+    table = collected.analyst.heavy_hitters("terms", "word").to_frame()
     near(table, dict(zip(WORDS, SHARES, strict=True)))
     assert list(table.index) == WORDS
     assert len(table.attrs["findable"]) == 3
@@ -129,11 +129,11 @@ def test_intervals_of_the_largest_estimates_are_those_of_all_words(
 
 def test_shares_of_listed_words(collected: Collected) -> None:
     truth = {"you": 0.4, "the": 0.3, "it's": 0.2}
-    near(collected.analyst.frequencies_of("terms", "known"), truth)
-    table = collected.analyst.frequencies_of("terms", "word", ["how", "ten"])
+    near(collected.analyst.frequencies_of("terms", "known").to_frame(), truth)
+    table = collected.analyst.frequencies_of("terms", "word", ["how", "ten"]).to_frame()
     assert list(table.index) == ["how", "ten"]
     near(table, {"how": 0.1, "ten": 0.0})
-    near(collected.analyst.frequencies_of("terms", "kept", ["other"]), {"other": 0.1})
+    near(collected.analyst.frequencies_of("terms", "kept", ["other"]).to_frame(), {"other": 0.1})
 
 
 def asked(collected: Collected, *arguments: object, code: int = 0) -> str:
@@ -195,13 +195,13 @@ def test_what_cannot_be_asked_of_words_is_refused(
 def test_questions_of_an_analyst_about_words_are_checked(collected: Collected) -> None:
     analyst = collected.analyst
     with pytest.raises(InvalidInput, match="the survey lists no words of 'word'"):
-        analyst.frequencies_of("terms", "word")
+        analyst.frequencies_of("terms", "word").to_frame()
     with pytest.raises(InvalidInput, match="words must be a list of words"):
-        analyst.frequencies_of("terms", "word", "you")
+        analyst.frequencies_of("terms", "word", "you").to_frame()
     with pytest.raises(InvalidInput, match="top must be >= 1"):
-        analyst.heavy_hitters("terms", "word", top=0)
+        analyst.heavy_hitters("terms", "word", top=0).to_frame()
     with pytest.raises(InvalidInput, match="no attribute 'other'"):
-        analyst.heavy_hitters("terms", "other")
+        analyst.heavy_hitters("terms", "other").to_frame()
     assert analyst.attributes("terms").loc["known", "values"] == ("you", "the", "it's")
     assert analyst.attributes("terms").loc["word", "kind"] == "strings"
 

@@ -8,9 +8,11 @@ from pathlib import Path
 from rich.table import Table
 
 from hearsay import Analyst
+from hearsay.asking import reading
 from hearsay.asking.analyst import Options, change_request
+from hearsay.asking.answer import Answer, errors_text
 from hearsay.asking.changes import ChangeOptions, Kind
-from hearsay.asking.columns import DIFFERENCE_COLUMNS, change_columns, errors_text
+from hearsay.asking.columns import DIFFERENCE_COLUMNS, change_columns
 from hearsay.v1 import analyst_pb2
 from hearsay_server import tabular
 from hearsay_server.commands import plotting
@@ -53,8 +55,20 @@ class OverTime:
         answers = [analyst.query_change(request) for request in requests]
         _show(answers, show)
         if plot is not None:
-            seen = [_estimates(analyst, answer, options) for answer in answers]
-            plotting.changes(answers, seen, plot)
+            plotting.draw([a for answer in answers for a in _drawn(analyst, answer, options)], plot)
+
+
+def _drawn(
+    analyst: Analyst, answer: analyst_pb2.ChangeResponse, options: ChangeOptions
+) -> list[Answer]:
+    """Return a change to draw, below the estimates of its periods, if there are any."""
+    change = reading.change(answer)
+    periods = _estimates(analyst, answer, options)
+    if not periods:
+        return [change]
+    from hearsay.asking.plots import over_time
+
+    return [over_time(reading.by(periods, "period"), change), change]
 
 
 def _estimates(

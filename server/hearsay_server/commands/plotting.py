@@ -9,7 +9,7 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from hearsay.v1 import analyst_pb2
+from hearsay.asking.answer import Answer
 from hearsay_server.printing import say
 from ldp.errors import InvalidInput, StorageFailed, needs
 from ldp.estimating.ranges import Range
@@ -59,95 +59,11 @@ def save(figure: "Figure", file: Path) -> None:
     say(f"drawn into {file}{replaced}", err=True)
 
 
-def estimates(answers: Sequence[analyst_pb2.EstimateResponse], by: str, file: Path) -> None:
-    """Draw estimates, and sums in a panel of their own; the groups of an attribute together."""
-    from hearsay.asking import frames, plots
+def draw(answers: Sequence[Answer], file: Path) -> None:
+    """Draw answers below each other; raise `InvalidInput` where there is nothing to draw."""
+    from hearsay.asking.plots import figure
 
-    by_attribute: dict[str, list[analyst_pb2.EstimateResponse]] = {}
-    for answer in answers:
-        by_attribute.setdefault(answer.attribute, []).append(answer)
-    tables = []
-    for mine in by_attribute.values():
-        tables.append(frames.grouped(mine, by) if by else frames.estimates(mine[0]))
-        if mine[0].sums and not by:
-            tables.append(frames.sums(mine[0]))
-        if mine[0].rows and mine[0].rows[0].HasField("share") and not by:
-            tables.append(frames.rated_shares(mine[0]))
-    save(plots.figure(*tables), file)
-
-
-def pairs(answer: analyst_pb2.PairsResponse, file: Path) -> None:
-    """Draw the shares of people who have both of two items."""
-    from hearsay.asking import frames, plots
-
-    save(plots.figure(frames.pairs(answer)), file)
-
-
-def comparisons(answers: Sequence[analyst_pb2.CompareResponse], file: Path) -> None:
-    """Draw differences with their intervals."""
-    from hearsay.asking import frames, plots
-
-    save(plots.figure(*(frames.comparison(answer) for answer in answers)), file)
-
-
-def changes(
-    answers: Sequence[analyst_pb2.ChangeResponse],
-    periods: Sequence[Sequence[analyst_pb2.EstimateResponse]],
-    file: Path,
-) -> None:
-    """Draw changes over time, each below the estimates of its periods, if there are any."""
-    from hearsay.asking import frames, plots
-
-    tables = []
-    for answer, seen in zip(answers, periods, strict=True):
-        table = frames.change(answer)
-        if seen:
-            tables.append(frames.over_time(seen, table))
-        tables.append(table)
-    save(plots.figure(*tables), file)
-
-
-def distribution(answer: analyst_pb2.DistributionResponse, file: Path) -> None:
-    """Draw a histogram, or the shares below; raise `InvalidInput` where there are neither."""
-    from hearsay.asking import frames, plots
-
-    below = [frames.cumulative(answer)] if answer.cumulative else []
-    drawn = [frames.histogram(answer)] if answer.bins or not below else []
-    save(plots.figure(*drawn, *below), file)
-
-
-def crosstab(answer: analyst_pb2.CrosstabResponse, file: Path) -> None:
-    """Draw a joint table: for each value of the first attribute the shares of the other's."""
-    from hearsay.asking import frames, plots
-
-    save(plots.figure(frames.crosstab(answer)), file)
-
-
-def fit(
-    answer: analyst_pb2.FitResponse,
-    labels: Sequence[str],
-    explained: str,
-    formula: str,
-    file: Path,
-) -> None:
-    """Draw the coefficients of a regression."""
-    from hearsay.asking import frames, plots
-
-    save(plots.figure(frames.fitted(answer, labels, explained, formula)), file)
-
-
-def groups(answer: analyst_pb2.CompareGroupsResponse, file: Path) -> None:
-    """Draw an attribute within each group, and below the differences between groups."""
-    from hearsay.asking import frames, plots
-
-    save(plots.figure(frames.within(answer), frames.group_differences(answer)), file)
-
-
-def suspicions(answer: analyst_pb2.SuspicionsResponse, file: Path) -> None:
-    """Draw the p-values of tests whether reports look forged; raise `InvalidInput` without any."""
-    from hearsay.asking import frames, plots
-
-    save(plots.figure(frames.suspicions(answer)), file)
+    save(figure(*answers), file)
 
 
 def training_noise(title: str, curves: Sequence[tuple[str, Sequence[float]]], file: Path) -> None:

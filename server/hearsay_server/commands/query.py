@@ -1,6 +1,7 @@
 """`hearsay query`: estimates at the command line."""
 
 import csv
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -8,6 +9,7 @@ import typer
 
 import hearsay.plans.plan
 from hearsay import Analyst
+from hearsay.asking import reading
 from hearsay.asking.analyst import (
     By,
     Options,
@@ -15,6 +17,7 @@ from hearsay.asking.analyst import (
     range_of,
     read_margins,
 )
+from hearsay.asking.answer import Answer
 from hearsay.asking.changes import ChangeOptions
 from hearsay.asking.margins import messages
 from hearsay.asking.shuffled import DELTA
@@ -379,7 +382,7 @@ def query(
             )
             show.words(found_words)
             if plot is not None:
-                plotting.estimates([found_words], "", plot)
+                plotting.draw([reading.estimate(found_words, "words")], plot)
         elif suspicions:
             asked = analyst_pb2.SuspicionsRequest(
                 survey=survey, attribute=attribute, targets=suspect or (), selection=selection
@@ -387,7 +390,7 @@ def query(
             tests = analyst.query_suspicions(asked)
             show.suspicions(tests)
             if plot is not None:
-                plotting.suspicions(tests, plot)
+                plotting.draw([reading.suspicions(tests, survey, attribute)], plot)
         elif between is not None and other_between is not None:
             rectangle = analyst_pb2.DistributionRequest(
                 survey=survey,
@@ -411,7 +414,7 @@ def query(
             )
             show.pairs(together)
             if plot is not None:
-                plotting.pairs(together, plot)
+                plotting.draw([reading.pairs(together)], plot)
         elif distribution:
             question = analyst_pb2.DistributionRequest(
                 survey=survey,
@@ -431,7 +434,7 @@ def query(
                 del found.bins[:]
             show.distribution(found)
             if plot is not None:
-                plotting.distribution(found, plot)
+                plotting.draw([reading.distribution(found)], plot)
         elif watch is not None:
             sets = sets_of(sums)
             for answer in analyst.watch_query(
@@ -461,7 +464,7 @@ def query(
             ]
             show.comparisons(compared, part_names(compare))
             if plot is not None:
-                plotting.comparisons(compared, plot)
+                plotting.draw([reading.compare(each) for each in compared], plot)
         else:
             names = [attribute] if attribute else _attributes(analyst, survey)
             answers: list[analyst_pb2.EstimateResponse] = []
@@ -476,7 +479,15 @@ def query(
             if shuffled:
                 mixing.show(analyst.mixes(survey, **chosen), DELTA, forged or 0, as_json=False)
             if plot is not None:
-                plotting.estimates(answers, by, plot)
+                plotting.draw(_drawn(answers, by), plot)
+
+
+def _drawn(answers: Sequence[analyst_pb2.EstimateResponse], by: str) -> list[Answer]:
+    """Return answers to draw: the groups of an attribute as one."""
+    if not by:
+        return [reading.estimate(answer) for answer in answers]
+    names = dict.fromkeys(answer.attribute for answer in answers)
+    return [reading.by([a for a in answers if a.attribute == name], by) for name in names]
 
 
 def _attributes(analyst: Analyst, survey: str) -> list[str]:

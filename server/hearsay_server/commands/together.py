@@ -9,7 +9,8 @@ import typer
 from rich.table import Table
 
 from hearsay import Analyst
-from hearsay.asking.columns import FIT_COLUMNS, naive
+from hearsay.asking import reading
+from hearsay.asking.columns import FIT_COLUMNS
 from hearsay.asking.selection import Selection
 from hearsay.asking.together import fit_request, groups_request
 from hearsay.v1 import analyst_pb2
@@ -89,7 +90,7 @@ class TwoAttributes:
             )
             _show_groups(groups, show)
             if plot is not None:
-                plotting.groups(groups, plot)
+                plotting.draw([reading.given(groups)], plot)
             return
         table = analyst.query_crosstab(
             analyst_pb2.CrosstabRequest(
@@ -108,7 +109,7 @@ class TwoAttributes:
         else:
             _show_table(table, show)
         if plot is not None:
-            plotting.crosstab(table, plot)
+            plotting.draw([reading.joint(table)], plot)
 
 
 def _show_table(answer: analyst_pb2.CrosstabResponse, show: Shown) -> None:
@@ -326,15 +327,15 @@ def fit(
             entry["term"] = label
         say_json({**document, "formula": formula})
     elif as_csv:
-        lines = [
-            [label, *(getattr(row, name) for name in FIT_COLUMNS), naive(row), answer.reports]
-            for label, row in zip(model.labels, answer.coefficients, strict=True)
-        ]
+        fitted = reading.fit(answer, model.labels, model.explained, formula)
+        columns = [column.plain() for column in fitted.table().columns]
+        lines = [[*row, answer.reports] for row in zip(model.labels, *columns, strict=True)]
         Shown(False, True, False).write_csv(["term", *FIT_COLUMNS, "naive", "reports"], lines)
     else:
         say(summary(answer, model.labels, model.explained, logit))
     if plot is not None:
-        plotting.fit(answer, model.labels, model.explained, formula, plot)
+        fitted = reading.fit(answer, model.labels, model.explained, formula)
+        plotting.draw([fitted], plot)
 
 
 def summary(

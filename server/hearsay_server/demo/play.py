@@ -235,7 +235,7 @@ def _ask(source: Source, plan: hearsay.plans.plan.Plan, address: str) -> list[Co
                 frame = _words(analyst, plan.survey, name, domain)
                 given = [domain.encode(answer) for answer in given]
             else:
-                frame = analyst.estimate(plan.survey, name)
+                frame = analyst.estimate(plan.survey, name).to_frame()
             if isinstance(domain, Ratings):
                 results += sorted(
                     _rated(name, domain, given, frame), key=lambda each: each.attribute == name
@@ -259,8 +259,8 @@ def _ask(source: Source, plan: hearsay.plans.plan.Plan, address: str) -> list[Co
 def _words(analyst: Analyst, survey: str, name: str, domain: Strings) -> pd.DataFrame:
     """Ask for the shares of the words that the survey lists, or else for the frequent words."""
     if domain.candidates:
-        return analyst.frequencies_of(survey, name)
-    return analyst.heavy_hitters(survey, name)
+        return analyst.frequencies_of(survey, name).to_frame()
+    return analyst.heavy_hitters(survey, name).to_frame()
 
 
 def _given(source: Source, plan: hearsay.plans.plan.Plan, name: str) -> list[Any]:

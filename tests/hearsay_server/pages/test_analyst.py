@@ -376,7 +376,7 @@ def test_weighted_views_equal_analyst_beside_the_unweighted(weather: Site) -> No
     assert "ios,0.2\nandroid,0.8</textarea>" in page
     with Analyst(weather.grpc) as analyst:
         shares = {"platform": {"ios": 0.2, "android": 0.8}}
-        table = analyst.estimate("weather", "sky", margins=shares)
+        table = analyst.estimate("weather", "sky", margins=shares).to_frame()
     told = weather.text(f"/analyst/weather/estimate.csv?attribute=sky&{margins}")
     assert rewritten(table.to_csv()) == told
     assert (table["estimate"] != table["unweighted"]).all()
@@ -524,14 +524,14 @@ def test_a_forecast_is_made_from_now_and_of_an_open_survey(site: Site) -> None:
     _answered(site, "silent", "", [("one", day, 0.5) for day in days[:3]])
     _answered(site, "shut", "", [("one", day, 0.5) for day in days])
     analyst = Analyst(site.grpc)
-    assert analyst.forecast("silent", "how").attrs["rate"] is None  # none came of late
-    found = analyst.forecast("shut", "how", goal=0.001).attrs
+    assert analyst.forecast("silent", "how").to_frame().attrs["rate"] is None  # none came of late
+    found = analyst.forecast("shut", "how", goal=0.001).to_frame().attrs
     assert found["rate"] == pytest.approx(2000 / 7)
     assert min(found["twice"], found["reached"]) > f"{datetime.now(UTC):%Y-%m-%d}"
     with connected(site.grpc) as channel:
         request = admin_pb2.CloseSurveyRequest(survey="shut")
         admin_pb2_grpc.AdminStub(channel).CloseSurvey(request, timeout=20)
-    found = analyst.forecast("shut", "how", goal=0.001).attrs
+    found = analyst.forecast("shut", "how", goal=0.001).to_frame().attrs
     assert found["closed"]
     assert found["rate"] is found["twice"] is found["reached"] is None
     assert "This survey is closed" in site.text("/analyst/shut/forecast?attribute=how")

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Literal, Self, Unpack
 
 import numpy as np
 
+from hearsay.asking import reading
+from hearsay.asking.answer import Answer
 from hearsay.asking.changes import Changes
 from hearsay.asking.changes import change_request as change_request
 from hearsay.asking.columns import NO_MAP
@@ -45,7 +47,9 @@ class Analyst(Changes, Comparisons, Distributions, Forecasts, Sets, Shuffles, Wo
     `InvalidInput` where it cannot be asked, as for an unknown survey, attribute or level;
     `NotReady` where there are no reports yet; `Unreachable` where the server is; `AnswerRefused`
     where it answers what no honest server of this version does, such as a value that the survey
-    lacks; and those that return DataFrames `MissingExtra` without pandas.
+    lacks. Most return an `Answer`, which becomes a DataFrame by `.to_frame()`, JSON by
+    `.to_json()`, CSV by `.to_csv()`, and a picture by `hearsay.asking.figure`. The columns that
+    their docstrings list are those of the answer's first table, and `figures` are `Answer.figures`.
     """
 
     def __init__(
@@ -136,40 +140,33 @@ class Analyst(Changes, Comparisons, Distributions, Forecasts, Sets, Shuffles, Wo
         index = pd.Index(list(shown.periods), name="period")
         return pd.DataFrame(counts.reshape(len(columns), len(index)).T, index, columns)
 
-    def estimate(self, survey: str, attribute: str, **options: Unpack[Options]) -> "pd.DataFrame":
-        """Return a DataFrame: one row per value, or the row "mean" of a number.
+    def estimate(self, survey: str, attribute: str, **options: Unpack[Options]) -> Answer:
+        """Return an answer: one row per value, or the row "mean" of a number.
 
         Columns: estimate (unbiased, so possibly outside its range, unless `consistency` or
         `recover` was asked for), standard_error (for the population), low and high; raw with
         `consistency` or `recover`: the unbiased estimate, whose error and interval the others
         are; effective_sample_size of frequencies: how many people asked without privacy would
-        tell as much; shift_down and shift_up with `forged`. `frame.attrs` holds the survey,
-        attribute, statistic, confidence, method, homogeneity, warning, the number of reports,
-        repeats: how often one person may be among them, which errors allow for, and rows_left_out:
-        how many rows `top` or `values` left out.
+        tell as much; shift_down and shift_up with `forged`. The table's `left_out` is how many rows
+        `top` or `values` left out. Ratings have a table "shares" beside, of who rated each key.
 
         With reports of several levels the estimate is of the mix of people who answered
         ("stratified"), or under the bound that the survey declares (`levels_differ_at_most`); the
         same holds for the maps that people chose. alike, alike_low and alike_high are then the
         pooled estimate, for people of all levels and maps who answer alike;
-        `frame.attrs["homogeneity"]` is the p-value of the test that they do, and
-        `frame.attrs["detectable_difference"]` the smallest difference between two levels that
+        `figures["homogeneity"]` is the p-value of the test that they do, and
+        `figures["detectable_difference"]` the smallest difference between two levels that
         this test would have found in 80% of cases. A `method` of pooling gives the pooled
         estimate alone, with a warning where the levels differ.
 
         With `margins` the estimate is of the population, by weights of public groups; unweighted
         and unweighted_standard_error are those of the respondents as they are.
-        `frame.attrs["design_effect"]` is by what factor unequal weights alone raise the variance
-        (Kish), and `frame.attrs["weights"]` the smallest and the largest of them.
-
-        Needs pandas (`pip install 'hearsay-ldp[analyst]'`), as all that return DataFrames.
+        `figures["design_effect"]` is by what factor unequal weights alone raise the variance
+        (Kish), and `figures["weights"]` the smallest and the largest of them.
         """
-        with needs("a DataFrame", "analyst"):
-            from hearsay.asking import frames
-
         answer = self.query(survey, attribute, **options)
         warn_of(answer.warning)
-        return frames.estimates(answer)
+        return reading.estimate(answer)
 
     def sums(
         self,
@@ -177,7 +174,7 @@ class Analyst(Changes, Comparisons, Distributions, Forecasts, Sets, Shuffles, Wo
         attribute: str,
         sets: Sequence[Sequence[str]],
         **options: Unpack[Options],
-    ) -> "pd.DataFrame":
+    ) -> Answer:
         """Return the share of people whose value is in each set, one row for each.
 
         The index has the values joined by " + ". Columns and options are those of `estimate`. The
@@ -185,31 +182,28 @@ class Analyst(Changes, Comparisons, Distributions, Forecasts, Sets, Shuffles, Wo
         estimates of its values; where levels are weighed by their errors ("inverse_variance",
         "scalar", `levels_differ_at_most`), it is weighed by its own.
         """
-        with needs("a DataFrame", "analyst"):
-            from hearsay.asking import frames
-
         if not sets:
             raise InvalidInput("give one set of values at least, got none")
         answer = self.query(survey, attribute, sums=sets, **options)
         warn_of(answer.warning)
-        return frames.sums(answer)
+        return reading.sums(answer)
 
-    def by_level(self, survey: str, attribute: str, **options: Unpack[Options]) -> "pd.DataFrame":
+    def by_level(self, survey: str, attribute: str, **options: Unpack[Options]) -> Answer:
         """Return `estimate` of each level by itself, indexed by level and value."""
         return self._grouped(survey, attribute, "LEVEL", options)
 
-    def by_period(self, survey: str, attribute: str, **options: Unpack[Options]) -> "pd.DataFrame":
+    def by_period(self, survey: str, attribute: str, **options: Unpack[Options]) -> Answer:
         """Return `estimate` of each period by itself, indexed by period and value."""
         return self._grouped(survey, attribute, "PERIOD", options)
 
-    def by_map(self, survey: str, attribute: str, **options: Unpack[Options]) -> "pd.DataFrame":
+    def by_map(self, survey: str, attribute: str, **options: Unpack[Options]) -> Answer:
         """Return `estimate` of the people who chose each map of the attribute, indexed by map and
         value; "no map" are those who chose none."""
         return self._grouped(survey, attribute, "MAP", options)
 
     def by_property(
         self, survey: str, attribute: str, name: str, **options: Unpack[Options]
-    ) -> "pd.DataFrame":
+    ) -> Answer:
         """Return `estimate` of the devices with each value of a public property, indexed by the
         property's name and value; "(not given)" are those whose app gave none. A value with fewer
         than 20 reports of a level and period is left out, with the smallest others where such a
@@ -221,16 +215,13 @@ class Analyst(Changes, Comparisons, Distributions, Forecasts, Sets, Shuffles, Wo
 
     def watch(
         self, survey: str, attribute: str, *, interval: float = 1.0, **options: Unpack[Options]
-    ) -> Iterator["pd.DataFrame"]:
+    ) -> Iterator[Answer]:
         """Yield `estimate`, and again when reports have come in, at most every `interval` seconds.
 
         Ends when the iterator is closed or the server stops.
         """
-        with needs("a DataFrame", "analyst"):
-            from hearsay.asking import frames
-
         for answer in self.watch_query(survey, attribute, interval=interval, **options):
-            yield frames.estimates(answer)
+            yield reading.estimate(answer)
 
     def suspicions(
         self,
@@ -239,7 +230,7 @@ class Analyst(Changes, Comparisons, Distributions, Forecasts, Sets, Shuffles, Wo
         *,
         targets: Sequence[str] = (),
         **selection: Unpack[Selection],
-    ) -> "pd.DataFrame":
+    ) -> Answer:
         """Return tests of whether the stored reports look forged, by level and test.
 
         Columns: statistic, p_value (where reports are honest, it is below alpha with a
@@ -247,9 +238,6 @@ class Analyst(Changes, Comparisons, Distributions, Forecasts, Sets, Shuffles, Wo
         left out. `targets` are values that an attack may have promoted, by default the three most
         frequent. The server reads all the reports: that takes time.
         """
-        with needs("a DataFrame", "analyst"):
-            from hearsay.asking import frames
-
         answer = self.query_suspicions(
             analyst_pb2.SuspicionsRequest(
                 survey=survey,
@@ -259,7 +247,7 @@ class Analyst(Changes, Comparisons, Distributions, Forecasts, Sets, Shuffles, Wo
             )
         )
         warn_of(answer.warning)
-        return frames.suspicions(answer)
+        return reading.suspicions(answer, survey, attribute)
 
     def rows(self, survey: str, **selection: Unpack[Selection]) -> "pd.DataFrame":
         """Return the stored rows, as randomised as they came, in random order.
@@ -395,15 +383,12 @@ class Analyst(Changes, Comparisons, Distributions, Forecasts, Sets, Shuffles, Wo
 
     def _grouped(
         self, survey: str, attribute: str, by: By, options: Options, name: str = ""
-    ) -> "pd.DataFrame":
-        with needs("a DataFrame", "analyst"):
-            from hearsay.asking import frames
-
+    ) -> Answer:
         answers = list(self.query_by(survey, attribute, by, name=name, **options))
         for answer in answers:
             if answer.warning:
                 warn_of(f"{answer.group}: {answer.warning}", above=1)
-        return frames.grouped(answers, name or by.lower())
+        return reading.by(answers, name or by.lower())
 
     def close(self) -> None:
         """Close the connection."""

@@ -1,15 +1,14 @@
 """An analyst's questions about change over time: between periods, per period, and when."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, Unpack
+from typing import Literal, Unpack
 
+from hearsay.asking import reading
+from hearsay.asking.answer import Answer
 from hearsay.asking.selection import Selection, fields, single, warn_of
 from hearsay.sending.transport import Calls
 from hearsay.v1 import analyst_pb2
-from ldp.errors import InvalidInput, needs
-
-if TYPE_CHECKING:
-    import pandas as pd
+from ldp.errors import InvalidInput
 
 Kind = Literal["DIFFERENCE", "TREND", "BREAKS"]
 
@@ -36,7 +35,7 @@ class Changes:
 
     def change(
         self, survey: str, attribute: str, first: str, second: str, **options: Unpack[ChangeOptions]
-    ) -> "pd.DataFrame":
+    ) -> Answer:
         """Return by how much the second period differs from the first, with a test.
 
         There is a row per value, or the row "mean" of a number; of ratings the share of people who
@@ -52,7 +51,7 @@ class Changes:
 
         Errors allow for the same people in both periods. In a survey with panels they are from the
         spread of the panels' differences, whatever people do; else they are the largest that any
-        people could make. `frame.attrs` holds the survey, attribute, statistic, confidence, panels
+        people could make. The answer holds the survey, attribute, statistic, confidence, panels
         (0: the largest errors), reports (by period), kind, warning, and any_p_value: of the test
         that none of the rows changed.
         """
@@ -61,9 +60,7 @@ class Changes:
         chosen: ChangeOptions = {**options, "periods": [first, second]}
         return self._changed(survey, attribute, "DIFFERENCE", chosen)
 
-    def trend(
-        self, survey: str, attribute: str, **options: Unpack[ChangeOptions]
-    ) -> "pd.DataFrame":
+    def trend(self, survey: str, attribute: str, **options: Unpack[ChangeOptions]) -> Answer:
         """Return the slopes of straight lines through the estimates of the periods.
 
         Columns as of `change`, but slope (the change per period of the survey) for difference, and
@@ -72,9 +69,7 @@ class Changes:
         """
         return self._changed(survey, attribute, "TREND", options)
 
-    def breaks(
-        self, survey: str, attribute: str, **options: Unpack[ChangeOptions]
-    ) -> "pd.DataFrame":
+    def breaks(self, survey: str, attribute: str, **options: Unpack[ChangeOptions]) -> Answer:
         """Return for each value the period in which it changed most clearly, and by how much.
 
         Columns as of `change`, but period (the first one after the break), and before and after
@@ -85,15 +80,10 @@ class Changes:
         """
         return self._changed(survey, attribute, "BREAKS", options)
 
-    def _changed(
-        self, survey: str, attribute: str, kind: Kind, options: ChangeOptions
-    ) -> "pd.DataFrame":
-        with needs("a DataFrame", "analyst"):
-            from hearsay.asking import frames
-
+    def _changed(self, survey: str, attribute: str, kind: Kind, options: ChangeOptions) -> Answer:
         answer = self.query_change(change_request(survey, attribute, kind, options))
         warn_of(answer.warning, above=1)
-        return frames.change(answer)
+        return reading.change(answer)
 
     # --- the same as messages, without pandas ----------------------------------------------
 

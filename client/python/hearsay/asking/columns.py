@@ -1,6 +1,5 @@
 """Names and numbers of the columns of an answer, for tables of any kind."""
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -59,13 +58,6 @@ PAIR_COLUMNS = (
 )
 
 
-def errors_text(panels: int) -> str:
-    """Say what the errors of changes over time are."""
-    if panels:
-        return f"errors from the spread of {panels} panels"
-    return "errors: the largest that the same people in several periods could make"
-
-
 def change_columns(kind: analyst_pb2.ChangeRequest.Kind) -> list[str]:
     """Return the names of `DIFFERENCE_COLUMNS` of a change of this kind."""
     renamed = _RENAMED.get(kind, {})
@@ -76,17 +68,6 @@ def given_columns(rows: Sequence[analyst_pb2.Row]) -> list[str]:
     """Return the names of the numeric columns that these rows have."""
     more = [name for name in _MORE_COLUMNS if rows and rows[0].HasField(name)]
     return [*_COLUMNS, *more]
-
-
-def number(row: analyst_pb2.Row, column: str) -> float:
-    """Return a row's number; nan where it has none, as a curve has no errors."""
-    found: float = getattr(row, column)
-    return found if column == "estimate" or row.HasField(column) else math.nan
-
-
-def naive(row: analyst_pb2.Coefficient) -> float:
-    """Return the naive coefficient; nan where there is none."""
-    return row.naive if row.HasField("naive") else math.nan
 
 
 MOST_ROWS = 60

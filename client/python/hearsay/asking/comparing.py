@@ -1,14 +1,13 @@
 """An analyst's questions about differences: between parts of the reports, or between groups."""
 
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
 
+from hearsay.asking import reading
+from hearsay.asking.answer import Answer
 from hearsay.asking.selection import Selection, fields, single, warn_of
 from hearsay.asking.together import Together, groups_request
 from hearsay.v1 import analyst_pb2
-from ldp.errors import InvalidInput, needs
-
-if TYPE_CHECKING:
-    import pandas as pd
+from ldp.errors import InvalidInput
 
 
 class Comparisons(Together):
@@ -28,7 +27,7 @@ class Comparisons(Together):
         confidence: float = 0.95,
         simultaneous: bool = False,
         **selection: Unpack[Selection],
-    ) -> "pd.DataFrame":
+    ) -> Answer:
         """Return by how much the second part of the reports differs from the first, with a test;
         or with `by` the groups that have the values of this attribute.
 
@@ -43,13 +42,10 @@ class Comparisons(Together):
         p_value of the two-sided test that there is none, of this value by itself;
         adjusted_p_value, corrected by Holm's method for testing all values: call those different
         where it is at most 0.05, and the probability that any of them is not is at most 5%.
-        `frame.attrs` holds the survey, attribute, statistic, confidence, the parts' numbers of
+        The answer holds the survey, attribute, statistic, confidence, the parts' numbers of
         reports, warning, and repeats: the same people may be in both parts, and errors allow for
         the worst of that.
         """
-        with needs("a DataFrame", "analyst"):
-            from hearsay.asking import frames
-
         if by:
             if first is not None or second is not None:
                 raise InvalidInput("give two parts of the reports or by, not both")
@@ -65,7 +61,7 @@ class Comparisons(Together):
                 )
             )
             warn_of(found.warning)
-            return frames.group_differences(found)
+            return reading.differences(found)
         if first is None or second is None or reference or selection:
             raise InvalidInput(
                 "compare two parts of the reports, each with a selection of its own, or give by"
@@ -80,7 +76,7 @@ class Comparisons(Together):
         )
         answer = self.query_compare(question)
         warn_of(answer.warning)
-        return frames.comparison(answer)
+        return reading.compare(answer)
 
     # --- the same as messages, without pandas ----------------------------------------------
 

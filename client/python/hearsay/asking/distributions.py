@@ -1,15 +1,14 @@
 """An analyst's questions about how numbers are distributed: histograms, quantiles, ranges."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
+from hearsay.asking import reading
+from hearsay.asking.answer import Answer
 from hearsay.asking.selection import Selection, Weighting, fields, warn_of
 from hearsay.sending.transport import Calls
 from hearsay.v1 import analyst_pb2
-from ldp.errors import InvalidInput, needs
-
-if TYPE_CHECKING:
-    import pandas as pd
+from ldp.errors import InvalidInput
 
 
 class Distributions:
@@ -29,8 +28,8 @@ class Distributions:
         quantiles: Sequence[float] = (0.25, 0.5, 0.75),
         confidence: float = 0.95,
         **selection: Unpack[Weighting],
-    ) -> tuple["pd.DataFrame", "pd.DataFrame"]:
-        """Return how a number is distributed: a histogram, and quantiles.
+    ) -> Answer:
+        """Return how a number is distributed: the tables "bins", a histogram, and "quantiles".
 
         The histogram has a row for each of `bins` bins, or between consecutive `edges`, indexed
         by left and right; the quantiles a row for each. Columns as `estimate`. The mechanism must
@@ -45,13 +44,9 @@ class Distributions:
         whole numbers take 17.5. Quantiles have no standard error.
 
         Without a step the answer is a curve (`method` is "ems"), without errors and intervals
-        (nan), and a warning says so. `frame.attrs` of both holds the survey, attribute,
-        confidence, method, step (None for a curve), warning, the number of reports, and repeats;
-        with `margins`, which no curve has, also the design_effect and the weights, as `estimate`.
+        (nan), and a warning says so. `figures["step"]` is None for a curve; with `margins`, which
+        no curve has, there are also the design_effect and the weights, as of `estimate`.
         """
-        with needs("a DataFrame", "analyst"):
-            from hearsay.asking import frames
-
         answer = self._distribution(
             survey,
             attribute,
@@ -61,7 +56,7 @@ class Distributions:
             quantiles=quantiles,
             **_stated(step, confidence),
         )
-        return frames.histogram(answer), frames.quantiles(answer)
+        return reading.distribution(answer)
 
     def between(
         self,
@@ -73,23 +68,20 @@ class Distributions:
         step: float | None = None,
         confidence: float = 0.95,
         **selection: Unpack[Weighting],
-    ) -> "pd.Series":
+    ) -> Answer:
         """Return the share of the numbers from `low` to `high`.
 
         The entries are those of a row of `distribution`: estimate, standard_error, low and high;
         the name is the range. Of whole numbers both ends belong to the range; otherwise `high` does
         not, unless it is the attribute's greatest number. Where the range ends within a bin that
         was collected, the estimate takes the bin's numbers as evenly spread; the interval holds
-        whatever they are like. `series.attrs` are those of `distribution`.
+        whatever they are like.
         """
-        with needs("a Series", "analyst"):
-            from hearsay.asking import frames
-
         asked = [range_of((low, high))]
         answer = self._distribution(
             survey, attribute, selection, ranges=asked, **_stated(step, confidence)
         )
-        return frames.ranges(answer).iloc[0]
+        return reading.distribution(answer, "between")
 
     def rectangle(
         self,
@@ -98,16 +90,13 @@ class Distributions:
         *,
         confidence: float = 0.95,
         **selection: Unpack[Selection],
-    ) -> "pd.Series":
+    ) -> Answer:
         """Return the share of the people with one number in a range, and another in another.
 
         `ranges` has (low, high) of two numbers in bins that a view asks together, by name, such as
         {"minutes": (480, 540), "distance": (0, 500)}; they end where bins do. The entries are those
         of `between`. Raises `InvalidInput` unless there are two.
         """
-        with needs("a Series", "analyst"):
-            from hearsay.asking import frames
-
         if len(ranges) != 2:
             raise InvalidInput(f"a rectangle has the ranges of two numbers, got {len(ranges)}")
         (attribute, one), (other, second) = ranges.items()
@@ -120,7 +109,7 @@ class Distributions:
             other_ranges=[range_of(second)],
             confidence=confidence,
         )
-        return frames.ranges(answer).iloc[0]
+        return reading.distribution(answer, "between")
 
     def quantile(
         self,
@@ -131,19 +120,16 @@ class Distributions:
         step: float | None = None,
         confidence: float = 0.95,
         **selection: Unpack[Weighting],
-    ) -> "pd.DataFrame":
+    ) -> Answer:
         """Return quantiles of a number, one row for each of `q`, as `distribution` does.
 
         The interval of a quantile ends where bins do, if only bins were collected.
         """
-        with needs("a DataFrame", "analyst"):
-            from hearsay.asking import frames
-
         asked = [q] if isinstance(q, int | float) else list(q)
         answer = self._distribution(
             survey, attribute, selection, quantiles=asked, **_stated(step, confidence)
         )
-        return frames.quantiles(answer)
+        return reading.distribution(answer, "quantiles")
 
     def cdf(
         self,
@@ -153,19 +139,16 @@ class Distributions:
         step: float | None = None,
         confidence: float = 0.95,
         **selection: Unpack[Weighting],
-    ) -> "pd.DataFrame":
+    ) -> Answer:
         """Return the share at or below each point, or below the end of each bin, but the last.
 
         Columns as `distribution`; indexed by the point or the end, `below`. Each interval covers
         its own share with probability `confidence`.
         """
-        with needs("a DataFrame", "analyst"):
-            from hearsay.asking import frames
-
         answer = self._distribution(
             survey, attribute, selection, cumulative=True, **_stated(step, confidence)
         )
-        return frames.cumulative(answer)
+        return reading.distribution(answer, "cdf")
 
     def _distribution(
         self, survey: str, attribute: str, selection: Selection, **asked: Any

@@ -2,21 +2,20 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Unpack
 
 import numpy as np
 
+from hearsay.asking.answer import Answer, Column, Table
 from hearsay.asking.selection import Options
 from hearsay.plans import period as periods
 from hearsay.plans import plan as plans
 from hearsay.plans.plan import Plan
 from hearsay.v1 import admin_pb2
 from ldp.errors import InvalidInput
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _RECENT = 7
 """Periods whose reports make the rate: the last ones before the present, which goes on."""
@@ -26,8 +25,8 @@ class Forecasts:
     """The question of `Analyst` about what more reports would tell."""
 
     @abstractmethod
-    def estimate(self, survey: str, attribute: str, **options: Unpack[Options]) -> "pd.DataFrame":
-        """Return a DataFrame: one row per value, or the row "mean" of a number."""
+    def estimate(self, survey: str, attribute: str, **options: Unpack[Options]) -> Answer:
+        """Return an answer: one row per value, or the row "mean" of a number."""
 
     @abstractmethod
     def show_survey(self, survey: str) -> admin_pb2.ShowSurveyResponse:
@@ -35,12 +34,12 @@ class Forecasts:
 
     def forecast(
         self, survey: str, attribute: str, *, goal: float | None = None, **options: Unpack[Options]
-    ) -> "pd.DataFrame":
+    ) -> Answer:
         """Return the error of each estimate now, with twice as many reports, and for a goal.
 
         Columns: estimate, standard_error, low and high, those of `estimate` with these options;
         with_twice, the standard error with twice as many reports; with `goal`, reports_for_goal:
-        how many reports would make the standard error that small. `frame.attrs` are those of
+        how many reports would make the standard error that small. Its figures are those of
         `estimate`, and closed: whether the survey takes no more reports; rate: reports per period,
         on average over up to 7 periods before the present one; twice: the period in which there
         will be twice as many reports at this rate; and with `goal` reached: the period by whose end
@@ -50,7 +49,7 @@ class Forecasts:
         The error of an estimate of n people is c / sqrt(n) as long as as large a share of them
         chooses each level: the forecast assumes that, and that further reports are of other people.
         Further periods of the same people may not lower the error, which allows for them
-        (`frame.attrs["repeats"]`): the periods named are then too early. Raises `InvalidInput` for
+        (`Answer.repeats`): the periods named are then too early. Raises `InvalidInput` for
         a goal that is not positive, and where `options` select periods, of which no more reports
         will come.
         """
@@ -58,11 +57,12 @@ class Forecasts:
             raise InvalidInput(f"goal must be a standard error > 0, got {goal!r}")
         if any(options.get(name) for name in ("periods", "first_period", "last_period")):
             raise InvalidInput("a forecast is of all periods: leave out those of the selection")
-        table = self.estimate(survey, attribute, **options)
-        now, reports = table["standard_error"], table.attrs["reports"]
-        attrs = table.attrs
-        table = table[["estimate", "standard_error", "low", "high"]].copy()
-        table["with_twice"] = now / math.sqrt(2)
+        answer = self.estimate(survey, attribute, **options)
+        rows = answer.table()
+        now = np.asarray(rows.column("standard_error").values)
+        unit = rows.column("standard_error").unit
+        columns = [rows.column(name) for name in ("estimate", "standard_error", "low", "high")]
+        columns.append(Column("with_twice", "error", unit, now / math.sqrt(2)))
         shown = self.show_survey(survey)
         plan = plans.parse(shown.plan)
         counts = _by_period(shown, plan, attribute)
@@ -70,18 +70,20 @@ class Forecasts:
         if plan.period and shown.periods and not shown.status.closed:
             present = _present(plan.period, shown.periods[-1])
             rate = _rate(plan.period, list(shown.periods), counts, present)
-        more: dict[Hashable, Any] = {
+        figures = {
+            **answer.figures,
             "closed": shown.status.closed,
-            "rate": None if rate is None else rate * reports / sum(counts),
+            "rate": None if rate is None else rate * answer.reports / sum(counts),
             "twice": _when(plan.period, present, sum(counts), rate, 2.0),
         }
         if goal is not None:
             times = (now / goal) ** 2
-            table["reports_for_goal"] = np.ceil(reports * times)
-            most = max(1.0, float(times.max()))
-            more["reached"] = _when(plan.period, present, sum(counts), rate, most)
-        table.attrs = {**attrs, **more}
-        return table
+            needed = np.ceil(answer.reports * times)
+            columns.append(Column("reports_for_goal", "n", "count", needed, True))
+            most = max(1.0, float(np.max(times[~np.isnan(times)], initial=1.0)))
+            figures["reached"] = _when(plan.period, present, sum(counts), rate, most)
+        table = Table("rows", rows.index, tuple(columns), rows.left_out)
+        return replace(answer, view="forecast", tables=(table,), figures=figures)
 
 
 def _by_period(shown: admin_pb2.ShowSurveyResponse, plan: Plan, attribute: str) -> list[int]:

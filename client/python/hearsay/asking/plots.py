@@ -1,7 +1,8 @@
 """Answers as plots: estimates with their intervals."""
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from hearsay.asking import palette
+from hearsay.asking.answer import Answer
 from hearsay.asking.columns import MOST_ROWS, drawn_rows
 from hearsay.asking.palette import BLUE, SKY, VERMILLION
 from ldp.errors import InvalidInput
@@ -35,24 +37,61 @@ _MOST_GROUPS = 6
 """Groups beside each other; of more, such as the periods of a month, each value is a line."""
 
 
-def figure(*tables: pd.DataFrame) -> Figure:
-    """Draw the tables of `Analyst`, one panel each, into a figure of matplotlib.
+_DRAWN = ("shares", "sums", "below", "differences")
+"""Tables that are drawn in a panel of their own, besides an answer's first one."""
 
-    Tables are those of `estimate`, `sums`, `by_level`, `by_period`, `by_map`, `compare`, `change`,
-    `trend`, `breaks`, `crosstab`, `within`, `set_sizes`, `pairs`, `ratings`, `cdf`, `ols`, `logit`,
-    `suspicions`, and the histogram of `distribution`. Dots are estimates, shares or p-values; lines
-    are their intervals; a histogram has bars, and the shares below are a line in the band of
-    theirs. Raises `InvalidInput` for another table and one without rows.
+
+def figure(*answers: Answer) -> Figure:
+    """Draw answers of `Analyst` into a figure of matplotlib, one panel each or more.
+
+    Dots are estimates, shares or p-values; lines are their intervals; a histogram has bars, and the
+    shares below are a line in the band of theirs. Raises `InvalidInput` for an answer without rows,
+    and for a test of independence, which has no picture.
     """
-    if not tables:
-        raise InvalidInput("give one table at least, got none")
-    drawn = [_Tests(t) if t.index.names == ["level", "test"] else _Panel(t) for t in tables]
+    if not answers:
+        raise InvalidInput("give one answer at least, got none")
+    drawn = [
+        _Tests(table) if answer.view == "suspicions" else _Panel(table)
+        for answer in answers
+        for table in _frames(answer)
+    ]
     heights = [panel.height for panel in drawn]
     whole = Figure(figsize=(_WIDTH, sum(heights)), dpi=150, layout="constrained")
     axes = whole.subplots(len(drawn), 1, squeeze=False, height_ratios=heights)
     for panel, axis in zip(drawn, axes[:, 0], strict=True):
         panel.draw(axis)
     return whole
+
+
+def over_time(periods: Answer, change: Answer) -> Answer:
+    """Return the estimates of periods with what `change`, a trend or breaks, found to draw over
+    them: for each value the heights at either end, and the period between, "" of a line."""
+    table = change.table()
+    names = [column.name for column in table.columns]
+    ends = ("before", "after") if "period" in names else ("first", "second")
+    at = table.column("period").values if "period" in names else [""] * len(table)
+    heights = [table.column(end).plain() for end in ends]
+    each = zip(table.index[0].labels, *heights, at, strict=True)
+    drawn = {str(label): ends for label, *ends in each}
+    return replace(periods, figures={**periods.figures, "drawn": drawn})
+
+
+def _frames(answer: Answer) -> Iterator[pd.DataFrame]:
+    """Yield the tables of an answer that have a panel, as frames."""
+    first, *others = answer.tables
+    wanted = [table for table in others if table.name in _DRAWN and len(table)]
+    if answer.view == "by":
+        wanted = []
+    if len(first) or not wanted:
+        frame = answer.to_frame()
+        if answer.view == "quantiles":
+            frame.attrs["statistic"] = answer.attribute
+        yield frame
+    for table in wanted:
+        frame = answer.to_frame(table.name)
+        if table.name == "shares":
+            frame.attrs["statistic"] = "share who rated"
+        yield frame
 
 
 class _Tests:
@@ -113,7 +152,7 @@ class _Panel:
 
     def __init__(self, table: pd.DataFrame) -> None:
         if "attribute" not in table.attrs or "low" not in table.columns:
-            raise InvalidInput("a plot is of a table that an Analyst returned, with intervals")
+            raise InvalidInput("a plot is of an answer with intervals")
         if table.empty:
             raise InvalidInput(
                 f"{table.attrs['attribute']!r} has nothing to draw: {table.attrs['warning']}"
@@ -124,7 +163,7 @@ class _Panel:
         names = list(table.index.names)
         self._histogram = names == ["left", "right"]
         self._cumulative = names == ["below"]
-        by_group = isinstance(table.attrs.get("reports"), dict)  # `frames.grouped`
+        by_group = isinstance(table.attrs.get("reports"), dict)
         self._grouped = (two or by_group) and len(names) == 2
         self._pairs = names == ["first", "second"]
         changed = [name for name in ("difference", "slope") if name in table.columns]

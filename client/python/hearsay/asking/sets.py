@@ -2,15 +2,13 @@
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
 
+from hearsay.asking import reading
+from hearsay.asking.answer import Answer
 from hearsay.asking.selection import LONG, Options, Selection, fields, warn_of
 from hearsay.sending.transport import Calls
 from hearsay.v1 import analyst_pb2
-from ldp.errors import needs
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 class Sets:
@@ -19,8 +17,8 @@ class Sets:
     _calls: Calls
 
     @abstractmethod
-    def estimate(self, survey: str, attribute: str, **options: Unpack[Options]) -> "pd.DataFrame":
-        """Return a DataFrame: one row per value, or the row "mean" of a number."""
+    def estimate(self, survey: str, attribute: str, **options: Unpack[Options]) -> Answer:
+        """Return an answer: one row per value, or the row "mean" of a number."""
 
     @abstractmethod
     def query(
@@ -32,22 +30,19 @@ class Sets:
     ) -> analyst_pb2.EstimateResponse:
         """Return an estimate as a message, with the cohorts that went in."""
 
-    def set_sizes(self, survey: str, attribute: str, **options: Unpack[Options]) -> "pd.DataFrame":
+    def set_sizes(self, survey: str, attribute: str, **options: Unpack[Options]) -> Answer:
         """Return how many items people's sets have: a row per size, and the row "mean".
 
         Columns and options are those of `estimate`, except `consistency`, `forged`, `recover`,
         `top` and `values`. Where a survey counts `at_most` items of larger sets (`clamp`) the last
         size is that of sets of so many items or more, and a warning tells their share.
         """
-        with needs("a DataFrame", "analyst"):
-            from hearsay.asking import frames
-
         options["sizes"] = True
         answer = self.query(survey, attribute, **options)
         warn_of(answer.warning)
-        return frames.estimates(answer)
+        return reading.estimate(answer, "sizes")
 
-    def ratings(self, survey: str, attribute: str, **options: Unpack[Options]) -> "pd.DataFrame":
+    def ratings(self, survey: str, attribute: str, **options: Unpack[Options]) -> Answer:
         """Return mean ratings, and who rated: a row per key.
 
         Columns: estimate, the mean rating of those who rated the key, on the survey's scale, with
@@ -66,16 +61,13 @@ class Sets:
         top: int = 100,
         confidence: float = 0.95,
         **selection: Unpack[Selection],
-    ) -> "pd.DataFrame":
+    ) -> Answer:
         """Return the share of people who have both of two items of a set, the largest first.
 
         There are `top` rows, indexed by first and second. Columns: estimate, standard_error, low,
         high, and independent, the product of the two items' shares. The server reads all the
         reports: that takes time. Raises `InvalidInput` where a report has one member alone.
         """
-        with needs("a DataFrame", "analyst"):
-            from hearsay.asking import frames
-
         answer = self.query_pairs(
             analyst_pb2.PairsRequest(
                 survey=survey,
@@ -86,7 +78,7 @@ class Sets:
             )
         )
         warn_of(answer.warning)
-        return frames.pairs(answer)
+        return reading.pairs(answer)
 
     # --- the same as messages, without pandas ----------------------------------------------
 

@@ -1,17 +1,14 @@
 """An analyst's questions about attributes together: tables, tests, groups, regressions."""
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
-from hearsay.asking import formulas
+from hearsay.asking import formulas, reading
+from hearsay.asking.answer import Answer
 from hearsay.asking.selection import LONG, Selection, fields, single, warn_of
 from hearsay.plans import plan as plans
 from hearsay.sending.transport import Calls
 from hearsay.v1 import admin_pb2, analyst_pb2
-from ldp.errors import needs
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 class Together:
@@ -38,20 +35,17 @@ class Together:
         method: str = "",
         nonnegative: bool = False,
         **selection: Unpack[Selection],
-    ) -> "pd.DataFrame":
+    ) -> Answer:
         """Return the joint table of two categorical attributes, a row for each pair of values.
 
-        Indexed by both values; `frame["estimate"].unstack()` is the table itself. Columns: estimate
+        Indexed by both values; `to_frame()["estimate"].unstack()` is the table. Columns: estimate
         (the share of people with both values: unbiased, and so possibly negative), standard_error,
         low and high. With `nonnegative` the estimate is the most likely distribution, and raw the
         unbiased share. Only records that report both attributes count. With several levels the
         table is of the people who answered; `method="gls"` pools levels as if their people answered
-        alike. `frame.attrs` holds the survey, attribute and other, confidence, method, the number
+        alike. The answer holds the survey, attribute and other, confidence, method, the number
         of records (reports), repeats, warning, and chi2: the test of `chi2_contingency`.
         """
-        with needs("a DataFrame", "analyst"):
-            from hearsay.asking import frames
-
         answer = self.query_crosstab(
             analyst_pb2.CrosstabRequest(
                 survey=survey,
@@ -65,11 +59,11 @@ class Together:
             )
         )
         warn_of(answer.warning)
-        return frames.crosstab(answer)
+        return reading.joint(answer)
 
     def chi2_contingency(
         self, survey: str, attribute: str, other: str, **selection: Unpack[Selection]
-    ) -> "pd.Series":
+    ) -> Answer:
         """Return the test that two categorical attributes are independent.
 
         statistic (nearly chi-squared if they are), dof, pvalue, noncentrality (an estimate; 0 where
@@ -78,15 +72,12 @@ class Together:
         whose statistics are added up; with reports of several periods it allows for people who
         answered in several, and says "dependent" too rarely rather than too often.
         """
-        with needs("a Series", "analyst"):
-            from hearsay.asking import frames
-
         request = analyst_pb2.CrosstabRequest(
             survey=survey, attribute=attribute, other=other, **fields(selection, Selection)
         )
         answer = self.query_crosstab(request)
         warn_of(answer.warning)
-        return frames.independence(answer)
+        return reading.independent(answer)
 
     def within(
         self,
@@ -98,16 +89,13 @@ class Together:
         simultaneous: bool = False,
         method: str = "",
         **selection: Unpack[Selection],
-    ) -> "pd.DataFrame":
+    ) -> Answer:
         """Return an attribute's shares, or a number's mean, within each group of another attribute.
 
         Indexed by group, a value of `by`, and value. Columns: estimate, standard_error, low and
-        high, Fieller's. `frame.attrs["groups"]` has the groups' own shares. A group of
+        high, Fieller's. `figures["groups"]` has the groups' own shares. A group of
         which too few people are known has intervals of all of the range, and a warning.
         """
-        with needs("a DataFrame", "analyst"):
-            from hearsay.asking import frames
-
         answer = self.query_groups(
             groups_request(
                 survey,
@@ -120,7 +108,7 @@ class Together:
             )
         )
         warn_of(answer.warning)
-        return frames.within(answer)
+        return reading.given(answer)
 
     def ols(
         self,
@@ -131,7 +119,7 @@ class Together:
         confidence: float = 0.95,
         simultaneous: bool = False,
         **selection: Unpack[Selection],
-    ) -> "pd.DataFrame":
+    ) -> Answer:
         """Return a linear regression, such as `ols("pay", "wage ~ age + C(sex)")`: a row per term.
 
         Columns: estimate, standard_error, z, p_value, low and high (of the interval), and naive:
@@ -139,10 +127,9 @@ class Together:
         consistent, and errors hold whatever the residuals' distribution. A regressor that is a
         number must be collected by a mechanism that tells of its square, as piecewise does. With
         `success` the response is whether an attribute has this value. The formula has attributes,
-        C(attribute), C(attribute, Treatment("reference")), and + : * - 1. `frame.attrs` holds the
+        C(attribute), C(attribute, Treatment("reference")), and + : * - 1. The answer holds the
         survey, formula, attribute (what is explained), method, confidence, n and reports (the
-        records), repeats, warning, and naive: the coefficients of that column by term. Needs
-        formulaic.
+        records), repeats and warning. Needs formulaic.
         """
         return self._fitted(
             survey, formula, False, success, "", confidence, simultaneous, selection
@@ -158,7 +145,7 @@ class Together:
         confidence: float = 0.95,
         simultaneous: bool = False,
         **selection: Unpack[Selection],
-    ) -> "pd.DataFrame":
+    ) -> Answer:
         """Return a logistic regression of whether an attribute has a value on categories.
 
         As `ols`. `success` is the value that is explained, by default the second of two; the
@@ -179,10 +166,7 @@ class Together:
         confidence: float,
         simultaneous: bool,
         selection: Selection,
-    ) -> "pd.DataFrame":
-        with needs("a DataFrame", "analyst"):
-            from hearsay.asking import frames
-
+    ) -> Answer:
         model = self.model(survey, formula, logistic=logistic, success=success)
         answer = self.query_fit(
             fit_request(
@@ -196,7 +180,7 @@ class Together:
             )
         )
         warn_of(answer.warning)
-        return frames.fitted(answer, model.labels, model.explained, formula)
+        return reading.fit(answer, model.labels, model.explained, formula)
 
     # --- the same as messages, without pandas ----------------------------------------------
 

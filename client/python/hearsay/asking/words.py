@@ -1,15 +1,14 @@
 """An analyst's questions about words: which are frequent, and how frequent listed ones are."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
 
+from hearsay.asking import reading
+from hearsay.asking.answer import Answer
 from hearsay.asking.selection import LONG, Selection, fields, single, warn_of
 from hearsay.sending.transport import Calls
 from hearsay.v1 import analyst_pb2
-from ldp.errors import InvalidInput, needs
-
-if TYPE_CHECKING:
-    import pandas as pd
+from ldp.errors import InvalidInput
 
 
 class Words:
@@ -25,15 +24,15 @@ class Words:
         top: int = 20,
         confidence: float = 0.95,
         **selection: Unpack[Selection],
-    ) -> "pd.DataFrame":
+    ) -> Answer:
         """Return the frequent words that are found, the largest shares first: a row per word.
 
         There are `top` rows at most. Columns: estimate, standard_error, low and high, of the share
         of people. With the probability `confidence` no word is listed that nobody has, in the whole
-        answer. `frame.attrs["findable"]` is the smallest share that a word of 1, 2, ... letters has
+        answer. `figures["findable"]` is the smallest share that a word of 1, 2, ... letters has
         to have to be found every second time: rarer words are missing. Where more than `top`
         words were found, the intervals hold for all of them at once
-        (`frame.attrs["simultaneous"]`). The server reads all the reports: that takes time. Ask
+        (`Answer.simultaneous`). The server reads all the reports: that takes time. Ask
         about several periods to find more.
         """
         if top < 1:
@@ -56,7 +55,7 @@ class Words:
         *,
         confidence: float = 0.95,
         **selection: Unpack[Selection],
-    ) -> "pd.DataFrame":
+    ) -> Answer:
         """Return the share of people who have each of some words: a row per word.
 
         Without `words` those that the survey lists. Columns are those of `heavy_hitters`, and so is
@@ -74,13 +73,10 @@ class Words:
         )
         return self._words(request)
 
-    def _words(self, request: analyst_pb2.WordsRequest) -> "pd.DataFrame":
-        with needs("a DataFrame", "analyst"):
-            from hearsay.asking import frames
-
+    def _words(self, request: analyst_pb2.WordsRequest) -> Answer:
         answer = self.query_words(request)
         warn_of(answer.warning, above=1)
-        return frames.estimates(answer)
+        return reading.estimate(answer, "words")
 
     # --- the same as messages, without pandas ----------------------------------------------
 

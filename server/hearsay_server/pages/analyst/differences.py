@@ -4,7 +4,7 @@ from typing import Any
 
 import pandas as pd
 
-from hearsay.asking.columns import errors_text
+from hearsay.asking.answer import errors_text
 from hearsay_server.answers.selecting import parts, sets_of
 from hearsay_server.pages.analyst import charts
 from hearsay_server.pages.analyst.estimates import SUM

@@ -32,7 +32,7 @@ def _options(given: Given) -> dict[str, Any]:
 
 def _histogram(survey: str, given: Given) -> Question:
     options = {**given.stated(bins="whole"), **_options(given)}
-    return Question("distribution", (survey, given.attribute), options, entry=0)
+    return Question("distribution", (survey, given.attribute), options)
 
 
 def _quantiles(survey: str, given: Given) -> Question:
@@ -97,7 +97,7 @@ VIEWS = (
         charts.intervals,
         weighted,
         beside=lambda survey, given: Question(
-            "distribution", (survey, given.attribute), _options(given), entry=0
+            "distribution", (survey, given.attribute), _options(given)
         ),
     ),
 )

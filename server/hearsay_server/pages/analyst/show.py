@@ -17,7 +17,7 @@ import pandas as pd
 from starlette.responses import HTMLResponse, Response
 
 from hearsay import Analyst, NotReady, Unreachable
-from hearsay.asking.frames import drawn
+from hearsay.asking.answer import Answer
 from hearsay.plans.kinds import Binned, Numeric
 from hearsay.v1 import admin_pb2
 from hearsay_server.limits import TooMany
@@ -71,17 +71,18 @@ class _Asked:
     def question(self) -> Question:
         return self.view.question(self.survey.name, self.given)
 
-    def pictured(self, analyst: Analyst) -> list[pd.DataFrame]:
-        """Ask for the tables of the PNG: in a thread."""
-        table = self.question.ask(analyst)
-        over = self.view.over and self.view.over(self.survey.name, self.given, table)
+    def pictured(self, analyst: Analyst) -> list[Answer]:
+        """Ask for the answers of the PNG: in a thread."""
+        answer = self.question.ask(analyst)
+        over = self.view.over and self.view.over(self.survey.name, self.given, answer.to_frame())
         if not over:
-            return [table]
+            return [answer]
         found = over.ask(analyst)
         if self.view.chart is nothing:
             return [found]
-        found.attrs["drawn"] = drawn(table)
-        return [found, table]
+        from hearsay.asking.plots import over_time
+
+        return [over_time(found, answer), answer]
 
     async def fragment(self) -> Fragment:
         """Return the chart and the table, made once for all who look at them."""
@@ -99,10 +100,10 @@ class _Asked:
 
     def _rendered(self, analyst: Analyst) -> str:
         """Ask, and render the answer: in a thread."""
-        table = self.question.ask(analyst)
+        table = self.question.ask(analyst).to_frame()
         beside = None
         if self.view.beside is not None:
-            beside = self.view.beside(self.survey.name, self.given).ask(analyst)
+            beside = self.view.beside(self.survey.name, self.given).ask(analyst).to_frame()
         charts = [] if beside is None else [catalogue.VIEWS["distribution"].chart(beside)]
         charts.append(self.view.chart(table))
         return self.visit.html(
@@ -238,16 +239,18 @@ async def _page(asked: _Asked, trouble: str, wanted: str) -> Response:
 
 
 async def _csv(asked: _Asked) -> Response:
-    text = await _answered(asked.visit, lambda analyst: tables.csv(asked.question.ask(analyst)))
+    text = await _answered(
+        asked.visit, lambda analyst: tables.csv(asked.question.ask(analyst).to_frame())
+    )
     name = f"{asked.survey.name}-{asked.given.attribute}-{asked.view.name}.csv"
     headers = {"content-disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}"}
     return Response(text, media_type="text/csv; charset=utf-8", headers=headers)
 
 
 async def _png(asked: _Asked) -> Response:
-    tables = await _answered(asked.visit, asked.pictured)
+    answers = await _answered(asked.visit, asked.pictured)
     try:
-        data = await asked.visit.inside.analyses.run(partial(drawing.png, tables))
+        data = await asked.visit.inside.analyses.run(partial(drawing.png, answers))
     except InvalidInput as error:
         raise Ended(grpc.StatusCode.INVALID_ARGUMENT, str(error)) from None
     except TooMany as error:
@@ -292,8 +295,6 @@ def _counted(reports: object) -> str:
     """Say how many reports an answer is of; of groups, of all of them."""
     if isinstance(reports, dict):
         return words.many(sum(reports.values()), "report")
-    if isinstance(reports, tuple):
-        return " and ".join(f"{n:,}" for n in reports) + " reports"
     return words.many(reports, "report") if isinstance(reports, int) else ""
 
 

@@ -8,31 +8,21 @@ from typing import Any, cast
 import pandas as pd
 
 from hearsay import Analyst
+from hearsay.asking.answer import Answer
 from hearsay_server.pages.analyst.options import Given, Option
 
 
 @dataclass(frozen=True)
 class Question:
-    """One call of a method of `Analyst`, which is made as it is written.
-
-    `entry` is which table is meant where the method returns several.
-    """
+    """One call of a method of `Analyst`, which is made as it is written."""
 
     method: str
     args: tuple[Any, ...]
     options: Mapping[str, Any] = field(default_factory=dict)
-    entry: int | None = None
 
-    def ask(self, analyst: Analyst) -> pd.DataFrame:
-        """Return the answer; a single row as a table, too."""
-        found: Any = getattr(analyst, self.method)(*self.args, **self.options)
-        if self.entry is not None:
-            found = found[self.entry]
-        if not isinstance(found, pd.Series):
-            return cast(pd.DataFrame, found)
-        table = found.to_frame().T
-        table.attrs = found.attrs
-        return table
+    def ask(self, analyst: Analyst) -> Answer:
+        """Return the answer."""
+        return cast(Answer, getattr(analyst, self.method)(*self.args, **self.options))
 
     def python(self, target: str, *, with_token: bool) -> str:
         """Return a program that gives the same table."""
@@ -45,8 +35,7 @@ class Question:
         call = f"analyst.{self.method}({', '.join(given)})"
         if len(call) > 80:
             call = f"analyst.{self.method}(\n    " + ",\n    ".join(given) + ",\n)"
-        entry = "" if self.entry is None else f"[{self.entry}]"
-        lines.append(f"table = {call}{entry}\n")
+        lines.append(f"table = {call}.to_frame()\n")
         return "".join(lines)
 
 

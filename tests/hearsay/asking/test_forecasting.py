@@ -3,11 +3,11 @@
 import math
 from datetime import UTC, datetime
 
-import pandas as pd
+import numpy as np
 import pytest
 
 import hearsay.plans.plan
-from hearsay.asking import forecasting
+from hearsay.asking import Answer, Column, Level, Subject, Table, forecasting
 from hearsay.asking.forecasting import Forecasts
 from hearsay.plans import period
 from hearsay.v1 import admin_pb2
@@ -39,11 +39,16 @@ class Played(Forecasts):
     def show_survey(self, survey: str) -> admin_pb2.ShowSurveyResponse:
         return self.shown
 
-    def estimate(self, survey: str, attribute: str, **options: object) -> pd.DataFrame:
-        rows = {"estimate": [0.4], "standard_error": [self.error], "low": [0.3], "high": [0.5]}
-        table = pd.DataFrame(rows, index=["foot"])
-        table.attrs = {"reports": self.reports, "repeats": 1}
-        return table
+    def estimate(self, survey: str, attribute: str, **options: object) -> Answer:
+        columns = (
+            Column("estimate", "estimate", "share", np.array([0.4])),
+            Column("standard_error", "error", "share", np.array([self.error])),
+            Column("low", "low", "share", np.array([0.3])),
+            Column("high", "high", "share", np.array([0.5])),
+        )
+        table = Table("rows", (Level(attribute, ["foot"]),), columns)
+        subject = (Subject(attribute),)
+        return Answer("estimate", survey, subject, "frequency", (table,), reports=self.reports)
 
 
 @pytest.fixture(autouse=True)
@@ -62,7 +67,7 @@ def test_a_rate_is_of_the_seven_periods_before_this_one_silent_ones_too() -> Non
     played = Played(
         "P1D", {"2026-06-01": 500, "2026-06-15": 300, "2026-06-19": 400, "2026-06-20": 9}
     )
-    found = played.forecast("asked", "how", goal=0.01)
+    found = played.forecast("asked", "how", goal=0.01).to_frame()
     assert found["with_twice"].item() == pytest.approx(0.02 / math.sqrt(2))
     assert found["reports_for_goal"].item() == 4 * 1209  # half of the error: four times as many
     assert found.attrs["rate"] == pytest.approx(700 / 7)
@@ -71,7 +76,9 @@ def test_a_rate_is_of_the_seven_periods_before_this_one_silent_ones_too() -> Non
 
 
 def test_a_new_survey_counts_the_days_that_it_has() -> None:
-    found = Played("P1D", {"2026-06-18": 100, "2026-06-19": 300}).forecast("asked", "how")
+    found = (
+        Played("P1D", {"2026-06-18": 100, "2026-06-19": 300}).forecast("asked", "how").to_frame()
+    )
     assert (found.attrs["rate"], found.attrs["twice"]) == (200, "2026-06-22")
 
 
@@ -85,14 +92,14 @@ def test_a_new_survey_counts_the_days_that_it_has() -> None:
     ids=["no periods", "the first one", "silent of late"],
 )
 def test_no_rate_is_known(unit: str, counts: dict[str, int]) -> None:
-    found = Played(unit, counts).forecast("asked", "how", goal=0.001)
+    found = Played(unit, counts).forecast("asked", "how", goal=0.001).to_frame()
     assert found.attrs["rate"] is found.attrs["twice"] is found.attrs["reached"] is None
 
 
 def test_what_is_far_away_has_no_date() -> None:
     played = Played("P1Y", {"2025": 3, "2026": 1})
-    assert played.forecast("asked", "how", goal=0.001).attrs["reached"] == "2558"
-    assert played.forecast("asked", "how", goal=1e-6).attrs["reached"] is None
+    assert played.forecast("asked", "how", goal=0.001).to_frame().attrs["reached"] == "2558"
+    assert played.forecast("asked", "how", goal=1e-6).to_frame().attrs["reached"] is None
 
 
 @pytest.mark.parametrize("unit", ["PT1H", "P1D", "P1W", "P1M", "P1Y"])

@@ -1,0 +1,250 @@
+"""An answer as a value: its tables, JSON, CSV, frames and HTML, made from messages of each kind."""
+
+import csv
+import json
+import math
+
+import numpy as np
+import pytest
+
+from hearsay.asking import Answer, reading
+from hearsay.asking.plots import figure, over_time
+from hearsay.v1 import analyst_pb2
+from ldp import InvalidInput
+
+HOSTILE = '<b onmouseover="x()">tea</b>'
+
+
+def row(label: str, **more: float) -> analyst_pb2.Row:
+    numbers = {"estimate": 0.25, "standard_error": 0.05, "low": 0.2, "high": 0.4, **more}
+    return analyst_pb2.Row(label=label, **numbers)
+
+
+def estimated(*rows: analyst_pb2.Row, **more: object) -> analyst_pb2.EstimateResponse:
+    about = {"survey": "s", "attribute": "drink", "statistic": "frequency", "confidence": 0.9}
+    answer = analyst_pb2.EstimateResponse(**about, reports=100, repeats=1, method="mle", rows=rows)
+    answer.MergeFrom(analyst_pb2.EstimateResponse(**more))
+    return answer
+
+
+def difference(label: str, **more: object) -> analyst_pb2.Difference:
+    numbers = dict.fromkeys(("first", "second", "difference", "low", "high"), 0.1)
+    return analyst_pb2.Difference(label=label, standard_error=0.1, p_value=0.5, **numbers, **more)
+
+
+def changed(kind: analyst_pb2.ChangeRequest.Kind) -> analyst_pb2.ChangeResponse:
+    period = "D2" if kind == analyst_pb2.ChangeRequest.BREAKS else ""
+    return analyst_pb2.ChangeResponse(
+        survey="s",
+        attribute="drink",
+        statistic="frequency",
+        kind=kind,
+        confidence=0.95,
+        periods=["D1", "D2"],
+        period_reports=[10, 20],
+        rows=[difference("tea", period=period, mix=0.0)],
+    )
+
+
+FIRST_TABLES = {
+    "estimate": (
+        lambda: reading.estimate(
+            estimated(row("tea", raw=0.3, effective_sample_size=9.0, alike=0.2, alike_low=0.1))
+        ),
+        "estimate:estimate:share standard_error:error:share low:low:share high:high:share "
+        "raw:reference:share effective_sample_size:n:count alike:reference:share "
+        "alike_low:low:share",
+    ),
+    "ratings": (
+        lambda: reading.estimate(estimated(row("tea", share=0.5), statistic="rating")),
+        "estimate:estimate:own standard_error:error:own low:low:own high:high:own "
+        "share:estimate:share",
+    ),
+    "pairs": (
+        lambda: reading.pairs(
+            analyst_pb2.PairsResponse(
+                survey="s", attribute="drink", pairs=[analyst_pb2.Pair(first="a", second="b")]
+            )
+        ),
+        "estimate:estimate:share standard_error:error:share low:low:share high:high:share "
+        "independent:reference:share",
+    ),
+    "trend": (
+        lambda: reading.change(changed(analyst_pb2.ChangeRequest.TREND)),
+        "first:reference:share second:reference:share slope:estimate:per period "
+        "standard_error:error:share low:low:share high:high:share p_value:p:none "
+        "adjusted_p_value:p:none mix:reference:share",
+    ),
+    "breaks": (
+        lambda: reading.change(changed(analyst_pb2.ChangeRequest.BREAKS)),
+        "period:text:none before:reference:share after:reference:share difference:estimate:share "
+        "standard_error:error:share low:low:share high:high:share p_value:p:none "
+        "adjusted_p_value:p:none mix:reference:share",
+    ),
+    "fit": (
+        lambda: reading.fit(
+            analyst_pb2.FitResponse(survey="s", coefficients=[analyst_pb2.Coefficient()]),
+            ["Intercept"],
+            "pay",
+            "pay ~ 1",
+        ),
+        "estimate:estimate:own standard_error:error:own z:statistic:none p_value:p:none "
+        "low:low:own high:high:own naive:reference:own",
+    ),
+    "suspicions": (
+        lambda: reading.suspicions(
+            analyst_pb2.SuspicionsResponse(
+                suspicions=[analyst_pb2.Suspicion(level="one", test="together", reports=3)]
+            ),
+            "s",
+            "drink",
+        ),
+        "statistic:statistic:none p_value:p:none reports:n:count",
+    ),
+    "independent": (
+        lambda: reading.independent(analyst_pb2.CrosstabResponse(attribute="a", other="b")),
+        "statistic:statistic:none dof:statistic:none pvalue:p:none noncentrality:statistic:none "
+        "detectable:statistic:none reports:n:count",
+    ),
+}
+
+
+@pytest.mark.parametrize("view", FIRST_TABLES)
+def test_each_column_says_what_it_is_and_in_which_unit(view: str) -> None:
+    made, expected = FIRST_TABLES[view]
+    columns = [f"{c.name}:{c.role}:{c.unit}" for c in made().table().columns]
+    assert " ".join(columns) == expected
+
+
+@pytest.mark.parametrize("view", FIRST_TABLES)
+def test_frame_json_and_csv_have_the_same_numbers(view: str) -> None:
+    answer = FIRST_TABLES[view][0]()
+    table, frame = answer.table(), answer.to_frame()
+    document = json.loads(answer.to_json())["tables"][table.name]
+    (line,) = csv.DictReader(answer.to_csv().splitlines())
+    assert list(document["columns"]) == list(frame.columns)
+    assert [list(labels) for labels in document["index"].values()] == [
+        frame.index.get_level_values(level).tolist() for level in range(frame.index.nlevels)
+    ]
+    for name, column in document["columns"].items():
+        (number,) = column["values"]
+        if isinstance(number, str):
+            assert number == frame[name].item() == line[name]
+        elif number is None:
+            assert math.isnan(frame[name].item()) and line[name] == ""
+        else:
+            assert number == frame[name].item() == float(line[name])
+
+
+def test_what_there_is_not_is_nan_in_frames_null_in_json_and_empty_in_csv() -> None:
+    answer = reading.estimate(estimated(row("tea", estimate=math.nan)))
+    assert math.isnan(answer.to_frame()["estimate"].item())
+    document = json.loads(answer.to_json(indent=1))
+    assert document["tables"]["rows"]["columns"]["estimate"]["values"] == [None]
+    assert document["figures"] == {"homogeneity": None, "detectable_difference": None}
+    assert answer.to_csv().splitlines()[1] == "drink,tea,,0.05,0.2,0.4,0.9,100"
+
+
+def test_an_answer_without_rows_has_its_columns() -> None:
+    answer = reading.estimate(estimated())
+    assert list(answer.to_frame().columns) == ["estimate", "standard_error", "low", "high"]
+    assert answer.to_csv().count("\n") == 1
+    assert len(answer.table()) == 0
+
+
+def test_a_table_or_column_that_is_not_there_is_named_with_those_that_are() -> None:
+    answer = reading.estimate(estimated(row("tea"), sums=[row("tea + milk")]))
+    assert answer.to_frame("sums").index.tolist() == ["tea + milk"]
+    with pytest.raises(InvalidInput, match="no table 'bins', only rows, sums"):
+        answer.to_frame("bins")
+    with pytest.raises(InvalidInput, match="no column 'z', only estimate, standard_error"):
+        answer.table().column("z")
+
+
+def test_groups_are_one_answer_and_a_note_says_of_which_group_it_is() -> None:
+    groups = [
+        estimated(row("tea", alike=0.2), group="ios", warning="few reports"),
+        estimated(row("tea"), row("milk"), group="web"),
+    ]
+    answer = reading.by(groups, "platform")
+    frame = answer.to_frame()
+    assert frame.index.tolist() == [("ios", "tea"), ("web", "tea"), ("web", "milk")]
+    assert np.isnan(frame["alike"]).tolist() == [False, True, True]
+    assert answer.parts == {"ios": 100, "web": 100} and answer.reports == 200
+    assert (answer.warning, answer.notes[0].part) == ("ios: few reports", "ios")
+
+
+def test_shares_of_people_who_rated_are_a_table_of_ratings() -> None:
+    answer = reading.estimate(
+        estimated(row("tea", share=0.5, share_low=0.4, share_high=0.6), statistic="rating")
+    )
+    frame = answer.to_frame("shares")
+    assert frame.loc["tea"].to_dict() == {"estimate": 0.5, "low": 0.4, "high": 0.6}
+    assert len(figure(answer).axes) == 2
+
+
+def test_texts_of_others_are_no_markup_in_a_notebook() -> None:
+    answer = reading.estimate(
+        estimated(row(HOSTILE), title=f"Which {HOSTILE}?", warning=f"of {HOSTILE}", survey=HOSTILE)
+    )
+    shown = answer._repr_html_()
+    assert "<b onmouseover" not in shown
+    assert "Which &lt;b onmouseover" in shown and "Warning:" in shown
+    assert "100 reports, mle" in shown and "90% intervals" in shown
+
+
+def test_a_printed_answer_has_its_question_table_and_warnings() -> None:
+    message = estimated(row("tea"), title="Which drink?", warning="few reports")
+    lines = str(reading.estimate(message)).splitlines()
+    assert lines[0] == "Which drink?"
+    assert lines[3].split() == ["tea", "0.25", "0.05", "0.2", "0.4"]
+    assert lines[4:] == [
+        "s, drink: 100 reports, mle",
+        "low and high: 90% intervals",
+        "warning: few reports",
+    ]
+
+
+def test_a_trend_is_drawn_over_the_estimates_of_periods() -> None:
+    days = [estimated(row("tea"), group=day) for day in ("D1", "D2")]
+    change = reading.change(changed(analyst_pb2.ChangeRequest.BREAKS))
+    answer = over_time(reading.by(days, "period"), change)
+    assert answer.figures["drawn"] == {"tea": [0.1, 0.1, "D2"]}
+    assert len(figure(answer, change).axes) == 2
+
+
+@pytest.mark.parametrize(
+    ("made", "reason"),
+    [
+        (lambda: [], "give one answer at least"),
+        (lambda: [FIRST_TABLES["independent"][0]()], "a plot is of an answer with intervals"),
+        (lambda: [reading.estimate(estimated())], "nothing to draw"),
+    ],
+)
+def test_what_has_no_picture_is_refused(made: object, reason: str) -> None:
+    answers: list[Answer] = made()  # type: ignore[operator]
+    with pytest.raises(InvalidInput, match=reason):
+        figure(*answers)
+
+
+def test_the_tables_of_a_distribution_are_told_by_their_names() -> None:
+    message = analyst_pb2.DistributionResponse(
+        survey="s",
+        attribute="minutes",
+        confidence=0.95,
+        bins=[analyst_pb2.Bin(left=0, right=5, share=row("0 to 5"))],
+        quantiles=[row("0.5")],
+        cumulative=[row("5")],
+    )
+    answer = reading.distribution(message)
+    assert [table.name for table in answer.tables] == ["bins", "quantiles", "below"]
+    assert answer.to_frame().index.tolist() == [(0.0, 5.0)]
+    assert answer.table("quantiles").columns[0].unit == "own"
+    first = {view: reading.distribution(message, view).table().name for view in ("cdf", "between")}
+    assert first == {"cdf": "below", "between": "ranges"}
+
+
+def test_every_field_of_a_row_has_a_role() -> None:
+    names = {field.name for field in analyst_pb2.Row.DESCRIPTOR.fields} - {"label"}
+    names |= {field.name for field in analyst_pb2.Difference.DESCRIPTOR.fields}
+    assert names - {"label", "period"} <= set(reading._ROLES)
