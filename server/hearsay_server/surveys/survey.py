@@ -254,10 +254,10 @@ class Question:
 
     def mapped(self, epsilon: float) -> list[Mechanism]:
         """Return the mechanism of each of the domain's maps, in order, at a share of epsilon."""
-        if not isinstance(self.domain, Categorical):
-            return []
-        domains = map(self.domain.chosen, self.domain.map_names)
-        return [replace(self, domain=each, asked_for="").mechanism(epsilon) for each in domains]
+        return [
+            replace(self, domain=self.domain.chosen(name), asked_for="").mechanism(epsilon)
+            for name in self.domain.map_names
+        ]
 
     def variance(self, epsilon: float) -> float:
         """Predict the variance of one report: of a value's frequency on average, or of a number.

@@ -26,7 +26,7 @@ from hearsay.asking.shuffled import Shuffles
 from hearsay.asking.words import Words
 from hearsay.checking.calls import open_checked
 from hearsay.plans import plan as plans
-from hearsay.plans.kinds import Binned, Categorical, Ratings, SetOf, Strings
+from hearsay.plans.kinds import Binned, ByKind, Categorical, Ratings, SetOf, Strings
 from hearsay.sending.transport import Tls, Token
 from hearsay.v1 import admin_pb2, analyst_pb2
 from ldp.errors import InvalidInput, NotReady, needs
@@ -34,6 +34,17 @@ from ldp.errors import InvalidInput, NotReady, needs
 if TYPE_CHECKING:
     import pandas as pd
 
+
+KIND_NAMES = ByKind(
+    category="categorical",
+    number="numeric",
+    bins="numeric",
+    set="set",
+    ratings="ratings",
+    words="strings",
+    grid="categorical",
+)
+"""What `Analyst.attributes` calls each kind, after the fields of a survey's attribute."""
 
 By = Literal["LEVEL", "PERIOD", "MAP", "PROPERTY"]
 """What answers may be given by, each by itself."""
@@ -97,17 +108,16 @@ class Analyst(Changes, Comparisons, Distributions, Forecasts, Sets, Shuffles, Wo
             domain = attribute.domain
             bins = domain.count if isinstance(domain, Binned) else 0
             if isinstance(domain, Categorical | SetOf):
-                name_of = "categorical" if isinstance(domain, Categorical) else "set"
-                kind = [name_of, domain.values, math.nan, math.nan, math.nan]
+                answers = [domain.values, math.nan, math.nan, math.nan]
             elif isinstance(domain, Strings):
-                kind = ["strings", domain.candidates, math.nan, math.nan, math.nan]
+                answers = [domain.candidates, math.nan, math.nan, math.nan]
             elif isinstance(domain, Ratings):
-                kind = ["ratings", domain.keys, domain.low, domain.high, 0.0]
+                answers = [domain.keys, domain.low, domain.high, 0.0]
             else:
-                kind = ["numeric", None, domain.low, domain.high, domain.step]
+                answers = [None, domain.low, domain.high, domain.step]
             asked = plan.questions_of([name])
             reports = sum(sum(r.reports) for r in shown.reports if r.attribute in asked)
-            rows.append([attribute.title, *kind, bins, reports])
+            rows.append([attribute.title, KIND_NAMES[domain], *answers, bins, reports])
         index = pd.Index(list(plan.attributes), name="attribute")
         columns = ["title", "kind", "values", "low", "high", "step", "bins", "reports"]
         return pd.DataFrame(rows, index, columns)

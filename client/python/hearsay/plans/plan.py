@@ -178,8 +178,7 @@ class Plan:
 
         Raises `InvalidInput` where the survey lacks the attribute.
         """
-        domain = self.asked(attribute).domain
-        return domain.map_names if isinstance(domain, Categorical) else ()
+        return self.asked(attribute).domain.map_names
 
     def mechanism(self, level: str, attribute: str, map_name: str = "") -> Mechanism:
         """Return a question's mechanism of those who chose a level and a map; "" for no map.
@@ -431,7 +430,6 @@ def _mapped(asked: Mapping[str, Question]) -> _Mapped:
     return [
         (name, chosen, replace(each, domain=each.domain.chosen(chosen)))
         for name, each in asked.items()
-        if isinstance(each.domain, Categorical)
         for chosen in each.domain.map_names
     ]
 

@@ -4,9 +4,10 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from hearsay.asking.analyst import KIND_NAMES
 from hearsay.plans import plan as plans
 from hearsay.plans.attributes import Attribute
-from hearsay.plans.kinds import Binned, Categorical, Numeric, Ratings, SetOf, Strings
+from hearsay.plans.kinds import Categorical
 from hearsay.plans.plan import Plan
 from hearsay.v1 import admin_pb2
 from hearsay_server.pages.analyst import (
@@ -58,18 +59,7 @@ class Survey:
 
     def kind(self, attribute: str) -> str:
         """Return what kind of answers an attribute has, as `Analyst.attributes` names it."""
-        match self.plan.attributes[attribute].domain:
-            case Strings():
-                return "strings"
-            case SetOf():
-                return "set"
-            case Ratings():
-                return "ratings"
-            case Numeric() | Binned():
-                return "numeric"
-            case Categorical():
-                return "categorical"
-        return "categorical"
+        return KIND_NAMES[self.plan.attributes[attribute].domain]
 
     def views(self, attribute: str) -> list[View]:
         """Return the views of an attribute, the first one first."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from hearsay.agreement import Agreement
-from hearsay.plans.kinds import Categorical, Domain, Grid, Numeric, Ratings, SetOf, Strings
+from hearsay.plans.kinds import Categorical, Domain, Numeric, Ratings, SetOf, Strings
 from hearsay.plans.plan import Level, Plan
 from hearsay_server.pages.person.chances import factor, of_many
 from hearsay_server.pages.person.odds import odds
@@ -118,18 +118,13 @@ def _asking(plan: Plan, level: Level, name: str, position: int) -> Asking:
     memoizer = plan.memoizer(level.name, name)
     by_map = []
     for chosen, mechanism in level.by_map[name].items():
-        by_map.append((chosen, odds(chosen_by(question.domain, chosen), mechanism)))
+        by_map.append((chosen, odds(question.domain.chosen(chosen), mechanism)))
     return Asking(
         question.title or name,
         "" if chance >= ONE else of_many(Fraction(chance, ONE))[0],
         memoizer.epsilon if memoizer else 0.0,
         tuple(by_map),
     )
-
-
-def chosen_by(domain: Domain | Grid, chosen: str) -> Domain | Grid:
-    """Return the domain of somebody who chose a map; "" is none."""
-    return domain.chosen(chosen) if chosen and isinstance(domain, Categorical) else domain
 
 
 def fields(plan: Plan) -> list[Field]:
@@ -192,7 +187,7 @@ def for_scripts(survey: PublicSurvey) -> dict[str, object]:
         "readings": {
             level.name: {
                 name: {
-                    chosen: reading(chosen_by(plan.questions[name].domain, chosen), mechanism)
+                    chosen: reading(plan.questions[name].domain.chosen(chosen), mechanism)
                     for chosen, mechanism in by_map.items()
                 }
                 for name, by_map in level.by_map.items()
