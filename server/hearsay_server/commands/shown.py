@@ -10,7 +10,7 @@ from google.protobuf.message import Message
 from rich.table import Table
 
 from hearsay.asking.columns import DIFFERENCE_COLUMNS, PAIR_COLUMNS, given_columns
-from hearsay.asking.reading import row_number
+from hearsay.asking.reading import number
 from hearsay.v1 import analyst_pb2
 from hearsay_server import spreadsheets, tabular
 from hearsay_server.printing import Console, headed, say_json
@@ -376,7 +376,7 @@ def repeats_text(most: float) -> str:
 
 def _numbers(row: analyst_pb2.Row, columns: Sequence[str]) -> list[float | None]:
     """Return a row's numbers; None, an empty field of CSV, where it has none."""
-    numbers = (row_number(row, column) for column in columns)
+    numbers = (number(row, column) for column in columns)
     return [None if math.isnan(found) else found for found in numbers]
 
 

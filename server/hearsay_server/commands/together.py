@@ -320,6 +320,7 @@ def fit(
                 selection=selection,
             )
         )
+    fitted = reading.fit(answer, model.labels, model.explained, formula)
     warn(answer.warning)
     if as_json:
         document = plain(answer, reports=answer.reports)
@@ -327,14 +328,12 @@ def fit(
             entry["term"] = label
         say_json({**document, "formula": formula})
     elif as_csv:
-        fitted = reading.fit(answer, model.labels, model.explained, formula)
         columns = [column.plain() for column in fitted.table().columns]
         lines = [[*row, answer.reports] for row in zip(model.labels, *columns, strict=True)]
         Shown(False, True, False).write_csv(["term", *FIT_COLUMNS, "naive", "reports"], lines)
     else:
         say(summary(answer, model.labels, model.explained, logit))
     if plot is not None:
-        fitted = reading.fit(answer, model.labels, model.explained, formula)
         plotting.draw([fitted], plot)
 
 

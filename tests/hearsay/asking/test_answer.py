@@ -180,6 +180,7 @@ def test_shares_of_people_who_rated_are_a_table_of_ratings() -> None:
     )
     frame = answer.to_frame("shares")
     assert frame.loc["tea"].to_dict() == {"estimate": 0.5, "low": 0.4, "high": 0.6}
+    assert frame.attrs["statistic"] == "share who rated"
     assert len(figure(answer).axes) == 2
 
 
@@ -240,6 +241,8 @@ def test_the_tables_of_a_distribution_are_told_by_their_names() -> None:
     assert [table.name for table in answer.tables] == ["bins", "quantiles", "below"]
     assert answer.to_frame().index.tolist() == [(0.0, 5.0)]
     assert answer.table("quantiles").columns[0].unit == "own"
+    assert answer.to_frame("quantiles").attrs["statistic"] == "minutes"
+    assert answer.to_frame().attrs["statistic"] == "share"
     first = {view: reading.distribution(message, view).table().name for view in ("cdf", "between")}
     assert first == {"cdf": "below", "between": "ranges"}
 

@@ -89,12 +89,13 @@ class Column:
 @dataclass(frozen=True, eq=False)
 class Table:
     """A table of an answer: its name, levels of an index, columns, and how many rows of the whole
-    answer it leaves out."""
+    answer it leaves out. `statistic` is what its estimates are of, "" for the answer's."""
 
     name: str
     index: tuple[Level, ...]
     columns: tuple[Column, ...]
     left_out: int = 0
+    statistic: str = ""
 
     def __len__(self) -> int:
         return len(self.index[0].labels)
@@ -212,7 +213,7 @@ class Answer:
             "attribute": self.attribute,
             "title": self.title,
             "view": self.view,
-            "statistic": self.statistic,
+            "statistic": chosen.statistic or self.statistic,
             "confidence": self.confidence,
             "simultaneous": self.simultaneous,
             "reports": dict(self.parts) if self.parts else self.reports,
@@ -326,6 +327,7 @@ def _document(table: Table) -> dict[str, Any]:
             for column in table.columns
         },
         "left_out": table.left_out,
+        "statistic": table.statistic,
     }
 
 

@@ -83,15 +83,9 @@ def _frames(answer: Answer) -> Iterator[pd.DataFrame]:
     if answer.view == "by":
         wanted = []
     if len(first) or not wanted:
-        frame = answer.to_frame()
-        if answer.view == "quantiles":
-            frame.attrs["statistic"] = answer.attribute
-        yield frame
+        yield answer.to_frame()
     for table in wanted:
-        frame = answer.to_frame(table.name)
-        if table.name == "shares":
-            frame.attrs["statistic"] = "share who rated"
-        yield frame
+        yield answer.to_frame(table.name)
 
 
 class _Tests:
@@ -203,7 +197,7 @@ class _Panel:
         alone = self._histogram or self._cumulative or self._lines
         taken = 0 if alone else max(map(len, self._labels))
         width = _TITLE - min(taken, _LABEL)
-        axis.set_title(_wrapped(attrs["title"] or attrs["attribute"], width, 4))
+        axis.set_title(_wrapped(attrs["title"], width, 4))
         axis.spines[["top", "right"]].set_visible(False)
         kind = "simultaneous " if attrs.get("simultaneous") else ""
         interval = f"{kind}{100 * attrs['confidence']:g}% intervals"

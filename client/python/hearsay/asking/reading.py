@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,13 @@ from hearsay.asking.answer import (
     Table,
     Unit,
 )
-from hearsay.asking.columns import DIFFERENCE_COLUMNS, FIT_COLUMNS, change_columns, given_columns
+from hearsay.asking.columns import (
+    DIFFERENCE_COLUMNS,
+    FIT_COLUMNS,
+    PAIR_COLUMNS,
+    change_columns,
+    given_columns,
+)
 from hearsay.v1 import analyst_pb2
 
 _ROLES: Mapping[str, Role] = {
@@ -49,17 +56,18 @@ _ROLES: Mapping[str, Role] = {
     "share_high": "high",
     "p_value": "p",
     "adjusted_p_value": "p",
+    "pvalue": "p",
     "effective_sample_size": "n",
     "reports": "n",
     "shift_down": "moved",
     "shift_up": "moved",
     "z": "statistic",
     "statistic": "statistic",
-    "degrees": "statistic",
+    "dof": "statistic",
     "noncentrality": "statistic",
     "detectable": "statistic",
 }
-_NO_UNIT = {"p", "statistic"}
+_WHOLE = ("reports", "dof")
 _SHARES = ("share", "share_standard_error", "share_low", "share_high")
 
 
@@ -86,7 +94,7 @@ def by(answers: Sequence[analyst_pb2.EstimateResponse], by: str) -> Answer:
     """
     first = answers[0]
     found = {answer.group: estimate(answer) for answer in answers}
-    tables = [_stacked(name, by, found) for name in ("rows", "sums") if _has(found, name)]
+    tables = [_stacked(name, by, found) for name in ("rows", *(["sums"] if first.sums else []))]
     return Answer(
         "by",
         first.survey,
@@ -105,29 +113,31 @@ def by(answers: Sequence[analyst_pb2.EstimateResponse], by: str) -> Answer:
 
 def pairs(answer: analyst_pb2.PairsResponse) -> Answer:
     """Return the shares of people who have both of two items, indexed by the items."""
-    index = _levels(("first", [p.first for p in answer.pairs]), ("second", _seconds(answer.pairs)))
-    names = ("estimate", "standard_error", "low", "high", "independent")
-    table = Table("rows", index, _of_fields(answer.pairs, names, "share"), answer.pairs_left_out)
+    items = [(pair.first, pair.second) for pair in answer.pairs]
+    index = _levels(("first", [a for a, _ in items]), ("second", [b for _, b in items]))
+    columns = _of_fields(answer.pairs, PAIR_COLUMNS[2:], "share")
+    table = Table("rows", index, columns, answer.pairs_left_out)
     return _answer("pairs", answer, [table], statistic="share of both")
 
 
 def distribution(answer: analyst_pb2.DistributionResponse, view: str = "distribution") -> Answer:
-    """Return the tables "bins", "quantiles", "ranges" and "below", those first that the view is of.
-
-    Raises nothing: a table that was not asked for has no rows.
-    """
+    """Return the table that the view is of, then those of "bins", "quantiles", "ranges" and "below"
+    that have rows."""
     ends = ("left", [b.left for b in answer.bins]), ("right", [b.right for b in answer.bins])
     bins = _rows("bins", ends, [b.share for b in answer.bins], answer)
     levels = [float(row.label) for row in answer.quantiles]
-    quantiles = _rows("quantiles", [("quantile", levels)], answer.quantiles, answer, unit="own")
+    quantiles = replace(
+        _rows("quantiles", [("quantile", levels)], answer.quantiles, answer, unit="own"),
+        statistic=answer.attribute,
+    )
     ranges = _rows("ranges", answer.attribute, answer.ranges, answer)
     points = [float(row.label) for row in answer.cumulative]
     below = _rows("below", [("below", points)], answer.cumulative, answer)
-    tables = [bins, quantiles, ranges, below]
-    first = {"quantiles": 1, "between": 2, "cdf": 3}.get(view, 0)
-    tables = [tables[first], *(each for each in tables if each is not tables[first] and len(each))]
+    first = {"quantiles": quantiles, "between": ranges, "cdf": below}.get(view, bins)
+    others = [each for each in (bins, quantiles, ranges, below) if each is not first and len(each)]
     step: dict[str, FigureValue] = {"step": answer.step if answer.HasField("step") else None}
-    return _answer(view, answer, tables, {**step, **_weights(answer)}, statistic="share")
+    figures = {**step, **_weights(answer)}
+    return _answer(view, answer, [first, *others], figures, statistic="share")
 
 
 def compare(answer: analyst_pb2.CompareResponse) -> Answer:
@@ -143,9 +153,8 @@ def change(answer: analyst_pb2.ChangeResponse) -> Answer:
     index = [(answer.attribute, _labels(answer.rows))]
     table = _differences("rows", index, answer.rows, answer, names)
     columns = list(table.columns)
-    unit = _unit(answer.statistic)
     if answer.rows and answer.rows[0].HasField("mix"):
-        columns.append(_column("mix", [row.mix for row in answer.rows], unit))
+        columns += _of_fields(answer.rows, ["mix"], _unit(answer.statistic))
     if answer.kind == analyst_pb2.ChangeRequest.BREAKS:
         periods = [row.period for row in answer.rows]
         columns.insert(0, Column("period", "text", "none", periods))
@@ -157,7 +166,7 @@ def change(answer: analyst_pb2.ChangeResponse) -> Answer:
         "any_p_value": answer.any_p_value,
     }
     parts = dict(zip(answer.periods, answer.period_reports, strict=True))
-    table = Table("rows", table.index, tuple(columns))
+    table = replace(table, columns=tuple(columns))
     return _answer(view, answer, [table], figures, parts=parts)
 
 
@@ -198,9 +207,8 @@ def fit(
     answer: analyst_pb2.FitResponse, labels: Sequence[str], explained: str, formula: str
 ) -> Answer:
     """Return a regression, a row for each term; see `Analyst.ols`."""
-    columns = list(_of_fields(answer.coefficients, FIT_COLUMNS, "own"))
-    columns.append(_column("naive", [_optional(c, "naive") for c in answer.coefficients], "own"))
-    table = Table("rows", _levels((explained, list(labels))), tuple(columns))
+    columns = _of_fields(answer.coefficients, (*FIT_COLUMNS, "naive"), "own")
+    table = Table("rows", _levels((explained, list(labels))), columns)
     figures: dict[str, FigureValue] = {"formula": formula, "n": answer.reports}
     subject = (Subject(explained, formula),)
     return _answer("fit", answer, [table], figures, statistic="coefficient", subjects=subject)
@@ -288,11 +296,7 @@ def _rows(
     """Return a table of rows; an index that is a name has the rows' labels."""
     levels = [(index, _labels(rows))] if isinstance(index, str) else index
     unit = unit or _unit(getattr(answer, "statistic", "share"))
-    columns = tuple(
-        _column(column, [row_number(row, column) for row in rows], _unit_of(column, unit))
-        for column in given_columns(rows)
-    )
-    return Table(name, _levels(*levels), columns, left_out)
+    return Table(name, _levels(*levels), _of_fields(rows, given_columns(rows), unit), left_out)
 
 
 def _rated_shares(table: Table) -> Table:
@@ -303,14 +307,12 @@ def _rated_shares(table: Table) -> Table:
         if column.name in _SHARES
     ]
     columns[0] = Column("estimate", "estimate", "share", columns[0].values)
-    return Table("shares", table.index, tuple(columns))
+    return Table("shares", table.index, tuple(columns), statistic="share who rated")
 
 
 def _stacked(name: str, by: str, found: Mapping[str, Answer]) -> Table:
     """Return the tables of groups below each other."""
-    tables = {
-        group: answer.table(name) for group, answer in found.items() if _has_one(answer, name)
-    }
+    tables = {group: answer.table(name) for group, answer in found.items()}
     columns = {column.name: column for table in tables.values() for column in table.columns}
     inner = next(iter(tables.values())).index[0].name
     groups = [group for group, table in tables.items() for _ in range(len(table))]
@@ -334,14 +336,6 @@ def _or_nan(table: Table, name: str) -> NDArray[np.float64]:
     return np.full(len(table), math.nan)
 
 
-def _has(found: Mapping[str, Answer], name: str) -> bool:
-    return any(_has_one(answer, name) for answer in found.values())
-
-
-def _has_one(answer: Answer, name: str) -> bool:
-    return any(table.name == name for table in answer.tables)
-
-
 def _differences(
     name: str,
     index: Iterable[tuple[str, Sequence[Any]]],
@@ -349,11 +343,7 @@ def _differences(
     answer: Any,
     names: Sequence[str] = DIFFERENCE_COLUMNS,
 ) -> Table:
-    unit = _unit(answer.statistic)
-    columns = tuple(
-        _column(shown, [getattr(row, field) for row in rows], _unit_of(shown, unit))
-        for field, shown in zip(DIFFERENCE_COLUMNS, names, strict=True)
-    )
+    columns = _of_fields(rows, DIFFERENCE_COLUMNS, _unit(answer.statistic), names)
     return Table(name, _levels(*index), columns)
 
 
@@ -367,9 +357,7 @@ def _independence(answer: analyst_pb2.CrosstabResponse) -> Table:
         "detectable": test.detectable,
         "reports": answer.reports,
     }
-    columns = tuple(
-        _column(name, [number], _unit_of(name, "none")) for name, number in numbers.items()
-    )
+    columns = tuple(_column(name, [number], "none") for name, number in numbers.items())
     name = f"{answer.attribute} and {answer.other}"
     return Table("independence", _levels(("attributes", [name])), columns)
 
@@ -380,7 +368,9 @@ def _groups(answer: analyst_pb2.CompareGroupsResponse) -> tuple[Table, Table, Ta
         (answer.attribute, [row.row.label for row in answer.rows]),
     )
     rows = _rows("rows", index, [row.row for row in answer.rows], answer)
-    groups = _rows("groups", answer.by, answer.groups, answer, unit="share")
+    groups = replace(
+        _rows("groups", answer.by, answer.groups, answer, unit="share"), statistic="frequency"
+    )
     two = (
         ("first_group", [row.first_group for row in answer.differences]),
         ("second_group", [row.second_group for row in answer.differences]),
@@ -418,31 +408,28 @@ def _labels(rows: Iterable[Any]) -> list[str]:
     return [row.label for row in rows]
 
 
-def _seconds(pairs: Iterable[analyst_pb2.Pair]) -> list[str]:
-    return [pair.second for pair in pairs]
-
-
-def _of_fields(rows: Sequence[Any], names: Sequence[str], unit: Unit) -> tuple[Column, ...]:
+def _of_fields(
+    rows: Sequence[Message], fields: Sequence[str], unit: Unit, names: Sequence[str] = ()
+) -> tuple[Column, ...]:
+    """Return a column for each field of the rows, called as the field unless there are names."""
     return tuple(
-        _column(name, [getattr(row, name) for row in rows], _unit_of(name, unit)) for name in names
+        _column(name, [number(row, field) for row in rows], unit)
+        for field, name in zip(fields, names or fields, strict=True)
     )
 
 
 def _column(name: str, numbers: Sequence[float], unit: Unit) -> Column:
     values = np.array(numbers, dtype=np.float64)
-    role = _ROLES.get({"pvalue": "p_value", "dof": "degrees"}.get(name, name), "statistic")
-    return Column(name, role, unit, values, name in ("reports", "dof"))
+    return Column(name, _ROLES[name], _unit_of(name, unit), values, name in _WHOLE)
 
 
-def row_number(row: analyst_pb2.Row, column: str) -> float:
-    """Return a row's number; nan where it has none, as a curve has no errors."""
-    found: float = getattr(row, column)
-    return found if column == "estimate" or row.HasField(column) else math.nan
-
-
-def _optional(message: Message, name: str) -> float:
-    found: float = getattr(message, name)
-    return found if message.HasField(name) else math.nan
+def number(row: Message, field: str) -> float:
+    """Return a number of a row; nan where it has none, as a curve has no errors."""
+    found: float = getattr(row, field)
+    # 0 may stand for a field that is not there: the descriptor is slow to ask.
+    if found == 0 and row.DESCRIPTOR.fields_by_name[field].has_presence and not row.HasField(field):
+        return math.nan
+    return found
 
 
 def _unit(statistic: str) -> Unit:
@@ -451,8 +438,8 @@ def _unit(statistic: str) -> Unit:
 
 
 def _unit_of(column: str, unit: Unit) -> Unit:
-    role = _ROLES.get(column, "statistic")
-    if role in _NO_UNIT:
+    role = _ROLES[column]
+    if role in ("p", "statistic"):
         return "none"
     if role == "n":
         return "count"

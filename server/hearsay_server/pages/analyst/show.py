@@ -6,10 +6,10 @@ hands over what was made.
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import grpc
@@ -39,9 +39,6 @@ _FRESH = 9.0
 """Seconds for which a view is shown as it was made; those that read all reports, longer."""
 
 _FRESH_LONG = 60.0
-
-_UNKNOWN = {"warning": "", "method": "", "simultaneous": False, "confidence": 0, "repeats": 0}
-"""What some tables do not have."""
 
 _LASTING = {grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.INVALID_ARGUMENT}
 """Troubles that are the answer to a question, for whoever asks it; others pass."""
@@ -115,11 +112,11 @@ class _Asked:
                 if chart is not None
             ],
             table=tables.shown(table),
-            attrs=_UNKNOWN | table.attrs,
-            about=table.attrs.get("title") or table.attrs.get("attribute"),
+            attrs=table.attrs,
+            about=table.attrs["title"],
             has_intervals="low" in table.columns and bool(table["low"].notna().any()),
             outside=is_outside(table),
-            counted=_counted(table.attrs.get("reports")),
+            counted=_counted(table.attrs),
             notes=self.view.notes(table),
             picture=self.address(".png"),
             more=self.address(".csv"),
@@ -291,11 +288,14 @@ def is_outside(table: pd.DataFrame) -> bool:
     return bool(((table["estimate"] < table["low"]) | (table["estimate"] > table["high"])).any())
 
 
-def _counted(reports: object) -> str:
-    """Say how many reports an answer is of; of groups, of all of them."""
-    if isinstance(reports, dict):
-        return words.many(sum(reports.values()), "report")
-    return words.many(reports, "report") if isinstance(reports, int) else ""
+def _counted(attrs: Mapping[Hashable, Any]) -> str:
+    """Say how many reports an answer is of: of both parts of a comparison, of all groups."""
+    reports = attrs["reports"]
+    if not isinstance(reports, dict):
+        return words.many(reports, "report")
+    if attrs["view"] == "compare":
+        return " and ".join(f"{n:,}" for n in reports.values()) + " reports"
+    return words.many(sum(reports.values()), "report")
 
 
 PAGES = (
