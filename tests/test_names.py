@@ -59,7 +59,11 @@ def _declared(module: ModuleType) -> dict[str, str]:
     }
 
 
-LAZY = [face for face in FACES if face in ("ldp", "dpsgd", "dpsgd.federated", "hearsay.asking")]
+LAZY = [
+    face
+    for face in FACES
+    if face in ("ldp", "dpsgd", "dpsgd.federated", "hearsay", "hearsay.asking")
+]
 
 
 def test_the_packages_are_found() -> None:

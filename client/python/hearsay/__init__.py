@@ -1,7 +1,11 @@
-"""Collect statistics under local differential privacy: the SDK for apps and analysts."""
+"""Collect statistics under local differential privacy: the SDK for apps and analysts.
+
+What an analyst needs is loaded when `Analyst` is first asked for: apps start without it.
+"""
+
+from typing import TYPE_CHECKING
 
 from hearsay.agreement import Agreement
-from hearsay.asking.analyst import Analyst
 from hearsay.choices import Caps
 from hearsay.client import MEMORY, Client
 from hearsay.person import Person
@@ -21,12 +25,15 @@ from ldp.errors import (
     PlanRefused,
     StorageFailed,
 )
+from ldp.lazy import lazy
 from ldp.version import __version__ as __version__
+
+if TYPE_CHECKING:
+    from hearsay.asking.analyst import Analyst as Analyst
 
 __all__ = [
     "MEMORY",
     "Agreement",
-    "Analyst",
     "Anchor",
     "AnswerRefused",
     "Caps",
@@ -52,7 +59,4 @@ __all__ = [
     "Unreachable",
     "create_ledger",
 ]
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__all__, __dir__, __getattr__ = lazy(__name__, {"hearsay.asking.analyst": "Analyst"}, eager=__all__)
