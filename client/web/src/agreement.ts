@@ -2,7 +2,6 @@
 
 import { revealedBy, shown } from "./choices.js";
 import { InvalidInput } from "./errors.js";
-import type { Domain } from "./plans/domains.js";
 import type { Plan } from "./plans/plan.js";
 import { compareBytes } from "./plans/protobuf.js";
 
@@ -48,9 +47,8 @@ export function checkAgreement(agreement: Agreement, plan: Plan): void {
   const maps: [string, unknown][] = [];
   const mayTellChanges: string[] = [];
   for (const [name, { domain, memo }] of plan.attributes) {
-    const isCategorical = domain.kind === "categorical";
-    domains.push([name, domainOf(domain)]);
-    if (isCategorical && domain.maps.size) maps.push([name, [...domain.maps]]);
+    domains.push([name, domain.labels]);
+    if (domain.maps.size) maps.push([name, [...domain.maps]]);
     if (memo) mayTellChanges.push(name);
   }
   const differs = (place: string, agreed: unknown, offered: unknown): void => {
@@ -99,11 +97,4 @@ export function checkAgreement(agreement: Agreement, plan: Plan): void {
 function listed(maps: Readonly<Record<string, readonly string[]>>): [string, readonly string[]][] {
   const utf8 = new TextEncoder();
   return Object.entries(maps).sort(([a], [b]) => compareBytes(utf8.encode(a), utf8.encode(b)));
-}
-
-/** Return what an agreement lists of a domain: its values or keys, or the ends of its range or bins. */
-function domainOf(domain: Domain): readonly string[] | readonly number[] {
-  if (domain.kind === "categorical") return domain.values;
-  if (domain.kind === "binned" && domain.edges.length) return domain.edges;
-  return "labels" in domain ? domain.labels : [domain.low, domain.high];
 }

@@ -139,7 +139,7 @@ export function checkAgreed(agreed: Agreed, plan: Plan, withheld: ReadonlySet<st
     for (const map of maps.keys()) domainOf(plan, name, map);
   }
   const revealing = revealedBy(plan);
-  for (const [name, { memo }] of plan.attributes) {
+  for (const [name, { domain, memo }] of plan.attributes) {
     if (withheld.has(name)) continue;
     if (memo && !agreed.mayTellChanges.includes(name)) {
       throw new InvalidInput(
@@ -147,9 +147,8 @@ export function checkAgreed(agreed: Agreed, plan: Plan, withheld: ReadonlySet<st
           `pass mayTellChanges: [${shown(name)}]`,
       );
     }
-    const { domain } = plan.attributes.get(name)!;
     const ordinary = revealing.get(name);
-    if (!ordinary || !("notAmong" in domain)) continue;
+    if (!ordinary) continue;
     const revealed = at(`mayReveal[${shown(name)}]`, () =>
       domain.notAmong(agreed.mayReveal.get(name) ?? []),
     );
@@ -169,13 +168,11 @@ export function checkAgreed(agreed: Agreed, plan: Plan, withheld: ReadonlySet<st
  * A view reveals values of its attributes only where all of them have ordinary ones.
  */
 export function revealedBy(plan: Plan): Map<string, readonly string[]> {
-  const revealing = [...plan.questions.values()].filter(
-    ({ domain }) => "ordinary" in domain && domain.ordinary.length,
-  );
+  const revealing = [...plan.questions.values()].filter(({ domain }) => domain.ordinary.length);
   const asked = new Set(revealing.flatMap(({ parts }) => parts));
   const found = new Map<string, readonly string[]>();
   for (const [name, { domain }] of plan.attributes) {
-    if (asked.has(name) && "ordinary" in domain) found.set(name, domain.ordinary);
+    if (asked.has(name)) found.set(name, domain.ordinary);
   }
   return found;
 }
@@ -212,7 +209,7 @@ function domainOf(plan: Plan, name: string, map: string): { ordinary: readonly s
   const attribute = plan.attributes.get(name);
   if (!attribute) throw new InvalidInput(noAttribute(plan, name));
   const { domain } = attribute;
-  if (domain.kind === "categorical" && domain.maps.size) return domain.chosen(map);
+  if (domain.maps.size) return domain.chosen(map);
   if (map) throw new InvalidInput(`${shown(name)} has no maps, got ${shown(map)}`);
   return { ordinary: [] };
 }

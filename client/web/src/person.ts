@@ -10,7 +10,7 @@ import {
 } from "./choices.js";
 import type { Coins } from "./coins.js";
 import { HearsayError, InvalidInput } from "./errors.js";
-import type { Encoded } from "./plans/encoded.js";
+import type { Encoded } from "./plans/kinds/index.js";
 import type { Consent } from "./recording/consent.js";
 import type { Counters } from "./recording/counters.js";
 import type { Ledger, Moment, Recorded, Spending } from "./recording/ledger.js";

@@ -2,7 +2,7 @@
 
 import { checked, choicesOf, limitsOf, revealedBy, type Agreed } from "./choices.js";
 import { type Coins, SystemCoins } from "./coins.js";
-import type { Encoded } from "./plans/encoded.js";
+import type { Encoded } from "./plans/kinds/index.js";
 import { parsePlan, type Plan } from "./plans/plan.js";
 import { Account } from "./recording/account.js";
 import { Places } from "./recording/places.js";
@@ -155,8 +155,8 @@ const NO_LIMITS = limitsOf({});
 function allOf(plan: Plan): Agreed {
   const byMap = new Map<string, ReadonlyMap<string, readonly string[]>>();
   for (const [name, { domain }] of plan.attributes) {
-    if (domain.kind !== "categorical") continue;
-    byMap.set(name, new Map([...domain.maps.keys()].map((map) => [map, domain.values])));
+    const maps = [...domain.maps.keys()];
+    byMap.set(name, new Map(maps.map((map) => [map, domain.chosen(map).ordinary])));
   }
   return {
     survey: plan.survey,

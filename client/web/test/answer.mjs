@@ -24,7 +24,7 @@ import { expBelow, fraction } from "../dist/core/exact.js";
 import { logAbove } from "../dist/core/logarithm.js";
 import { InvalidInput } from "../dist/errors.js";
 import { build } from "../dist/mechanisms/index.js";
-import { Numeric } from "../dist/plans/domains.js";
+import { Numeric } from "../dist/plans/kinds/number.js";
 import { Memoizer } from "../dist/plans/memo.js";
 import { end, label, start } from "../dist/plans/period.js";
 import { parsePlan } from "../dist/plans/plan.js";

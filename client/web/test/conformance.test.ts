@@ -20,14 +20,15 @@ import { InvalidInput } from "../src/errors.js";
 import { build, type Mechanism, type Value } from "../src/mechanisms/index.js";
 import { Policy } from "../src/mechanisms/policy.js";
 import { Budget } from "../src/plans/budget.js";
-import { anything, settled } from "../src/plans/encoded.js";
-import { GradedNumeric } from "../src/plans/graded.js";
+import { GradedNumeric } from "../src/plans/kinds/graded.js";
 import { valueOf as viewOf } from "../src/recording/randomize.js";
-import { Binned, Categorical, Numeric } from "../src/plans/domains.js";
+import { Binned } from "../src/plans/kinds/bins.js";
+import { Categorical } from "../src/plans/kinds/category.js";
+import { Numeric } from "../src/plans/kinds/number.js";
 import { Memoizer } from "../src/plans/memo.js";
 import { end, label, start } from "../src/plans/period.js";
-import { Ratings, SetOf } from "../src/plans/sets.js";
-import { Strings } from "../src/plans/strings.js";
+import { Ratings, SetOf } from "../src/plans/kinds/items.js";
+import { Strings } from "../src/plans/kinds/words.js";
 import { checkTexts } from "../src/plans/text.js";
 import { parsePlan } from "../src/plans/plan.js";
 import { type Batch, decodeBatch, encodeBatch } from "../src/plans/protobuf.js";
@@ -269,7 +270,7 @@ test("sets and ratings are settled as the vectors say", async () => {
   const compareDrawn = (domain: SetOf | Ratings, given: Case): void => {
     for (const [seed, items, used] of given.anything) {
       const coins = scripted(seed);
-      expect(anything(domain, coins)).toEqual(items);
+      expect(domain.settled(domain.anything(coins), coins)).toEqual(items);
       expect(coins.used).toBe(used);
     }
   };
@@ -282,7 +283,7 @@ test("sets and ratings are settled as the vectors say", async () => {
         continue;
       }
       const coins = scripted(seed);
-      expect(settled(domain, domain.encode(spelled), coins)).toEqual(items);
+      expect(domain.settled(domain.encode(spelled), coins)).toEqual(items);
       expect(coins.used).toBe(used);
     }
     compareDrawn(domain, given);
@@ -301,7 +302,7 @@ test("sets and ratings are settled as the vectors say", async () => {
       const encoded = domain.encode(rated);
       expect(encoded.map(([key, share]) => [key, `${share}`])).toEqual(shares);
       const coins = scripted(seed);
-      expect(settled(domain, encoded, coins)).toEqual(items);
+      expect(domain.settled(encoded, coins)).toEqual(items);
       expect(coins.used).toBe(used);
     }
     compareDrawn(domain, given);
@@ -319,7 +320,7 @@ test("words are read as the vectors say", async () => {
         continue;
       }
       expect(domain.encode(answer)).toBe(word);
-      expect(settled(domain, word, scripted(""))).toEqual(places);
+      expect(domain.settled(word)).toEqual(places);
     }
     for (const [seed, word, used] of given.anything) {
       const coins = scripted(seed);

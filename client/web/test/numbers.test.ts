@@ -3,7 +3,7 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { type Agreement, type ClientOptions } from "../src/index.js";
 import { checkAgreement } from "../src/agreement.js";
-import { GradedNumeric } from "../src/plans/graded.js";
+import { GradedNumeric } from "../src/plans/kinds/graded.js";
 import { parsePlan } from "../src/plans/plan.js";
 import type { WireAttribute, WireMechanism, WireNumeric } from "../src/plans/protobuf.js";
 import { clientOf, Collector, krr, onebit, over64, planOf, readyOf, revisionOf } from "./kit.js";

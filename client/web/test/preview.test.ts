@@ -2,7 +2,7 @@ import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { afterEach, expect, test, vi } from "vitest";
 import { Preview } from "../src/preview.js";
-import type { Domain } from "../src/plans/domains.js";
+import type { Domain } from "../src/plans/kinds/index.js";
 import { parsePlan } from "../src/plans/plan.js";
 import { categorical, chain, Collector, krr, numeric, onebit, planOf, readyOf } from "./kit.js";
 import { ScriptedCoins } from "./scripted.js";

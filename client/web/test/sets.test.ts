@@ -4,10 +4,9 @@ import { runInNewContext } from "node:vm";
 
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import type { Agreement } from "../src/index.js";
-import { anything, settled } from "../src/plans/encoded.js";
 import { parsePlan } from "../src/plans/plan.js";
 import type { WireAttribute } from "../src/plans/protobuf.js";
-import { Ratings, SetOf } from "../src/plans/sets.js";
+import { Ratings, SetOf } from "../src/plans/kinds/items.js";
 import { Collector, krr, planOf, readyOf, revisionOf, setBits, setSelection } from "./kit.js";
 import { ScriptedCoins } from "./scripted.js";
 
@@ -75,19 +74,20 @@ describe("a set", () => {
     const stream = coins();
     const seen = new Set<string>();
     for (let i = 0; i < 200; i++) {
-      const kept = settled(clamping, all, stream) as number[];
+      const kept = clamping.settled(all, stream) as number[];
       expect(kept.length).toBe(2);
       expect(kept[0]!).toBeLessThan(kept[1]!);
       seen.add(kept.join());
     }
     expect(seen.size).toBe(6);
-    expect(settled(clamping, [1, 3], stream)).toEqual([1, 3]);
+    expect(clamping.settled([1, 3], stream)).toEqual([1, 3]);
   });
 
   test("drawn at random has every size", () => {
     const stream = coins();
     const sizes = [0, 0, 0];
-    for (let i = 0; i < 3000; i++) sizes[(anything(set, stream) as number[]).length]! += 1;
+    for (let i = 0; i < 3000; i++)
+      sizes[(set.settled(set.anything(stream), stream) as number[]).length]! += 1;
     // 1000 each; 4 standard deviations are 103
     for (const size of sizes) expect(Math.abs(size - 1000)).toBeLessThan(103);
   });
@@ -142,7 +142,7 @@ describe("ratings", () => {
     const given = ratings.encode({ bus: 4, bike: 1 });
     let plus = 0;
     for (let i = 0; i < 4000; i++) {
-      const [bus, bike] = settled(ratings, given, stream) as number[];
+      const [bus, bike] = ratings.settled(given, stream) as number[];
       expect(bike).toBe(5); // the scale's end is always "-"
       plus += Number(bus === 0);
     }

@@ -5,7 +5,7 @@ import { AEAD_AES_128_GCM, CipherSuite, KDF_HKDF_SHA256, KEM_DHKEM_X25519_HKDF_S
 import { describe, expect, test } from "vitest";
 import type { Coins } from "../src/coins.js";
 import { fraction } from "../src/core/exact.js";
-import type { Encoded } from "../src/plans/encoded.js";
+import type { Encoded } from "../src/plans/kinds/kind.js";
 import { type Plan, parsePlan } from "../src/plans/plan.js";
 import { OVERHEAD_BYTES } from "../src/sealed/hpke.js";
 import { checkServers, infoOf, sealShares } from "../src/sealed/shares.js";

@@ -3,10 +3,10 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import type { Agreement } from "../src/index.js";
 import { InvalidInput } from "../src/errors.js";
-import { spelled } from "../src/plans/domains.js";
+import { spelled } from "../src/plans/kinds/names.js";
 import { parsePlan } from "../src/plans/plan.js";
 import type { WireAttribute } from "../src/plans/protobuf.js";
-import { Strings } from "../src/plans/strings.js";
+import { Strings } from "../src/plans/kinds/words.js";
 import { checkTexts } from "../src/plans/text.js";
 import { Collector, krr, over64, planOf, readyOf, revisionOf } from "./kit.js";
 

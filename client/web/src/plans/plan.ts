@@ -5,13 +5,12 @@
  * not trusted with privacy. Python's `hearsay.plans.plan.parse` accepts and refuses the same bytes.
  */
 
-import type { Coins } from "../coins.js";
 import { compare, fromDouble, ONE } from "../core/exact.js";
 import { at, InvalidInput, placed } from "../errors.js";
 import { build, type Mechanism } from "../mechanisms/index.js";
 import { Budget } from "./budget.js";
 import { sha256 } from "./digest.js";
-import { Binned, Categorical, type Domain, type Grid, Numeric } from "./domains.js";
+import { type Domain, type Kind, readKind, textsOf } from "./kinds/index.js";
 import type { Memoizer } from "./memo.js";
 import { checkUnit } from "./period.js";
 import {
@@ -20,11 +19,9 @@ import {
   type WireAttribute,
   type WireLevel,
   type WireMechanism,
-  type WireNumeric,
   type WireSurvey,
 } from "./protobuf.js";
 import type { Sealing } from "./sealing.js";
-import type { Strings } from "./strings.js";
 import { checkTexts, type Text } from "./text.js";
 import type { TwoServers } from "./twoServers.js";
 
@@ -45,7 +42,7 @@ export interface Attribute {
 
 /** What a record reports: an attribute that is in no view, or a view of several attributes. */
 export interface Question extends Omit<Attribute, "title" | "domain"> {
-  readonly domain: Domain | Grid;
+  readonly domain: Kind;
   /** The attributes that it asks; of an attribute in no view itself. */
   readonly parts: readonly string[];
 }
@@ -62,12 +59,6 @@ export class Level {
     /** The mechanisms of those who chose a map, by attribute that has maps and by map. */
     readonly mapped: ReadonlyMap<string, ReadonlyMap<string, Mechanism>>,
   ) {}
-
-  /** Draw the questions that one record reports; return their names in order. */
-  draw(coins: Coins): string[] {
-    const names = [...this.mechanisms.keys()];
-    return this.budget.draw(coins).map((j) => names[j]!);
-  }
 }
 
 /**
@@ -144,13 +135,14 @@ export async function parsePlan(data: Uint8Array): Promise<Plan> {
   }
   checkWork(survey, resolved);
   checkUnit(survey.period);
-  const rare = await rareDomains(survey.attributes);
-  const attributes = new Map(
-    survey.attributes.map((wire) => [
-      wire.name,
-      at(wire.name, () => readAttribute(wire, survey.period, rare)),
-    ]),
-  );
+  const attributes = new Map<string, Attribute>();
+  for (const wire of survey.attributes) {
+    try {
+      attributes.set(wire.name, await readAttribute(wire, survey.period));
+    } catch (error) {
+      throw placed(wire.name, error);
+    }
+  }
   if (!attributes.size || attributes.size !== survey.attributes.length) {
     throw new InvalidInput("a plan needs attributes, each with a name of its own");
   }
@@ -236,16 +228,7 @@ function* texts(survey: WireSurvey): Generator<Text> {
     yield [`${place}: name`, attribute.name, "name"];
     yield [`${place}: title`, attribute.title, "words"];
     yield [`${place}: mechanism`, attribute.mechanism, "name"];
-    for (const value of attribute.categorical?.values ?? [])
-      yield [`${place}: values`, value, "words"];
-    for (const [name] of attribute.categorical?.classes ?? [])
-      yield [`${place}: classes`, name, "words"];
-    for (const [name] of attribute.categorical?.maps ?? []) yield [`${place}: maps`, name, "name"];
-    for (const value of attribute.set?.values ?? []) yield [`${place}: values`, value, "words"];
-    for (const key of attribute.ratings?.keys ?? []) yield [`${place}: keys`, key, "words"];
-    yield [`${place}: alphabet`, attribute.strings?.alphabet ?? "", "name"];
-    for (const word of attribute.strings?.candidates ?? [])
-      yield [`${place}: candidates`, word, "words"];
+    yield* textsOf(attribute, place);
   }
   for (const [i, property] of survey.properties.entries()) {
     const place = `properties[${i}]`;
@@ -255,80 +238,17 @@ function* texts(survey: WireSurvey): Generator<Text> {
   }
 }
 
-/** The modules of domains that few surveys have, where they are needed. */
-interface RareDomains {
-  readonly sets?: typeof import("./sets.js");
-  readonly strings?: typeof import("./strings.js");
-  readonly graded?: typeof import("./graded.js");
-}
-
-async function rareDomains(attributes: readonly WireAttribute[]): Promise<RareDomains> {
-  const hasSets = attributes.some(({ set, ratings }) => set || ratings);
-  const hasStrings = attributes.some(({ strings }) => strings);
-  const hasGraded = attributes.some(({ numeric }) => numeric && isGraded(numeric));
-  return {
-    ...(hasSets && { sets: await import("./sets.js") }),
-    ...(hasStrings && { strings: await import("./strings.js") }),
-    ...(hasGraded && { graded: await import("./graded.js") }),
-  };
-}
-
-function isGraded({ sensitive, resolution, cap }: WireNumeric): boolean {
-  return sensitive.length > 0 || resolution.length > 0 || cap !== 0;
-}
-
-function readAttribute(
-  wire: WireAttribute,
-  unit: string,
-  { sets, strings: words, graded }: RareDomains,
-): Attribute {
-  const { name, title, memo, cap = Infinity, categorical, numeric, set, ratings, strings } = wire;
-  let domain: Domain;
-  if (categorical) {
-    const classes = categorical.classes.map(([, each]) => each);
-    const maps = new Map(
-      categorical.maps
-        .map(([map, { sensitive }]) => [map, sensitive] as const)
-        .sort(([a], [b]) => compareBytes(utf8.encode(a), utf8.encode(b))),
-    );
-    domain = new Categorical(categorical.values, categorical.sensitive, classes, maps);
-  } else if (numeric) domain = readNumeric(numeric, graded);
-  else if (set) domain = new sets!.SetOf(set.values, set.at_most, set.clamp);
-  else if (ratings) {
-    const { keys, low, high, at_most: most, clamp } = ratings;
-    domain = new sets!.Ratings(keys, low, high, most, clamp);
-  } else if (strings) {
-    domain = new words!.Strings(strings.alphabet, strings.longest, strings.candidates);
-  } else throw new InvalidInput("needs a domain: categorical, numeric, set, ratings or strings");
+async function readAttribute(wire: WireAttribute, unit: string): Promise<Attribute> {
+  const { name, title, memo, cap = Infinity } = wire;
+  const domain = await readKind(wire);
   if (memo !== 0) {
     if (!(memo >= 1 && memo < Infinity))
       throw new InvalidInput(`memo must be 0, or finite and >= 1, got ${memo}`);
-    if (domain.kind === "categorical") {
-      if (domain.sensitive.length || domain.classes.length || domain.maps.size)
-        throw new InvalidInput("memo is for values that are all protected alike");
-    } else if (domain.kind !== "strings")
-      throw new InvalidInput("memo is for categorical answers and strings only");
+    domain.checkMemo();
     if (!unit)
       throw new InvalidInput("memo needs a survey with a period: without, nothing is repeated");
   }
   return { name, title, domain, memo, cap };
-}
-
-function readNumeric(wire: WireNumeric, graded: RareDomains["graded"]): Domain {
-  const { low, high, clamp, step, bins, sensitive, resolution, cap, edges } = wire;
-  if (edges.length && (low !== 0 || high !== 0 || bins))
-    throw new InvalidInput("edges are in the place of low, high and bins");
-  if (bins || edges.length) {
-    if (step !== 0) throw new InvalidInput("give bins or a step, not both");
-    if (graded && isGraded(wire))
-      throw new InvalidInput("bins are for numbers that are all protected alike");
-    const [first = low, last = high] = [edges[0], edges.at(-1)];
-    return new Binned(first, last, clamp, bins || edges.length - 1, edges);
-  }
-  if (!graded || !isGraded(wire)) return new Numeric(low, high, clamp, step);
-  const regions = sensitive.map((each) => [each.low, each.high] as const);
-  const bands = resolution.map(({ upto, within }) => [upto, within] as const);
-  return new graded.GradedNumeric(low, high, clamp, step, regions, bands, cap);
 }
 
 async function propertiesOf(survey: WireSurvey): Promise<ReadonlyMap<string, readonly string[]>> {
@@ -445,7 +365,7 @@ function mappedOf(questions: ReadonlyMap<string, Question>): Mapped {
   const found = new Map<string, Map<string, Question>>();
   for (const question of questions.values()) {
     const { name, domain } = question;
-    if (domain.kind !== "categorical" || !domain.maps.size) continue;
+    if (!domain.maps.size) continue;
     const chosen = [...domain.maps.keys()].map((map) => [map, domain.chosen(map)] as const);
     found.set(name, new Map(chosen.map(([map, each]) => [map, { ...question, domain: each }])));
   }
@@ -488,17 +408,6 @@ async function readMapped(
   return found;
 }
 
-/** What a domain's mechanisms randomise, but for `rappor`, which takes a word as its text. */
-const INPUTS: Readonly<Record<Question["domain"]["kind"], Mechanism["input"]>> = {
-  categorical: "category",
-  numeric: "number",
-  binned: "category",
-  grid: "category",
-  set: "set",
-  ratings: "set",
-  strings: "word",
-};
-
 async function readMechanism(
   wire: WireMechanism,
   { domain, cap, memo }: Question,
@@ -518,54 +427,8 @@ async function readMechanism(
       `${name} has epsilon ${epsilon}, more than the attribute's cap of ${cap}`,
     );
   }
-  const isOfBins = domain.kind === "binned" || domain.kind === "grid";
-  const isText = name === "rappor" && domain.kind === "strings";
-  const input = isText ? "text" : INPUTS[domain.kind];
-  if (mechanism.input !== input || (name === "waves") !== isOfBins) {
-    throw new InvalidInput(`${name} does not fit ${domain.kind} answers`);
-  }
-  if (domain.kind === "numeric" && (mechanism.policy || "resolution" in domain)) {
-    (await import("../mechanisms/rare.js")).checkGraded(mechanism, domain);
-  }
-  if (isOfBins) {
-    const sides = domain.kind === "grid" ? [domain.rows, domain.columns] : [domain.count];
-    if (`${mechanism.integers.get("sides")!}` !== `${sides}`)
-      throw new InvalidInput(`${name} does not fit ${sides.join(" x ")} bins`);
-  }
-  if (domain.kind === "strings") checkWords(mechanism, domain, memo);
-  if (domain.kind === "set" || domain.kind === "ratings") {
-    const { kind, items, most } = domain;
-    const ofAll = name === "set_bits" && kind === "set";
-    if (mechanism.k !== items || !(ofAll || (name === "set_selection" && mechanism.most === most)))
-      throw new InvalidInput(`${name} does not fit ${kind} answers of at most ${most} items`);
-  }
-  if (domain.kind === "categorical") {
-    if (mechanism.k !== domain.values.length)
-      throw new InvalidInput(`${name} does not fit ${domain.values.length} values`);
-    if (mechanism.policy || domain.sensitive.length || domain.classes.length) {
-      (await import("../mechanisms/rare.js")).checkDeclared(mechanism, domain);
-    }
-  }
+  await domain.check(mechanism, memo);
   return mechanism;
-}
-
-/** The most cohorts of RAPPOR: a device draws one for life, and sends it in the clear. */
-const MOST_COHORTS = 16;
-
-/** Throw `InvalidInput` unless a mechanism is for these words. */
-function checkWords({ name, integers }: Mechanism, domain: Strings, memo: number): void {
-  const isRappor = name === "rappor";
-  if (isRappor !== memo > 0)
-    throw new InvalidInput(`a memo of words goes with rappor, and rappor with a memo: got ${name}`);
-  const alphabet = domain.letters.map((letter) => letter.codePointAt(0));
-  const one = (field: string): number => Number(integers.get(field)![0]);
-  const fits = isRappor
-    ? domain.candidates.length > 0 &&
-      one("cohorts") <= MOST_COHORTS &&
-      domain.candidates.length < one("cohorts") * one("bits")
-    : `${integers.get("alphabet")}` === `${alphabet}` &&
-      Number(integers.get("lengths")!.at(-1)) === domain.longest;
-  if (!fits) throw new InvalidInput(`${name} does not fit these words`);
 }
 
 /** Throw `InvalidInput` unless the plan's levels are those of its survey, in order of epsilon and name. */

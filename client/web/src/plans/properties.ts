@@ -1,7 +1,7 @@
 /** What is public of devices: the properties that an app gives in the clear, and panels. */
 
 import { InvalidInput } from "../errors.js";
-import { checkNames } from "./domains.js";
+import { checkNames } from "./kinds/index.js";
 import type { WireSurvey } from "./protobuf.js";
 
 const MOST_PROPERTIES = 8;

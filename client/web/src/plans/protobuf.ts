@@ -33,6 +33,9 @@ export interface WireNumeric {
   edges: number[];
 }
 
+/** The fields of an attribute that say what its answers can be: it has one of them. */
+export const FIELDS = ["categorical", "numeric", "set", "ratings", "strings"] as const;
+
 export interface WireAttribute {
   name: string;
   title: string;
@@ -254,9 +257,7 @@ const entryOf = (type: string): Field[] => [fieldOf(1, "key", "s"), fieldOf(2, "
  */
 export function decodePlan(data: Uint8Array): WirePlan {
   const plan = decode(fieldsOf("Plan"), data, true) as unknown as WirePlan;
-  const domains = ({ categorical, numeric, set, ratings, strings }: WireAttribute): number =>
-    [categorical, numeric, set, ratings, strings].filter(Boolean).length;
-  if (plan.survey?.attributes.some((each) => domains(each) > 1)) {
+  if (plan.survey?.attributes.some((wire) => FIELDS.filter((field) => wire[field]).length > 1)) {
     throw new InvalidInput("an attribute has two domains");
   }
   const canonical = encode("Plan", plan as unknown as Values);

@@ -134,18 +134,13 @@ function checkLevel(levels: readonly WireLevel[], rho: Fraction, delta: number):
 function blockOf({ name, domain, memo, cap }: Attribute): { name: string; size: number } {
   const shown = JSON.stringify(name);
   check(!memo && cap === Infinity, `${shown} can have neither memo nor cap`);
-  if (domain.kind === "categorical") {
-    check(
-      !domain.sensitive.length && !domain.classes.length && !domain.maps.size,
-      `all values of ${shown} are protected alike: leave sensitive, classes and maps out`,
-    );
-    return { name, size: domain.values.length };
-  }
+  const { isAlike, isSplit, size } = domain;
+  check(isSplit, `${shown} must be categorical, or numeric by low, high and clamp alone`);
   check(
-    domain.kind === "numeric" && !("resolution" in domain) && !domain.step,
-    `${shown} must be categorical, or numeric by low, high and clamp alone`,
+    isAlike,
+    `all values of ${shown} are protected alike: leave sensitive, classes and maps out`,
   );
-  return { name, size: 0 };
+  return { name, size };
 }
 
 /** Throw `InvalidInput` where a survey declares more than sums of single attributes. */

@@ -1,7 +1,7 @@
 /** Views: attributes that are asked together, as one question about their combinations. */
 
 import { at, InvalidInput } from "../errors.js";
-import { Binned, Categorical, type Domain, Grid } from "./domains.js";
+import { Categorical, Grid, type Kind } from "./kinds/index.js";
 
 /** The most combinations of values of one view, and of all views together. */
 const MOST_COMBINATIONS = 2 ** 12;
@@ -9,7 +9,7 @@ const MOST_TOGETHER = 2 ** 16;
 
 /** What a view needs to know of its attributes. */
 interface Part {
-  readonly domain: Domain;
+  readonly domain: Kind;
   readonly memo: number;
 }
 
@@ -46,11 +46,10 @@ export function readViews(
       const shown = JSON.stringify(name);
       const { domain, memo } = attributes.get(name) ?? {};
       check(domain !== undefined, `${shown} is no attribute`);
-      const isListed = domain instanceof Categorical;
-      check(isListed || domain instanceof Binned, `${shown} has neither a list of values nor bins`);
+      check(domain!.size > 0, `${shown} has neither a list of values nor bins`);
       check(!memo, `${shown} has a memo, and a view has none`);
-      check(!(isListed && domain.maps.size), `${shown} has maps, and a view has none`);
-      return domain as Categorical | Binned;
+      check(!domain!.maps.size, `${shown} has maps, and a view has none`);
+      return domain!;
     });
     const combinations = domains.reduce((product, { size }) => product * size, 1);
     check(
@@ -80,17 +79,16 @@ export function readViews(
  * A combination may be revealed only if each of its values may be, and has the smallest scale of its values'
  * classes: a value is protected in every combination as its own domain declares, or better.
  */
-function combined(given: readonly (Categorical | Binned)[]): Categorical | Grid {
-  const [first, second, ...others] = given;
-  if (first instanceof Binned && second instanceof Binned && !others.length)
-    return new Grid(first, second);
-  const domains = given.map((domain) => (domain instanceof Binned ? listed(domain) : domain));
+function combined(given: readonly Kind[]): Categorical | Grid {
+  const [rows, columns] = given.flatMap(({ sides }) => sides);
+  if (given.length === 2 && rows && columns) return new Grid(rows, columns);
+  const domains = given.map((domain) => domain.listed()!);
   // Each combination as the values in it. Its label is for nobody to read, and differs from all others.
-  let rows: string[][] = [[]];
+  let combinations: string[][] = [[]];
   for (const { values } of domains) {
-    rows = rows.flatMap((row) => values.map((value) => [...row, value]));
+    combinations = combinations.flatMap((row) => values.map((value) => [...row, value]));
   }
-  const labelled = rows.map((row) => [JSON.stringify(row), row] as const);
+  const labelled = combinations.map((row) => [JSON.stringify(row), row] as const);
   const labels = labelled.map(([label]) => label);
   if (domains.every(({ sensitive }) => sensitive.length)) {
     const ordinary = domains.map((domain) => new Set(domain.ordinary));
@@ -110,9 +108,4 @@ function combined(given: readonly (Categorical | Binned)[]): Categorical | Grid 
   }
   const classes = [...byScale].map(([scale, values]) => ({ values, scale }));
   return new Categorical(labels, [], classes);
-}
-
-/** Return bins as values, whose names nobody reads. */
-function listed({ count }: Binned): Categorical {
-  return new Categorical(Array.from({ length: count }, (_, bin) => `${bin}`));
 }

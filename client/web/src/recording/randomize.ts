@@ -3,8 +3,7 @@
 import type { Limits } from "../choices.js";
 import type { Coins } from "../coins.js";
 import type { Value } from "../mechanisms/mechanism.js";
-import type { Binned, Categorical, Domain } from "../plans/domains.js";
-import { anything, type Encoded, settled } from "../plans/encoded.js";
+import type { Encoded, Kind } from "../plans/kinds/index.js";
 import type { Memoizer } from "../plans/memo.js";
 import type { Question } from "../plans/plan.js";
 import { get, put, type Work } from "../storage/store.js";
@@ -83,7 +82,7 @@ export function* randomize(
       life = account.allows("life", terms, name, calls, limits) ? calls : 0;
       const value = life
         ? valueOf(parts, values, terms.plan.attributes, coins)
-        : anything(domain, coins);
+        : domain.settled(domain.anything(coins), coins);
       code = mechanism.randomize(value, coins);
     }
     account.report(name, epsilon, { calls, life });
@@ -110,21 +109,17 @@ function askedAbout(values: Values, terms: Terms): Question[] {
 export function valueOf(
   parts: readonly string[],
   values: Values,
-  attributes: ReadonlyMap<string, { readonly domain: Domain }>,
+  attributes: ReadonlyMap<string, { readonly domain: Kind }>,
   coins: Coins,
 ): Value {
-  const each = parts.map((part) => {
+  const answers = parts.map((part) => {
     const { domain } = attributes.get(part)!;
-    const given = values.get(part);
-    const value = given === undefined ? anything(domain, coins) : settled(domain, given, coins);
-    return { domain, value };
+    const value = domain.settled(values.get(part) ?? domain.anything(coins), coins);
+    return { size: domain.size, value };
   });
-  if (each.length === 1) return each[0]!.value;
+  if (answers.length === 1) return answers[0]!.value;
   // The category of a combination of categories: the last attribute's changes first.
-  return each.reduce(
-    (found, { domain, value }) => found * (domain as Categorical | Binned).size + (value as number),
-    0,
-  );
+  return answers.reduce((category, { size, value }) => category * size + (value as number), 0);
 }
 
 /** Return the attributes that a report has, and for each other one why it does not: of an attribute in several

@@ -12,7 +12,7 @@ import {
 import type { Coins } from "../coins.js";
 import { HearsayError, InvalidInput } from "../errors.js";
 import type { Mechanism } from "../mechanisms/mechanism.js";
-import type { Encoded } from "../plans/encoded.js";
+import type { Encoded } from "../plans/kinds/index.js";
 import type { Memoizer } from "../plans/memo.js";
 import { end, label, start } from "../plans/period.js";
 import type { Level, Plan } from "../plans/plan.js";

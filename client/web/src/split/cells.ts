@@ -2,7 +2,7 @@
 
 import type { Coins } from "../coins.js";
 import { point } from "../core/draws.js";
-import type { Encoded } from "../plans/encoded.js";
+import type { Encoded } from "../plans/kinds/index.js";
 import type { TwoServers } from "../plans/twoServers.js";
 
 /**

@@ -1,10 +1,10 @@
 /** Numbers that are protected by their value: sensitive regions, or a resolution. */
 
-import { nearest } from "../core/draws.js";
-import { compare, type Fraction, fraction, fromDouble, plus, times } from "../core/exact.js";
-import { InvalidInput } from "../errors.js";
-import { Policy, UNIT, UNLIMITED, units } from "../mechanisms/policy.js";
-import { check, Numeric } from "./domains.js";
+import { nearest } from "../../core/draws.js";
+import { compare, type Fraction, fraction, fromDouble, plus, times } from "../../core/exact.js";
+import { InvalidInput } from "../../errors.js";
+import { Policy, UNIT, UNLIMITED, units } from "../../mechanisms/policy.js";
+import { check, Numeric } from "./index.js";
 
 /** A range of numbers, with both of its ends. */
 type Interval = readonly [low: number, high: number];
@@ -26,6 +26,9 @@ const MOST = 16;
 export class GradedNumeric extends Numeric {
   /** The ranges between the regions, which a report may reveal. */
   readonly #ordinary: readonly Interval[];
+  override readonly ordinary: readonly string[];
+  override readonly isAlike = false;
+  override readonly isSplit: boolean = false;
 
   constructor(
     low: number,
@@ -48,15 +51,11 @@ export class GradedNumeric extends Numeric {
       ? [...sensitive, sensitive[0]!].map((_, i) => [ends[2 * i]!, ends[2 * i + 1]!] as const)
       : [];
     this.#ordinary = between.filter(([a, b]) => a < b);
+    this.ordinary = this.#ordinary.map(inWords);
     check(
       !sensitive.length || this.#ordinary.length > 0,
       "all numbers are sensitive: leave that out",
     );
-  }
-
-  /** The ranges that a report may reveal, such as "0..800". */
-  override get ordinary(): readonly string[] {
-    return this.#ordinary.map(inWords);
   }
 
   override notAmong(allowed: readonly string[]): readonly string[] {

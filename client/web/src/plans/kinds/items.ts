@@ -1,29 +1,41 @@
 /** Answers that are sets of items, or ratings of some of several things. Errors about an answer tell its type only. */
 
-import type { Coins } from "../coins.js";
-import { coin, distinct, threshold, uniform, word } from "../core/draws.js";
-import { fromDouble, ONE, plus, times } from "../core/exact.js";
-import { InvalidInput } from "../errors.js";
-import { check, checkNames, checkRange, spelled } from "./domains.js";
+import type { Coins } from "../../coins.js";
+import { coin, distinct, threshold, uniform, word } from "../../core/draws.js";
+import { fromDouble, ONE, plus, times } from "../../core/exact.js";
+import { InvalidInput } from "../../errors.js";
+import type { Mechanism } from "../../mechanisms/mechanism.js";
+import { check, checkNames, checkRange, type Encoded, Kind, Names } from "./index.js";
 
 /** A rating: the place of what is rated, and its share of the scale over 2^64, rounded down. */
 export type Rating = readonly [key: number, share: bigint];
 
-/** The places of names. */
-class Names {
-  readonly #places: ReadonlyMap<string, number>;
+abstract class OfItems extends Kind {
+  readonly inputs = ["set"] as const;
+  /** The most items or ratings of one answer. */
+  abstract readonly most: number;
+  protected readonly names: Names;
 
-  constructor(readonly names: readonly string[]) {
-    this.#places = new Map(names.map((name, place) => [name, place]));
+  /** `items` is how many items a mechanism has to be for. */
+  constructor(
+    what: string,
+    labels: readonly string[],
+    least: 1 | 2,
+    readonly items: number,
+  ) {
+    super(labels);
+    checkNames(what, labels, least);
+    this.names = new Names(labels);
   }
 
-  /** Return the place of a name, however it is composed, or of a number that spells one; undefined for anything else. */
-  find(given: unknown): number | undefined {
-    return this.#places.get(spelled(given) ?? "");
-  }
-
-  toString(): string {
-    return (this.names.length <= 8 ? this.names : [...this.names.slice(0, 7), "..."]).join(", ");
+  override async check(mechanism: Mechanism, memo: number): Promise<void> {
+    await super.check(mechanism, memo);
+    const { name, k } = mechanism;
+    const isFor = name === "set_bits" ? this.name === "set" : mechanism.most === this.most;
+    check(
+      k === this.items && isFor,
+      `${name} does not fit ${this.kind} answers of at most ${this.most} items`,
+    );
   }
 }
 
@@ -33,44 +45,32 @@ class Names {
  * With `clamp` a set of more items counts as `atMost` of them, drawn uniformly. Throws `InvalidInput` for fewer
  * than two values, values that are empty or alike, and an `atMost` above their number.
  */
-export class SetOf {
+export class SetOf extends OfItems {
+  readonly name = "set";
   readonly kind = "set";
-  /** The number of items of the largest set. */
   readonly most: number;
-  readonly #names: Names;
 
   constructor(
     readonly values: readonly string[],
     atMost: number,
     readonly clamp: boolean,
   ) {
-    checkNames("values", values, 2);
+    super("values", values, 2, values.length);
     this.most = mostOf(atMost, values.length, "values");
-    this.#names = new Names(values);
-  }
-
-  /** What an agreement lists of the domain. */
-  get labels(): readonly string[] {
-    return this.values;
-  }
-
-  /** How many items a mechanism has to be for. */
-  get items(): number {
-    return this.values.length;
   }
 
   /** Return the places of the items of an answer, an array or a Set, in increasing order; throw `InvalidInput` for
    * anything else. */
   encode(answer: unknown): readonly number[] {
     if (!Array.isArray(answer) && !(answer instanceof Set)) {
-      throw new InvalidInput(`must be a list of some of ${this.#names}, got a ${typeof answer}`);
+      throw new InvalidInput(`must be a list of some of ${this.names}, got a ${typeof answer}`);
     }
     const found = new Set<number>();
     for (const item of answer as Iterable<unknown>) {
-      const place = this.#names.find(item);
+      const place = this.names.find(item);
       check(
         place !== undefined,
-        `must have items of ${this.#names} alone, got another ${typeof item}`,
+        `must have items of ${this.names} alone, got another ${typeof item}`,
       );
       found.add(place!);
     }
@@ -85,8 +85,8 @@ export class SetOf {
   }
 
   /** Return a set as a mechanism takes it: `most` items of more, drawn uniformly. */
-  settled(value: readonly number[], coins: Coins): readonly number[] {
-    return some(value, this.most, coins);
+  override settled(value: Encoded, coins: Coins): readonly number[] {
+    return some(value as readonly number[], this.most, coins);
   }
 }
 
@@ -96,11 +96,10 @@ export class SetOf {
  * With `clamp`, of more ratings `atMost` count, drawn uniformly. Throws `InvalidInput` for no keys, keys that are
  * empty or alike, a scale that is none, and an `atMost` above the number of keys.
  */
-export class Ratings {
+export class Ratings extends OfItems {
+  readonly name = "ratings";
   readonly kind = "ratings";
-  /** The largest number of ratings of one answer. */
   readonly most: number;
-  readonly #names: Names;
 
   constructor(
     readonly keys: readonly string[],
@@ -109,20 +108,9 @@ export class Ratings {
     atMost: number,
     readonly clamp: boolean,
   ) {
-    checkNames("keys", keys, 1);
+    super("keys", keys, 1, 2 * keys.length); // "+" and "-" of each key
     checkRange(low, high);
     this.most = mostOf(atMost, keys.length, "keys");
-    this.#names = new Names(keys);
-  }
-
-  /** What an agreement lists of the domain. */
-  get labels(): readonly string[] {
-    return this.keys;
-  }
-
-  /** How many items a mechanism has to be for: "+" and "-" of each key. */
-  get items(): number {
-    return 2 * this.keys.length;
   }
 
   /** Return the ratings of an answer, an object or a Map from keys to numbers, in the order of the keys' places;
@@ -135,10 +123,10 @@ export class Ratings {
     const given = answer instanceof Map ? [...answer] : Object.entries(answer as object);
     const found = new Map<number, bigint>();
     for (const [key, rating] of given as [unknown, unknown][]) {
-      const place = this.#names.find(key);
+      const place = this.names.find(key);
       check(
         place !== undefined && !found.has(place),
-        `must rate each of ${this.#names} once at most, got another ${typeof key}`,
+        `must rate each of ${this.names} once at most, got another ${typeof key}`,
       );
       found.set(place!, this.#share(rating));
     }
@@ -174,8 +162,8 @@ export class Ratings {
 
   /** Return ratings as a mechanism takes them: each, of those that count, as its key's item for "+" or the next
    * one for "-", drawn so that its mean is the rating. */
-  settled(value: readonly Rating[], coins: Coins): readonly number[] {
-    const kept = some(value, this.most, coins);
+  override settled(value: Encoded, coins: Coins): readonly number[] {
+    const kept = some(value as readonly Rating[], this.most, coins);
     return kept.map(([key, share]) => 2 * key + Number(!coin(threshold(share), coins)));
   }
 }

@@ -1,14 +1,18 @@
 /** Answers that are words: written in an alphabet, from no list. Errors about an answer tell its type only. */
 
-import type { Coins } from "../coins.js";
-import { uniform } from "../core/draws.js";
-import { InvalidInput } from "../errors.js";
-import { check } from "./domains.js";
-import { normal } from "./text.js";
+import type { Coins } from "../../coins.js";
+import { uniform } from "../../core/draws.js";
+import { InvalidInput } from "../../errors.js";
+import type { Mechanism } from "../../mechanisms/mechanism.js";
+import { normal } from "../text.js";
+import { check, type Encoded, Kind } from "./index.js";
 
 const MOST_LETTERS = 31;
 const LONGEST = 12;
 const MOST_CANDIDATES = 4096;
+
+/** The most cohorts of RAPPOR: a device draws one for life, and sends it in the clear. */
+const MOST_COHORTS = 16;
 
 /**
  * An answer that is a word: 1 to `longest` letters of `alphabet`.
@@ -17,8 +21,11 @@ const MOST_CANDIDATES = 4096;
  * case, or else its upper case, where the alphabet has that. Throws `InvalidInput` for an alphabet, a `longest` or
  * candidates that docs/wire.md refuses.
  */
-export class Strings {
+export class Strings extends Kind {
+  readonly name = "words";
   readonly kind = "strings";
+  /** Letters, or of `rappor` the text itself. */
+  readonly inputs = ["word", "text"] as const;
   readonly letters: readonly string[];
   readonly #places: ReadonlyMap<string, number>;
 
@@ -27,6 +34,7 @@ export class Strings {
     readonly longest: number,
     readonly candidates: readonly string[],
   ) {
+    super([alphabet, `${longest} at most`, ...candidates]);
     const letters = [...alphabet];
     this.letters = letters;
     this.#places = new Map(letters.map((letter, place) => [letter, place]));
@@ -60,11 +68,6 @@ export class Strings {
     }
   }
 
-  /** What an agreement lists of the domain. */
-  get labels(): readonly string[] {
-    return [this.alphabet, `${this.longest} at most`, ...this.candidates];
-  }
-
   /** Return an answer as a word of the domain; throw `InvalidInput` where it is none. */
   encode(answer: unknown): string {
     if (typeof answer !== "string")
@@ -93,8 +96,29 @@ export class Strings {
   }
 
   /** Return a word as a mechanism takes it: the places of its letters in the alphabet, counted from 1. */
-  settled(word: string): readonly number[] {
-    return [...word].map((letter) => this.#places.get(letter)! + 1);
+  override settled(word: Encoded): readonly number[] {
+    return [...(word as string)].map((letter) => this.#places.get(letter)! + 1);
+  }
+
+  override checkMemo(): void {}
+
+  override async check(mechanism: Mechanism, memo: number): Promise<void> {
+    await super.check(mechanism, memo);
+    const { name, integers } = mechanism;
+    const isRappor = name === "rappor";
+    check(
+      isRappor === memo > 0,
+      `a memo of words goes with rappor, and rappor with a memo: got ${name}`,
+    );
+    const letters = this.letters.map((letter) => letter.codePointAt(0));
+    const one = (field: string): number => Number(integers.get(field)![0]);
+    const isFor = isRappor
+      ? this.candidates.length > 0 &&
+        one("cohorts") <= MOST_COHORTS &&
+        this.candidates.length < one("cohorts") * one("bits")
+      : `${integers.get("alphabet")}` === `${letters}` &&
+        Number(integers.get("lengths")!.at(-1)) === this.longest;
+    check(isFor, `${name} does not fit these words`);
   }
 }
 
