@@ -2,16 +2,16 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import compress
-from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
+from ldp.core.ends import Bias, ends_of
+from ldp.core.intervals import Ends, Interval, interval
 from ldp.core.repeated import Repeated, Repeats
-from ldp.errors import InvalidInput, needs
+from ldp.errors import InvalidInput
 
 if TYPE_CHECKING:
     from ldp.core.estimator import Estimator
@@ -24,21 +24,6 @@ tails."""
 LEAST_REPORTS = 10
 """Reports of a panel in a period, on average, from which errors of changes are estimated: the mean
 of fewer may be far from normal."""
-
-_HALVINGS = 32  # far below the standard error of any survey
-
-Interval = tuple[NDArray[np.float64], NDArray[np.float64]]
-"""Lower and upper ends, each of shape (parameters,)."""
-
-Ends = Callable[[float], Interval]
-"""Intervals by their z."""
-
-
-def check_confidence(confidence: float) -> float:
-    """Return how probably intervals cover; raise `InvalidInput` unless it is in (0, 1)."""
-    if not 0 < confidence < 1:
-        raise InvalidInput(f"confidence must lie strictly between 0 and 1, got {confidence}")
-    return confidence
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,21 +51,19 @@ class Estimate:
         the score test does not reject, and cover rare values of small cohorts too; of means they
         allow for rare extremes that nobody reported (`ends`). Otherwise, and where the method is
         mle or gls, they are Wald's, value -+ z standard_error, and need some ten expected reports
-        on either side of every decision. They are clipped to `bounds`. An estimate beyond a bound
-        counts as that bound: an impossible estimate must not look like a precise one (Cowan,
-        Cranmer, Gross and Vitells, "Power-constrained limits", arXiv:1105.3166, 2011). Truths
-        within z standard errors of a bound are then covered with (1 + confidence) / 2.
-        Raises `InvalidInput` unless 0 < confidence < 1.
+        on either side of every decision. They are clipped to `bounds`, and an estimate beyond a
+        bound counts as that bound (`ldp.core.intervals`). Raises `InvalidInput` unless
+        0 < confidence < 1.
         """
-        check_confidence(confidence)
-        miss = (1 - confidence) / (self.value.size if simultaneous else 1)
-        z = -NormalDist().inv_cdf(miss / 2)
-        if self.ends is None:
-            center, half = np.clip(self.value, *self.bounds), z * self.standard_error
-            low, high = center - half, center + half
-        else:
-            low, high = self.ends(z)
-        return np.clip(low, *self.bounds), np.clip(high, *self.bounds)
+        together = self.value.size if simultaneous else 1
+        return interval(
+            self.value,
+            self.standard_error,
+            self.bounds,
+            confidence,
+            together=together,
+            ends=self.ends,
+        )
 
     def rescaled(self, bounds: tuple[float, float]) -> "Estimate":
         """Return the estimate mapped linearly from its range onto `bounds`."""
@@ -200,43 +183,6 @@ def estimate(cohorts: Cohorts) -> Estimate:
     return _weighted(cohorts, "inverse_variance", lambda variances: 1 / variances)
 
 
-@dataclass(frozen=True, eq=False)
-class Bias:
-    """The greatest bias of an average, whose interval allows for it.
-
-    `size`, shape (parameters,), is reached upwards where each cohort's parameters are `apart`,
-    shape (cohorts, parameters), from those that are estimated, and downwards at -`apart`.
-    """
-
-    size: NDArray[np.float64]
-    apart: NDArray[np.float64]
-
-
-def reach(bias: ArrayLike, error: ArrayLike, z: float) -> NDArray[np.float64]:
-    """Return the r of P(|N(bias, error**2)| <= r) = P(|N(0, 1)| <= z), of their shape.
-
-    An interval of this half-width around an estimate of this greatest bias, and this standard
-    error > 0, covers at the confidence of z (Armstrong and Kolesar, Econometrica 86, 2018).
-    """
-    bias, error = np.broadcast_arrays(np.asarray(bias, dtype=float), np.asarray(error, dtype=float))
-    low, high = z * error, bias + z * error
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        short = _beyond(middle, bias, error) > 2 * NormalDist().cdf(-z)
-        low, high = np.where(short, middle, low), np.where(short, high, middle)
-    found: NDArray[np.float64] = (low + high) / 2
-    return found
-
-
-def _beyond(distance: Any, bias: Any, error: Any) -> NDArray[np.float64]:
-    """Return P(|N(bias, error**2)| > distance)."""
-    with needs("an interval under a bound", "analyst"):
-        from scipy.special import ndtr
-
-    found: NDArray[np.float64] = ndtr((bias - distance) / error) + ndtr((-bias - distance) / error)
-    return found
-
-
 def averaged(
     cohorts: Cohorts,
     weights: NDArray[np.float64],
@@ -283,131 +229,14 @@ def _with_error(
     """
     each = zip(cohorts, truths, strict=True)
     variances = cohorts.allowing(truths, [m.tally_variance(f, tally) for (m, tally), f in each])
-    ends: Ends | None = None
-    if all(mechanism.moments(truths[0], 1) is not None for mechanism, _ in cohorts):
-        ends = partial(_invert_score_test, cohorts, weigh, apart, extra, bias)
-    elif all(mechanism.spread(0.0, tally) is not None for mechanism, tally in cohorts):
-        ends = partial(_with_people_at_both_ends, cohorts, value, weights[:, 0], apart, extra, bias)
     return Estimate(
         value=value,
         standard_error=np.sqrt((weights**2 * variances).sum(axis=0) + extra),
         n=cohorts.n,
         bounds=cohorts.bounds,
         method=method if len(cohorts) > 1 else "debias",
-        ends=ends,
+        ends=ends_of(cohorts, value, weights, weigh, apart, extra, bias),
     )
-
-
-def _invert_score_test(
-    cohorts: Cohorts,
-    weigh: Callable[[NDArray[np.float64]], NDArray[np.float64]],
-    apart: NDArray[np.float64],
-    extra: NDArray[np.float64] | float,
-    bias: Bias | None,
-    z: float,
-) -> Interval:
-    """Return the ends of {f : |sum_g w_g (f_g - f)| <= z sqrt(sum_g w_g**2 V_g(f) + extra)}.
-
-    The variances, and the weights made of them, are those at the hypothesis f, each cohort being
-    `apart` from it, not at the estimate. With a `bias` the limit is `reach` in place of z standard
-    errors, and the cohorts are where they have that bias, towards the estimate. That makes the
-    test right where counts are small; one cohort's is the interval of Wilson (Journal of the
-    American Statistical Association 22, 1927) for its supports. Where the statistic is skewed, the
-    limit of its longer tail is put farther out, by skewness (z**2 - 1) / 6 standard errors
-    (Cornish and Fisher): a single support where hardly any is expected is no great surprise.
-    """
-    values = np.array([[mechanism.debias(tally)] for mechanism, tally in cohorts])
-    bounds = cohorts.bounds
-    side = np.array([[1], [-1]])  # of the two ends on which the estimate is
-    away = apart[:, np.newaxis] if bias is None else side * bias.apart[:, np.newaxis]
-
-    def rejected(f: NDArray[np.float64]) -> NDArray[np.bool_]:
-        each = zip(cohorts, cohorts.repeats, np.clip(f + away, *bounds), strict=True)
-        moments = np.array([_moments(m, tally.n, once, own) for (m, tally), once, own in each])
-        variances, third = moments[:, 0], moments[:, 1]
-        weights = weigh(variances)
-        variance = (weights**2 * variances).sum(axis=0) + extra
-        excess = side * (weights * (values - f)).sum(axis=0)
-        excess = np.minimum(excess, np.where(side == 1, bounds[1] - f, f - bounds[0]))
-        skewed = side * (weights**3 * third).sum(axis=0) / variance
-        excess -= np.maximum(skewed * (z**2 - 1) / 6, 0)
-        error = np.sqrt(variance)
-        surprising: NDArray[np.bool_] = excess > z * error
-        if bias is not None:
-            surprising = _beyond(excess, bias.size, error) < 2 * NormalDist().cdf(-z)
-        return surprising
-
-    low, high = (np.full((2, cohorts.parameters), bound) for bound in bounds)
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        upwards = rejected(middle) == (side == 1)
-        low, high = np.where(upwards, middle, low), np.where(upwards, high, middle)
-    return low[0], high[1]
-
-
-def _with_people_at_both_ends(
-    cohorts: Cohorts,
-    value: NDArray[np.float64],
-    weights: NDArray[np.float64],
-    apart: NDArray[np.float64],
-    extra: NDArray[np.float64] | float,
-    bias: Bias | None,
-    z: float,
-) -> Interval:
-    """Return the interval of a mean that allows for rare extremes which nobody reported.
-
-    One imagined person at each end of the range, with as many reports as others have, joins the
-    cohort whose reports weigh most, of several the one with the most reports. Each cohort's
-    variance is that of its reports about the mean that follows, c, or about what is `apart` from
-    it: as adding two successes and two failures does for a proportion (Agresti and Coull, The
-    American Statistician 52, 1998). The interval c -+ z sqrt(variance), or `reach` of a `bias`,
-    is widened to hold the estimate.
-    """
-    counts = cohorts.counts
-    each = weights / counts
-    joined = int(np.argmax(np.where(np.isclose(each, each.max()), counts, 0)))
-    padded = np.zeros(counts.size)
-    padded[joined] = 2 * cohorts.repeats[joined].factor
-    scale = 1 / (1 + each @ padded)
-    center = np.clip(value * scale, *cohorts.bounds)
-    truths = np.clip(center + apart, *cohorts.bounds)
-    own = []
-    for (mechanism, tally), imagined, about in zip(
-        cohorts, padded.tolist(), (center + apart)[:, 0].tolist(), strict=True
-    ):
-        spread = mechanism.spread(about, tally, imagined)
-        assert spread is not None
-        own.append([spread / (tally.n + imagined)])
-    variances = cohorts.allowing(truths, own)[:, 0]
-    moved = each * scale * (counts + padded)
-    error = np.sqrt((moved**2 * variances).sum() + extra)
-    half = z * error if bias is None else reach(bias.size, error, z)
-    return np.minimum(center - half, value), np.maximum(center + half, value)
-
-
-def _moments(mechanism: "Estimator", n: int, repeats: Repeats, f: NDArray[np.float64]) -> Interval:
-    """Return the second and third central moments of a frequency's estimate.
-
-    Given the truths x, a report has a variance v(x); of a person with m reports the third
-    cumulant is m E k(x) + 3 m**2 cov(x, v(x)) + m**3 k(x), k being those of the terms. It is that
-    of people who all have `factor` reports.
-    """
-    second, third = _both(mechanism, f, n)
-    more = repeats.factor - 1
-    if not more:
-        return second, third
-    if repeats.codes:
-        return second * repeats.factor, third * repeats.factor**2
-    spread = f * (1 - f) / n
-    change = _both(mechanism, np.ones_like(f), n)[0] - _both(mechanism, np.zeros_like(f), n)[0]
-    skewed = (repeats.factor**2 - 1) * spread * (1 - 2 * f) / n
-    return second + more * spread, third + 3 * more * spread * change + skewed
-
-
-def _both(mechanism: "Estimator", f: NDArray[np.float64], n: int) -> Interval:
-    moments = mechanism.moments(f, n)
-    assert moments is not None
-    return moments
 
 
 def scalar_weighted(cohorts: Cohorts) -> Estimate:

@@ -34,14 +34,22 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import fdtrc, ndtr, ndtri, stdtr, stdtrit
+from scipy.special import fdtrc, ndtr, stdtr
 
-from ldp.core.estimation import LEAST_PANELS, LEAST_REPORTS, Interval, check_confidence
+from ldp.core.estimation import LEAST_PANELS, LEAST_REPORTS
 from ldp.core.estimator import Estimator
+from ldp.core.intervals import (
+    Interval,
+    around,
+    check_confidence,
+    clipped,
+    critical_value,
+    statistic,
+    wilson_ends,
+)
 from ldp.core.tally import Tally
 from ldp.errors import InvalidInput
 from ldp.estimating.differences import holm
-from ldp.estimating.points import wilson_ends
 
 Floats = NDArray[np.float64]
 
@@ -285,13 +293,9 @@ class Contrasts:
         parameters of a contrast cover at once (Bonferroni). Raises `InvalidInput` unless
         0 < confidence < 1.
         """
-        check_confidence(confidence)
-        miss = (1 - confidence) / (self.value.shape[1] if simultaneous else 1)
-        reach = _quantile(1 - miss / 2, self.degrees) * self.standard_error
-        return (
-            np.clip(self.value - reach, -self.widest, self.widest),
-            np.clip(self.value + reach, -self.widest, self.widest),
-        )
+        together = self.value.shape[1] if simultaneous else 1
+        z = critical_value(confidence, together, self.degrees)
+        return around(self.value, z * self.standard_error, (-self.widest, self.widest))
 
 
 def _square_and_add(
@@ -304,7 +308,7 @@ def _square_and_add(
     (Newcombe, Statistics in Medicine 17, 1998, pages 873 and 2635). The normal interval covers too
     rarely where few reports say yes.
     """
-    z = -ndtri((1 - confidence) / (2 * (of.value.shape[1] if simultaneous else 1)))
+    z = critical_value(confidence, of.value.shape[1] if simultaneous else 1)
     inside = np.clip(of.value, 0, 1)
     people, noise = of.sample[:, None], of.variance - of.truths
     low, high = wilson_ends(inside, noise * people, people, z)
@@ -317,7 +321,7 @@ def _square_and_add(
         np.sqrt(a**2 + 2 * r * a * b + b**2) for a, b in ((up[0], down[1]), (down[0], up[1]))
     )
     value, uncertain = found.value[0], _is_uncertain(found)[0]
-    return np.clip(value - uncertain * below, -1, 1), np.clip(value + uncertain * above, -1, 1)
+    return clipped(value - uncertain * below, value + uncertain * above, (-1, 1))
 
 
 def _statistic(of: Contrasts) -> Floats:
@@ -336,10 +340,6 @@ def _two_sided(z: Floats, degrees: float) -> Floats:
     far = -np.abs(z)
     found: Floats = 2 * (ndtr(far) if math.isinf(degrees) else stdtr(degrees, far))
     return found
-
-
-def _quantile(p: float, degrees: float) -> float:
-    return float(ndtri(p) if math.isinf(degrees) else stdtrit(degrees, p))
 
 
 def contrasts(of: Series, weights: ArrayLike) -> Contrasts:
@@ -537,7 +537,7 @@ def breaks(of: Series) -> Changes:
     best = (np.abs(found.value) * np.sqrt(share * (1 - share))).argmax(axis=0)
     each = np.arange(best.size)
     if not math.isinf(found.degrees):  # the normal statistic of the same probability
-        z = -ndtri(np.maximum(found.p_value / 2, 1e-300))
+        z = statistic(found.p_value)
     p = search_p_value(z[best, each], 1 - share[:, 0])
     one = Contrasts(
         found.value[best, each][None],

@@ -6,12 +6,12 @@ private frequency estimation with consistency", NDSS 2020.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ldp.core.estimation import Estimate
+from ldp.core.intervals import quantile
 from ldp.errors import InvalidInput
 
 Floats = NDArray[np.float64]
@@ -131,7 +131,7 @@ def _base_cut(raw: Estimate, expected_false: float = 0.05) -> Floats:
         raise InvalidInput(
             f"expected_false must lie strictly between 0 and {k}, got {expected_false}"
         )
-    threshold = NormalDist().inv_cdf(1 - expected_false / k) * raw.standard_error
+    threshold = -quantile(expected_false / k) * raw.standard_error
     return np.where(raw.value > threshold, raw.value, 0.0)
 
 

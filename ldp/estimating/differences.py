@@ -9,13 +9,13 @@ them.
 """
 
 from dataclasses import dataclass
-from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
-from ldp.core.estimation import Cohorts, Estimate, Interval, check_confidence
+from ldp.core.estimation import Cohorts, Estimate
+from ldp.core.intervals import Interval, around, critical_value
 from ldp.errors import InvalidInput
 from ldp.estimating.strata import stratified
 
@@ -45,14 +45,9 @@ class Differences:
         Each covers its own difference with probability `confidence`; with `simultaneous` all do
         at once (Bonferroni). Raises `InvalidInput` unless 0 < confidence < 1.
         """
-        check_confidence(confidence)
-        miss = (1 - confidence) / (self.value.size if simultaneous else 1)
-        reach = -NormalDist().inv_cdf(miss / 2) * self.standard_error
+        z = critical_value(confidence, self.value.size if simultaneous else 1)
         widest = self.first.bounds[1] - self.first.bounds[0]
-        return (
-            np.clip(self.value - reach, -widest, widest),
-            np.clip(self.value + reach, -widest, widest),
-        )
+        return around(self.value, z * self.standard_error, (-widest, widest))
 
 
 def differences(first: Cohorts, second: Cohorts) -> Differences:

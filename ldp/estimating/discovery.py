@@ -17,10 +17,11 @@ from itertools import compress, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betainc, log_ndtr, ndtr, ndtri
+from scipy.special import betainc, log_ndtr, ndtr
 
-from ldp.core.estimation import Estimate, Interval
+from ldp.core.estimation import Estimate
 from ldp.core.exact import ONE
+from ldp.core.intervals import Interval, quantile
 from ldp.core.mechanism import Codes
 from ldp.errors import InvalidInput
 from ldp.estimating.decoding import BEAM, how_many, search
@@ -179,7 +180,7 @@ def _needed(seen: Sequence[tuple[PrefixHashing, float]], error: float, chance: f
             supported = share * (p - q) + q
             mean += weight * reports * share * (p - q)
             noise += weight**2 * reports * supported * (1 - supported)
-        enough = mean >= limit + float(ndtri(chance)) * noise**0.5
+        enough = mean >= limit + quantile(chance) * noise**0.5
         low, high = (low, share) if enough else (share, high)
     return high
 

@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
-from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from ldp.core.estimation import Cohorts, Interval, check_confidence
+from ldp.core.estimation import Cohorts
+from ldp.core.intervals import Interval, around, clipped, critical_value, fieller, interval
 from ldp.core.mechanism import Categorical, Mechanism
 from ldp.core.repeated import Repeated, Repeats
 from ldp.errors import InvalidInput
@@ -26,7 +26,6 @@ from ldp.estimating.consistency import project
 from ldp.estimating.differences import holm
 from ldp.estimating.pairs import PairTally, product_means, reading, second_moments
 from ldp.estimating.pooling import pool_with_covariance
-from ldp.estimating.ratings import fieller
 from ldp.estimating.simplex import definite, maximize_quadratic, tangent_inverse
 from ldp.mechanisms.numbers.mean import MeanMechanism
 
@@ -88,12 +87,8 @@ class JointTable:
         With `simultaneous` all cover at once (Bonferroni). Raises `InvalidInput` unless
         0 < confidence < 1.
         """
-        reach = (
-            normal_quantile(confidence, self.value.size if simultaneous else 1)
-            * self.standard_error
-        )
-        center = np.clip(self.value, 0, 1)
-        return np.clip(center - reach, 0, 1), np.clip(center + reach, 0, 1)
+        together = self.value.size if simultaneous else 1
+        return interval(self.value, self.standard_error, (0, 1), confidence, together=together)
 
     def transposed(self) -> "JointTable":
         """Return the table with the attributes' places exchanged."""
@@ -309,7 +304,7 @@ class Groups:
         Of quotients they are Fieller's (`ldp.estimating.ratings`), else Wald's. With `simultaneous`
         all cover at once (Bonferroni). Raises `InvalidInput` unless 0 < confidence < 1.
         """
-        z = normal_quantile(confidence, self.value.size if simultaneous else 1)
+        z = critical_value(confidence, self.value.size if simultaneous else 1)
         below = above = z * self.standard_error
         if self.with_share is not None:
             f, v_f = self.share[:, None], self.share_error[:, None] ** 2
@@ -319,7 +314,7 @@ class Groups:
             low, high = fieller(self.value * f, f, v_d, v_f, covariance, z)
             below, above = self.value - low, high - self.value
         center = np.clip(self.value, *self.bounds)
-        low, high = np.clip(center - below, *self.bounds), np.clip(center + above, *self.bounds)
+        low, high = clipped(center - below, center + above, self.bounds)
         unclear = ~self.clear
         low[unclear], high[unclear] = self.bounds
         return low, high
@@ -444,15 +439,9 @@ class GroupDifferences:
         Each covers its own difference with probability `confidence`; with `simultaneous` all do
         at once (Bonferroni). Raises `InvalidInput` unless 0 < confidence < 1.
         """
-        reach = (
-            normal_quantile(confidence, self.value.size if simultaneous else 1)
-            * self.standard_error
-        )
+        z = critical_value(confidence, self.value.size if simultaneous else 1)
         widest = self.bounds[1] - self.bounds[0]
-        return (
-            np.clip(self.value - reach, -widest, widest),
-            np.clip(self.value + reach, -widest, widest),
-        )
+        return around(self.value, z * self.standard_error, (-widest, widest))
 
 
 def differences_between(groups: Groups, reference: int | None = None) -> GroupDifferences:
@@ -495,9 +484,3 @@ def differences_between(groups: Groups, reference: int | None = None) -> GroupDi
         holm(p_value.ravel()).reshape(p_value.shape),
         groups.bounds,
     )
-
-
-def normal_quantile(confidence: float, together: int) -> float:
-    """Return the standard errors that an interval reaches, of so many that cover together."""
-    check_confidence(confidence)
-    return -NormalDist().inv_cdf((1 - confidence) / 2 / together)

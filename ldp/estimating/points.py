@@ -12,13 +12,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ldp.core.estimation import Cohorts, check_confidence
+from ldp.core.estimation import Cohorts
 from ldp.core.estimator import Estimator, Frequencies
+from ldp.core.intervals import critical_value, holding, wilson
 from ldp.core.repeated import Repeats
 from ldp.errors import InvalidInput
 from ldp.estimating.likelihood import (
@@ -38,7 +38,7 @@ Floats = NDArray[np.float64]
 _PILOT_GAP = 1e-2
 """Nats by which the pilot may miss the maximum: the scoring step takes it the rest of the way."""
 
-_Z = NormalDist().inv_cdf(0.975)
+_Z = critical_value(0.95)
 
 HOPELESS = 0.25
 """Where the share below the middle is known no better than this, a histogram shows noise."""
@@ -124,7 +124,7 @@ class PointDistribution:
         single bin or cumulative share less than 92%. Raises `InvalidInput` for another shape, and
         unless 0 < confidence < 1.
         """
-        z = _z(confidence)
+        z = critical_value(confidence)
         rows = np.asarray(sets, dtype=np.float64)
         if rows.ndim != 2 or rows.shape[1] != self.points:
             raise InvalidInput(
@@ -140,7 +140,7 @@ class PointDistribution:
         low, high = wilson(free, noise, self.people, z)
         low, high = np.where(partial, low, value), np.where(partial, high, value)
         error = np.sqrt(np.maximum(variance, 0))
-        return Shares(value, error, np.minimum(low, value), np.maximum(high, value))
+        return Shares(value, error, *holding(value, low, high))
 
     def quantiles(self, levels: ArrayLike, confidence: float = 0.95) -> Quantiles:
         """Return the least point at or below which each of `levels` of the population is.
@@ -160,31 +160,7 @@ class PointDistribution:
         open_ = below.low[::-1] < wanted[:, None]
         high = np.where(open_.any(axis=1), self.points - 1 - open_.argmax(axis=1), 0)
         value = np.searchsorted(np.cumsum(self.likely)[:-1], wanted)
-        return Quantiles(value, np.minimum(low, value), np.maximum(high, value))
-
-
-def wilson(
-    estimate: ArrayLike, noise: ArrayLike, n: float | Floats, z: float | Floats
-) -> tuple[Floats, Floats]:
-    """Return {t : n (estimate - t)**2 <= z**2 (t (1 - t) + noise)}, clipped to [0, 1].
-
-    `noise` is n times the part of the variance that does not depend on t. An estimate outside of
-    [0, 1] counts as its nearer end, as in `Estimate.interval`. Without noise these
-    are the ends of Wilson's interval (Journal of the American Statistical Association 22, 1927).
-    """
-    low, high = wilson_ends(np.clip(estimate, 0.0, 1.0), np.asarray(noise, dtype=float), n, z)
-    return np.clip(low, 0, 1), np.clip(high, 0, 1)
-
-
-def wilson_ends(
-    share: Floats, noise: Floats, n: float | Floats, z: float | Floats
-) -> tuple[Floats, Floats]:
-    """Return the ends of `wilson` before they are clipped: noise takes them beyond [0, 1]."""
-    k = z * z / n
-    middle = 2 * share + k
-    root = np.sqrt(np.maximum(0, middle**2 - 4 * (1 + k) * (share**2 - k * noise)))
-    scale = 2 + 2 * k
-    return (middle - root) / scale, (middle + root) / scale
+        return Quantiles(value, *holding(value, low, high))
 
 
 def channel_from_points(mechanism: Estimator, points: int) -> Floats:
@@ -402,8 +378,3 @@ def even_cuts(points: int, bins: int) -> NDArray[np.intp]:
     if not 1 <= bins <= points:
         raise InvalidInput(f"{points} values make at most {points} bins, got {bins}")
     return np.rint(np.arange(bins + 1) * points / bins).astype(np.intp)
-
-
-def _z(confidence: float) -> float:
-    check_confidence(confidence)
-    return NormalDist().inv_cdf((1 + confidence) / 2)

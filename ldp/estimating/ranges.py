@@ -22,11 +22,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import gammainc, log_softmax, ndtri
+from scipy.special import gammainc, log_softmax
 
-from ldp.core.estimation import check_confidence
+from ldp.core.intervals import critical_value, wilson
 from ldp.errors import InvalidInput
-from ldp.estimating.points import wilson
 from ldp.mechanisms.ranges.waves import MAX_BINS
 
 Floats = NDArray[np.float64]
@@ -193,7 +192,7 @@ def propose(
             "a range takes at least one report of the pilot and of the survey, and a variance "
             f"> 0, got {pilot}, {n} and {variance}"
         )
-    check_confidence(confidence)
+    z = critical_value(confidence)
     ends, found, spread = _checked(edges, estimate, covariance)
     model = fitted(ends, found, spread)
     tried = _round_numbers(ends)
@@ -208,7 +207,6 @@ def propose(
     low, high = float(tried[i]), float(tried[j])
     width = np.diff(ends)
     inside = np.clip(np.minimum(ends[1:], high) - np.maximum(ends[:-1], low), 0, width) / width
-    z = float(ndtri((1 + confidence) / 2))
     # Bins that lie outside for certain, and all that may: the outermost have no known end.
     least, most = inside == 0, inside < 1
     most[-1] = True

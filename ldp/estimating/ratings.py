@@ -7,13 +7,13 @@ One person never has both signs of a key.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ldp.core.estimation import Cohorts, Interval
+from ldp.core.estimation import Cohorts
+from ldp.core.intervals import Ends, Interval, clipped, fieller
 from ldp.core.tally import Tally
 from ldp.errors import InvalidInput
 from ldp.mechanisms.sets.base import SetMechanism
@@ -101,7 +101,7 @@ class MeanRatings:
     value: Floats
     standard_error: Floats
     known: NDArray[np.bool_]
-    ends: Callable[[float], Interval]
+    ends: Ends
 
 
 def mean_ratings(cohorts: Cohorts, *, alike: bool = False) -> MeanRatings:
@@ -151,8 +151,7 @@ def ratio(d: Floats, f: Floats, v_d: Floats, v_f: Floats, covariance: Floats) ->
     error = np.divide(np.sqrt(noise), f, out=np.full_like(f, math.nan), where=known)
 
     def ends(z: float) -> Interval:
-        low, high = fieller(d, f, v_d, v_f, covariance, z)
-        return np.clip(low, -1, 1), np.clip(high, -1, 1)
+        return clipped(*fieller(d, f, v_d, v_f, covariance, z), (-1, 1))
 
     return MeanRatings(value, error, known, ends)
 
@@ -161,20 +160,3 @@ def possible(share: Floats, balance: Floats) -> tuple[Floats, Floats]:
     """Return a share and a balance that a population can have, near the given ones."""
     f = np.clip(share, 0, 1)
     return f, np.clip(balance, -f, f)
-
-
-def fieller(
-    d: Floats, f: Floats, v_d: Floats, v_f: Floats, covariance: Floats, z: float
-) -> Interval:
-    """Return the ends of {m : (d - m f)**2 <= z**2 (v_d - 2 m covariance + m**2 v_f)}.
-
-    They are infinite where the set has no end: where `f` is within z standard errors of 0.
-    """
-    a = f**2 - z**2 * v_f
-    b = d * f - z**2 * covariance
-    c = d**2 - z**2 * v_d
-    bounded = a > 0
-    root = np.sqrt(np.maximum(b**2 - a * c, 0))
-    low = np.divide(b - root, a, out=np.full_like(b, -math.inf), where=bounded)
-    high = np.divide(b + root, a, out=np.full_like(b, math.inf), where=bounded)
-    return low, high

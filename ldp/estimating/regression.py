@@ -12,17 +12,16 @@ scores, for errors whose distribution is known, as here it is exactly).
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from math import prod
+from math import inf, prod
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from ldp.core.estimation import Interval
+from ldp.core.intervals import Interval, interval
 from ldp.core.mechanism import Categorical, Codes, Counted, Mechanism
 from ldp.core.repeated import Repeats
 from ldp.errors import InvalidInput, NotReady
-from ldp.estimating.joint import normal_quantile
 from ldp.estimating.pairs import reading
 from ldp.mechanisms.numbers.mean import MeanMechanism
 
@@ -134,8 +133,8 @@ class Fit:
         Raises `InvalidInput` unless 0 < confidence < 1.
         """
         together = self.value.size if simultaneous else 1
-        reach = normal_quantile(confidence, together) * self.standard_error
-        return self.value - reach, self.value + reach
+        no_bounds = -inf, inf
+        return interval(self.value, self.standard_error, no_bounds, confidence, together=together)
 
 
 @lru_cache(maxsize=64)

@@ -17,10 +17,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import chdtri, chndtrinc, ndtri
+from scipy.special import chdtri, chndtrinc
 
-from ldp.core.estimation import Bias, Cohorts, Estimate, Interval, averaged, estimate, reach
+from ldp.core.ends import Bias
+from ldp.core.estimation import Cohorts, Estimate, averaged, estimate
 from ldp.core.estimator import Estimator
+from ldp.core.intervals import Interval, critical_value, reach
 from ldp.core.repeated import Repeats
 from ldp.errors import InvalidInput
 from ldp.estimating.points import PointDistribution, Precision, estimate_points, precision
@@ -258,7 +260,7 @@ def best_weights(w: Floats, variances: Floats, most: float) -> tuple[Floats, Flo
     """
     precise = 1 / variances
     largest = np.maximum(w - precise / precise.sum(axis=0), 0).sum(axis=0)
-    z = float(ndtri(0.975))
+    z = critical_value(0.95)
     low, high = np.zeros_like(largest), largest
     for _ in range(2):
         tried = np.linspace(low, high, _TRIED)

@@ -11,12 +11,12 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ldp.core.estimation import Cohorts, Estimate, Interval, estimate, reach
+from ldp.core.estimation import Cohorts, Estimate, estimate
 from ldp.core.estimator import Estimator, Frequencies
+from ldp.core.intervals import Interval, reach, wilson
 from ldp.core.tally import Tally
 from ldp.errors import InvalidInput
 from ldp.estimating import strata
-from ldp.estimating.points import wilson
 from ldp.estimating.pooling import (
     MAX_CATEGORIES,
     Method,

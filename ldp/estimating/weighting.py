@@ -30,8 +30,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
-from ldp.core.estimation import Cohorts, Estimate, Interval
+from ldp.core.estimation import Cohorts, Estimate
 from ldp.core.estimator import Estimator, Frequencies
+from ldp.core.intervals import Interval, around
 from ldp.core.tally import Tally
 from ldp.errors import InvalidInput
 from ldp.estimating.consistency import project
@@ -116,7 +117,7 @@ def weighted(
             widened, least = sample.variance(moved, fitted + shift, fewer, rows, shift)
             middle = np.clip(total, 0, 1) + sample.shares @ shift
             half = z * np.sqrt(np.maximum(widened, least))
-            return np.clip(middle - half, 0, 1), np.clip(middle + half, 0, 1)
+            return around(middle, half, (0, 1))
 
     found = Estimate(total, error, sample.n, sample.bounds, method, ends)
     return Weighted(found, np.sqrt(np.maximum(given, floor)))

@@ -14,8 +14,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ldp.core.estimation import Cohorts, Estimate, Interval, estimate
+from ldp.core.estimation import Cohorts, Estimate, estimate
 from ldp.core.estimator import Supports
+from ldp.core.intervals import Interval
 from ldp.core.mechanism import Codes
 from ldp.core.repeated import Repeats
 from ldp.core.tally import Tally

@@ -10,17 +10,15 @@ parameter of largest variance decides. For rare categories plan with 0.
 import math
 from bisect import bisect_left
 from collections.abc import Callable
-from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ldp.core.estimation import LEAST_PANELS, LEAST_REPORTS
 from ldp.core.exact import MAX_EPSILON
+from ldp.core.intervals import below, check_confidence, critical_value, quantile
 from ldp.core.mechanism import Mechanism
 from ldp.errors import InvalidInput
-
-_NORMAL = NormalDist()
 
 _HALVINGS = 50
 """Halvings that find a change to 15 digits."""
@@ -152,14 +150,14 @@ def two_wave_power(
     _check_positive(change, "change")
     errors = _errors(mechanism, truth, change, n, same_people, degrees)
     if degrees:
-        from scipy.special import nctdtr, stdtrit
+        from scipy.special import nctdtr
 
         shift = change / max(true for _, true in errors)
-        reach = stdtrit(degrees, 1 - (1 - _check_share(confidence, "confidence")) / 2)
+        reach = critical_value(confidence, degrees=degrees)
         return float(1 - nctdtr(degrees, shift, reach) + nctdtr(degrees, shift, -reach))
-    z = _two_sided(confidence)
+    z = critical_value(confidence)
     return min(
-        _NORMAL.cdf((change - z * told) / true) + _NORMAL.cdf((-change - z * told) / true)
+        below((change - z * told) / true) + below((-change - z * told) / true)
         for told, true in errors
     )
 
@@ -197,8 +195,8 @@ def detectable_value(mechanism: Mechanism, n: int, *, confidence: float = 0.95) 
     no absent category exceeds it (Bonferroni), where the others share the population as evenly
     as `Mechanism.variance` takes them to.
     """
-    miss = (1 - _check_share(confidence, "confidence")) / mechanism.parameters
-    return _NORMAL.inv_cdf(1 - miss) * _error(mechanism, 0, n)
+    miss = (1 - check_confidence(confidence)) / mechanism.parameters
+    return -quantile(miss) * _error(mechanism, 0, n)
 
 
 def _error(mechanism: Mechanism, truth: ArrayLike, n: int) -> float:
@@ -235,7 +233,7 @@ def _weighed(
     A change is shown where it is z_{1 - alpha/2} errors of the test and z_power true ones.
     """
     errors = _errors(mechanism, truth, change, n, same_people, degrees)
-    test, chance = _two_sided(confidence), _NORMAL.inv_cdf(power)
+    test, chance = critical_value(confidence), quantile(power)
     return max((test * told + chance * true) / (test + chance) for told, true in errors)
 
 
@@ -304,12 +302,7 @@ def _least(mechanism: Mechanism, error: Callable[[int], float], most: float) -> 
 
 
 def _reach(mechanism: Mechanism, confidence: float, simultaneous: bool) -> float:
-    return _two_sided(confidence, mechanism.parameters if simultaneous else 1)
-
-
-def _two_sided(confidence: float, parameters: int = 1) -> float:
-    miss = (1 - _check_share(confidence, "confidence")) / parameters
-    return _NORMAL.inv_cdf(1 - miss / 2)
+    return critical_value(confidence, mechanism.parameters if simultaneous else 1)
 
 
 def _degrees(panels: int, same_people: bool) -> int:
@@ -341,11 +334,11 @@ def detection_reach(confidence: float, power: float, degrees: int = 0) -> float:
     if not 1 - confidence < _check_share(power, "power"):
         raise InvalidInput(f"a power of {power} takes no reports at a confidence of {confidence}")
     if degrees:
-        from scipy.special import nctdtrinc, stdtrit
+        from scipy.special import nctdtrinc
 
-        reach = stdtrit(degrees, 1 - (1 - _check_share(confidence, "confidence")) / 2)
+        reach = critical_value(confidence, degrees=degrees)
         return float(nctdtrinc(degrees, 1 - power, reach))
-    return _two_sided(confidence) + _NORMAL.inv_cdf(power)
+    return critical_value(confidence) + quantile(power)
 
 
 def _check_share(value: float, what: str) -> float:

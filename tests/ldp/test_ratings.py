@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from ldp import Cohorts, InvalidInput, SetBits, SetSelection, Tally
+from ldp.core.intervals import fieller
 from ldp.core.repeated import Repeats
-from ldp.estimating.ratings import RatedShares, fieller, mean_ratings
+from ldp.estimating.ratings import RatedShares, mean_ratings
 from ldp.testing import SeededCoins
 
 

@@ -9,8 +9,9 @@ import pytest
 from numpy.typing import NDArray
 
 from ldp import KRR, InvalidInput, OneBitMean, SquareWave, Tally, UnaryEncoding
-from ldp.core.estimation import Cohorts, Estimate, reach
+from ldp.core.estimation import Cohorts, Estimate
 from ldp.core.exact import ONE
+from ldp.core.intervals import reach
 from ldp.core.policy import Policy
 from ldp.estimating.points import estimate_points, even_cuts
 from ldp.estimating.pooling import homogeneity, pool

@@ -16,7 +16,8 @@ from hearsay_server.answers.queries import NoReports, Tallies, confidence_of
 from hearsay_server.answers.repeats import of_levels
 from hearsay_server.ingest.intake import Cohort
 from ldp import InvalidInput, Tally
-from ldp.core.estimation import LEAST_PANELS, LEAST_REPORTS, check_confidence
+from ldp.core.estimation import LEAST_PANELS, LEAST_REPORTS
+from ldp.core.intervals import check_confidence
 from ldp.estimating import change as changing
 from ldp.estimating.change import Changes, Parts, Series
 from ldp.estimating.sums import Summed

@@ -13,8 +13,9 @@ from hearsay.v1 import analyst_pb2
 from hearsay_server.answers import weighted
 from hearsay_server.answers.queries import NoReports, Tallies, by_level, confidence_of, of_words
 from ldp import InvalidInput, Mechanism
-from ldp.core.estimation import Cohorts, check_confidence
+from ldp.core.estimation import Cohorts
 from ldp.core.estimator import Estimator, Frequencies
+from ldp.core.intervals import check_confidence
 from ldp.estimating import distribution as curves
 from ldp.estimating import points as scoring
 from ldp.estimating import strata

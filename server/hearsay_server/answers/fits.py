@@ -9,7 +9,7 @@ from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2
 from hearsay_server.answers.queries import NoReports, confidence_of
 from hearsay_server.answers.records import Chosen, Complete, mechanisms, repeats
-from ldp.core.estimation import check_confidence
+from ldp.core.intervals import check_confidence
 from ldp.core.mechanism import Codes
 from ldp.errors import InvalidInput, NotReady
 from ldp.estimating.forward import forward

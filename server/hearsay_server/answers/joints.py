@@ -18,7 +18,7 @@ from hearsay_server.answers.queries import (
     of_attributes,
 )
 from hearsay_server.answers.records import Pairs, mechanisms, repeats
-from ldp.core.estimation import check_confidence
+from ldp.core.intervals import check_confidence
 from ldp.core.repeated import Repeats
 from ldp.errors import InvalidInput
 from ldp.estimating.independence import Independence, detectable, independence, independence_of

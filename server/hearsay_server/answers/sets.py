@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Sequence
-from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +11,7 @@ from hearsay.v1 import analyst_pb2
 from ldp import InvalidInput, SetBits
 from ldp.core.estimation import Cohorts, Estimate
 from ldp.core.estimator import Estimator
+from ldp.core.intervals import critical_value
 from ldp.estimating.ratings import MeanRatings, RatedShares
 from ldp.estimating.sets import MeanSize, SetSizes
 from ldp.estimating.strata import Answer
@@ -132,8 +132,7 @@ def rating_columns(
     """Return the columns of ratings: the mean ratings on their scale, nan where they are unknown,
     and the shares who rated; and a warning."""
     scale = (domain.high - domain.low) / 2
-    miss = (1 - confidence) / (len(domain.keys) if simultaneous else 1)
-    low, high = means.ends(-NormalDist().inv_cdf(miss / 2))
+    low, high = means.ends(critical_value(confidence, len(domain.keys) if simultaneous else 1))
     share_low, share_high = shares.interval(confidence, simultaneous=simultaneous)
 
     def on_scale(values: Floats) -> Floats:

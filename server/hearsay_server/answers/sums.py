@@ -1,7 +1,6 @@
 """Answer from the sums of two servers: shares and means, with the errors of noise and sampling."""
 
 from collections.abc import Sequence
-from statistics import NormalDist
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from hearsay.v1 import analyst_pb2
 from hearsay_server.answers.queries import NoReports, confidence_of
 from hearsay_server.storage.sums import Sum
 from ldp import InvalidInput
+from ldp.core.intervals import around, critical_value
 from ldp.two_servers.records import Counted, estimate
 
 _TAKEN = ("survey", "attribute", "selection", "confidence", "simultaneous")
@@ -70,8 +70,8 @@ def answer(
         low, high = domain.low, domain.high
         values = low + (values + 1) * domain.units
         errors = errors * domain.units
-    beyond = (1 - confidence) / (len(values) if question.simultaneous else 1)
-    reach = NormalDist().inv_cdf(1 - beyond / 2) * errors
+    z = critical_value(confidence, len(values) if question.simultaneous else 1)
+    lows, highs = around(values, z * errors, (low, high))
     (level,) = plan.levels.values()
     return analyst_pb2.EstimateResponse(
         survey=plan.survey,
@@ -85,10 +85,12 @@ def answer(
                 label=label,
                 estimate=value,
                 standard_error=error,
-                low=min(high, max(low, value - by)),
-                high=max(low, min(high, value + by)),
+                low=bottom,
+                high=top,
             )
-            for label, value, error, by in zip(domain.labels, values, errors, reach, strict=True)
+            for label, value, error, bottom, top in zip(
+                domain.labels, values, errors, lows, highs, strict=True
+            )
         ],
         cohorts=[
             analyst_pb2.Cohort(

@@ -11,7 +11,7 @@ from hearsay_server.answers.queries import NoReports, Tallies, cohort_message, c
 from hearsay_server.answers.repeats import of_levels
 from hearsay_server.storage.selection import Selected
 from ldp import RAPPOR, Estimate, InvalidInput, PrefixHashing, Tally
-from ldp.core.estimation import check_confidence
+from ldp.core.intervals import check_confidence
 from ldp.core.tally import add_up
 from ldp.estimating.dictionary import estimate_strings
 from ldp.estimating.discovery import discover, smallest_shares
