@@ -9,7 +9,7 @@ Exceptions without a module's name are defined here.
     - `NameTaken` (`hearsay_server.storage.trainings`): choose another name
     - `TooLarge` (`hearsay_server.serving.analyses`): ask for less, or by a quicker method
       - `TooLong` (`hearsay_server.serving.analyses`): the same
-    - `Missing` (`hearsay_server.pages.analyst.options`): choose what a page needs
+    - `Missing` (`hearsay.asking.views.options`): choose what a page needs
     - `UpdateRefused` (`hearsay.federated.encoding`): send an update that the training declares
     - `NoSum` (`hearsay_server.helper.held`): ask for a set that is large enough, all there, and new
     - `Refused` (`hearsay_server.ingest.intake`): drop the batch, or where not `final` send it again

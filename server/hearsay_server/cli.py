@@ -46,6 +46,7 @@ COMMANDS = {
         "Write a module with an app's agreement and a typed function that records answers.",
     ),
     "device": ("device:app", "Make a device's ledger, and look into one."),
+    "ask": ("ask:app", "Ask one question of a survey, and print, save or draw the answer."),
     "query": (
         "query:query",
         "Ask for attributes' debiased frequencies, or means, with their errors.",
@@ -119,7 +120,7 @@ ROLES = {
         "restore",
         "retention",
     ),
-    "Analysts": ("query", "fit", "export"),
+    "Analysts": ("ask", "query", "fit", "export"),
     "Model builders": ("train", "training", "account"),
 }
 """Whose commands they are, in the order of the help."""

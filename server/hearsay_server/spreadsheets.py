@@ -3,6 +3,7 @@
 import csv
 import io
 import re
+import sys
 from collections.abc import Iterable, Sequence
 from typing import IO
 
@@ -31,6 +32,11 @@ def cell(value: object) -> object:
 def write(to: IO[str], rows: Iterable[Sequence[object]], ending: str = "\r\n") -> None:
     """Write rows of CSV, each value as `cell` has it."""
     csv.writer(to, lineterminator=ending).writerows(map(cell, row) for row in rows)
+
+
+def say(text: str) -> None:
+    """Print CSV that somebody else wrote, as `write` writes it."""
+    write(sys.stdout, csv.reader(io.StringIO(text, newline="")))
 
 
 def rewritten(text: str) -> str:

@@ -76,6 +76,15 @@ def show(table: Table, *, lines: int = _LINES) -> None:
     console.print(fitted)
 
 
+def width(table: Table) -> int:
+    """Return the characters that a table needs in a line, if its headings may wrap."""
+    console = Console()
+    return _borders(table) + sum(
+        max([_word(column.header), *(_width(cell, console) for cell in column.cells)])
+        for column in table.columns
+    )
+
+
 def shortened(text: str, width: int) -> str:
     """Return a text of so many characters at most, with "…" in the place of its middle."""
     if len(text) <= width:

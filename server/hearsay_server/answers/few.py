@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from hearsay.asking.columns import NOT_GIVEN
 from hearsay.plans.plan import Plan
+from hearsay.plans.properties import PANEL
 from hearsay_server.answers.queries import NoReports
 from hearsay_server.ingest.intake import Cohort
-from hearsay_server.storage.selection import PANEL
 from ldp.estimating.raking import Weights
 
 LEAST = 20

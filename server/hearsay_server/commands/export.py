@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from hearsay import Analyst
-from hearsay_server.answers.selecting import selected
+from hearsay.asking.texts import selected
 from hearsay_server.commands import connect
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, Insecure, Target, Token
 from hearsay_server.commands.selecting import First, Level, Period

@@ -21,9 +21,9 @@ from hearsay.asking.answer import Answer
 from hearsay.asking.changes import ChangeOptions
 from hearsay.asking.margins import messages
 from hearsay.asking.shuffled import DELTA
+from hearsay.asking.texts import message, part_names, parts, selected, sets_of
 from hearsay.plans.kinds import Strings
 from hearsay.v1 import analyst_pb2
-from hearsay_server.answers.selecting import message, part_names, parts, selected, sets_of
 from hearsay_server.commands import connect, excluding, mixing, plotting, words
 from hearsay_server.commands.changing import OverTime
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Target, Token

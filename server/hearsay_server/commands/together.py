@@ -12,10 +12,10 @@ from hearsay import Analyst
 from hearsay.asking import reading
 from hearsay.asking.columns import FIT_COLUMNS
 from hearsay.asking.selection import Selection
+from hearsay.asking.texts import message, selected
 from hearsay.asking.together import fit_request, groups_request
 from hearsay.v1 import analyst_pb2
 from hearsay_server import tabular
-from hearsay_server.answers.selecting import message, selected
 from hearsay_server.commands import connect, plotting
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Target, Token
 from hearsay_server.commands.selecting import First, Last, Level, Period, Where

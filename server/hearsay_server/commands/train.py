@@ -12,9 +12,9 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 import hearsay.plans.plan
 from hearsay import Analyst
+from hearsay.asking.texts import selected
 from hearsay.plans.kinds import Categorical, Numeric
 from hearsay.plans.plan import Plan
-from hearsay_server.answers.selecting import selected
 from hearsay_server.commands import connect
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Token
 from hearsay_server.commands.selecting import First, Last, Level, Period

@@ -9,9 +9,9 @@ import typer
 
 import hearsay.plans.plan
 from hearsay import Analyst, files
+from hearsay.asking.texts import message, selected
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2
-from hearsay_server.answers.selecting import message, selected
 from hearsay_server.commands import connect
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, Insecure, Target, Token
 from hearsay_server.commands.selecting import First, Last, Level, Period, Where

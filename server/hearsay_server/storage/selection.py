@@ -6,16 +6,12 @@ from typing import Literal
 
 from hearsay.plans import period
 from hearsay.plans.plan import Plan
-from hearsay.plans.properties import group_of
+from hearsay.plans.properties import PANEL, group_of
 from hearsay.v1 import analyst_pb2, collector_pb2
 from ldp import InvalidInput
 
 Apart = Literal["panel", "group"]
 """What cohorts are told apart by, besides level, period and map."""
-
-
-PANEL = "panel"
-"""The name by which panels are selected beside properties; no property has it."""
 
 
 @dataclass(frozen=True)

@@ -238,7 +238,7 @@ def test_the_tables_of_a_distribution_are_told_by_their_names() -> None:
         cumulative=[row("5")],
     )
     answer = reading.distribution(message)
-    assert [table.name for table in answer.tables] == ["bins", "quantiles", "below"]
+    assert [table.name for table in answer.tables] == ["bins", "quantiles"]
     assert answer.to_frame().index.tolist() == [(0.0, 5.0)]
     assert answer.table("quantiles").columns[0].unit == "own"
     assert answer.to_frame("quantiles").attrs["statistic"] == "minutes"

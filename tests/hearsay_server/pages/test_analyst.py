@@ -7,6 +7,7 @@ import json
 import os
 import re
 import subprocess
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from serving import connected, submit, tokens_of
 from visiting import Browser, Site, showing
 
 from hearsay import Analyst
+from hearsay.asking.answer import Column, Level, Role, Table
 from hearsay.plans.plan import Plan, parse
 from hearsay.v1 import admin_pb2, admin_pb2_grpc
 from hearsay_server.pages.analyst import charts, show
@@ -160,12 +162,13 @@ def check(site: Site, view: str, survey: str = "lives") -> None:
     page = site.text(f"/analyst/{survey}/{view}")
     told = site.text(f"/analyst/{survey}/{view.replace('?', '.csv?')}")
     names: dict[str, Any] = {}
-    exec(shown_code(page, "python"), names)
-    table, analyst = names["table"], names["analyst"]
-    analyst.close()
-    if isinstance(table, pd.Series):
-        table = table.to_frame().T
-    assert rewritten(table.to_csv()) == told
+    code = shown_code(page, "python")
+    exec(code, names)
+    table = names["table"]
+    names["analyst"].close()
+    exec(code.replace("table = ", "answer = ").replace(".to_frame()", ""), names)
+    names["analyst"].close()
+    assert rewritten(names["answer"].to_csv()) == told
     assert len(table) > 0
     exact = [float(each) for each in re.findall('<data value="([^"]*)">', page)]
     rows = table.drop(
@@ -233,10 +236,15 @@ def test_the_interval_stands_right_of_its_estimate(lives: Site) -> None:
 
 
 def test_an_estimate_outside_of_its_interval_is_noticed() -> None:
-    table = pd.DataFrame({"estimate": [0.2, -0.1], "low": [0.1, 0.0], "high": [0.3, 0.1]})
-    assert show.is_outside(table)
-    assert not show.is_outside(table.iloc[:1])
-    assert not show.is_outside(table[["low"]])
+    numbers = {"estimate": [0.2, -0.1], "low": [0.1, 0.0], "high": [0.3, 0.1]}
+
+    def told(rows: int, names: Sequence[Role]) -> bool:
+        columns = [Column(name, name, "share", numbers[name][:rows]) for name in names]  # type: ignore[arg-type]
+        return show.is_outside(Table("rows", (Level("x", ["a", "b"][:rows]),), tuple(columns)))
+
+    assert told(2, ["estimate", "low", "high"])
+    assert not told(1, ["estimate", "low", "high"])
+    assert not told(2, ["low"])
 
 
 def test_a_test_of_independence_says_its_verdict_in_words(lives: Site) -> None:
@@ -376,9 +384,10 @@ def test_weighted_views_equal_analyst_beside_the_unweighted(weather: Site) -> No
     assert "ios,0.2\nandroid,0.8</textarea>" in page
     with Analyst(weather.grpc) as analyst:
         shares = {"platform": {"ios": 0.2, "android": 0.8}}
-        table = analyst.estimate("weather", "sky", margins=shares).to_frame()
+        answer = analyst.estimate("weather", "sky", margins=shares)
+        table = answer.to_frame()
     told = weather.text(f"/analyst/weather/estimate.csv?attribute=sky&{margins}")
-    assert rewritten(table.to_csv()) == told
+    assert rewritten(answer.to_csv()) == told
     assert (table["estimate"] != table["unweighted"]).all()
 
 

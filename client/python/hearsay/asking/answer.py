@@ -100,12 +100,17 @@ class Table:
     def __len__(self) -> int:
         return len(self.index[0].labels)
 
+    @property
+    def names(self) -> list[str]:
+        """The names of its columns."""
+        return [column.name for column in self.columns]
+
     def column(self, name: str) -> Column:
         """Return a column; raise `InvalidInput`, which lists the columns, where there is none."""
         for column in self.columns:
             if column.name == name:
                 return column
-        names = ", ".join(column.name for column in self.columns)
+        names = ", ".join(self.names)
         raise InvalidInput(f"the table {self.name!r} has no column {name!r}, only {names}")
 
 
@@ -291,15 +296,7 @@ class Answer:
 
     def lines(self) -> list[str]:
         """Return what the answer is from, a line each: reports, method, intervals, repeats."""
-        if len(self.parts) > _MOST_NAMED:
-            counted = f"{len(self.parts):,} periods, {sum(self.parts.values()):,} reports"
-        elif self.parts:
-            counted = ", ".join(f"{part}: {n:,}" for part, n in self.parts.items()) + " reports"
-        else:
-            counted = f"{self.reports:,} report{'s' if self.reports != 1 else ''}"
-        found = [f"{self.survey}, {self.attribute}: {counted}"]
-        if self.method:
-            found[0] += f", {self.method}"
+        found = [self.counted]
         if self.confidence:
             kind = "simultaneous " if self.simultaneous else ""
             found.append(f"low and high: {kind}{100 * self.confidence:g}% intervals")
@@ -308,8 +305,25 @@ class Answer:
         if "panels" in self.figures:
             found.append(errors_text(int(self.figures["panels"])))  # type: ignore[arg-type]
         if self.repeats > 1:
-            found.append(f"errors allow for people with {self.repeats:.3g} reports each")
+            found.append(self.repeated)
         return found
+
+    @property
+    def counted(self) -> str:
+        """How many reports it is of, of each part where there are several, and the method."""
+        if len(self.parts) > _MOST_NAMED:
+            counted = f"{len(self.parts):,} periods, {sum(self.parts.values()):,} reports"
+        elif self.parts:
+            counted = ", ".join(f"{part}: {n:,}" for part, n in self.parts.items()) + " reports"
+        else:
+            counted = f"{self.reports:,} report{'s' if self.reports != 1 else ''}"
+        found = f"{self.survey}, {self.attribute}: {counted}"
+        return f"{found}, {self.method}" if self.method else found
+
+    @property
+    def repeated(self) -> str:
+        """What errors allow for where people may have several reports."""
+        return f"errors allow for people with {self.repeats:.3g} reports each"
 
 
 def errors_text(panels: int) -> str:

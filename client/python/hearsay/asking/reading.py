@@ -121,8 +121,8 @@ def pairs(answer: analyst_pb2.PairsResponse) -> Answer:
 
 
 def distribution(answer: analyst_pb2.DistributionResponse, view: str = "distribution") -> Answer:
-    """Return the table that the view is of, then those of "bins", "quantiles", "ranges" and "below"
-    that have rows."""
+    """Return the table that the view is of: "bins" and "quantiles" of a distribution, "quantiles",
+    "ranges" or "below"."""
     ends = ("left", [b.left for b in answer.bins]), ("right", [b.right for b in answer.bins])
     bins = _rows("bins", ends, [b.share for b in answer.bins], answer)
     levels = [float(row.label) for row in answer.quantiles]
@@ -134,7 +134,7 @@ def distribution(answer: analyst_pb2.DistributionResponse, view: str = "distribu
     points = [float(row.label) for row in answer.cumulative]
     below = _rows("below", [("below", points)], answer.cumulative, answer)
     first = {"quantiles": quantiles, "between": ranges, "cdf": below}.get(view, bins)
-    others = [each for each in (bins, quantiles, ranges, below) if each is not first and len(each)]
+    others = [quantiles] if view == "distribution" and len(quantiles) else []
     step: dict[str, FigureValue] = {"step": answer.step if answer.HasField("step") else None}
     figures = {**step, **_weights(answer)}
     return _answer(view, answer, [first, *others], figures, statistic="share")

@@ -20,6 +20,9 @@ from ldp import InvalidInput
 MOST_PROPERTIES, MOST_VALUES = 8, 64
 """The most properties of a survey, and the most values of one."""
 
+PANEL = "panel"
+"""The name by which panels are selected beside properties; no property has it."""
+
 MOST_PANELS = 64
 """The most panels of a survey."""
 

@@ -5,11 +5,12 @@ number that there is none of.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
 import pandas as pd
 
+from hearsay.asking.answer import Answer
 from hearsay.asking.columns import MOST_ROWS, drawn_rows
 from hearsay_server.pages.words import shown
 
@@ -17,6 +18,12 @@ _GROUPS = 6
 """Groups beside each other; of more, such as the periods of a month, each value has a line."""
 
 Chart = dict[str, Any]
+
+
+def chart(answer: Answer) -> Chart | None:
+    """Return what is drawn of an answer; None where the table says it all."""
+    drawn = _DRAWN.get(answer.view)
+    return drawn(answer.to_frame()) if drawn else None
 
 
 def intervals(table: pd.DataFrame) -> Chart | None:
@@ -145,8 +152,27 @@ def cumulative(table: pd.DataFrame) -> Chart | None:
     return chart
 
 
-def nothing(table: pd.DataFrame) -> None:
-    """Draw nothing: the table says it all."""
+_DRAWN: Mapping[str, Callable[[pd.DataFrame], Chart | None]] = {
+    "estimate": intervals,
+    "sums": intervals,
+    "sizes": intervals,
+    "pairs": intervals,
+    "words": intervals,
+    "between": intervals,
+    "by": groups,
+    "compare": differences,
+    "change": differences,
+    "trend": differences,
+    "breaks": differences,
+    "differences": differences,
+    "joint": pairs,
+    "given": pairs,
+    "distribution": histogram,
+    "quantiles": quantiles,
+    "cdf": cumulative,
+    "forecast": errors,
+}
+"""What is drawn, by the view of the answer."""
 
 
 def _chart(

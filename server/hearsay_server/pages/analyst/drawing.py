@@ -1,4 +1,4 @@
-"""Pictures of answers, by the function that `hearsay query --plot` draws with."""
+"""Pictures of answers, by the function that `hearsay ask --plot` draws with."""
 
 import io
 from collections.abc import Sequence

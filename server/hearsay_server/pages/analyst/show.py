@@ -6,27 +6,29 @@ hands over what was made.
 
 import asyncio
 import json
-from collections.abc import Callable, Hashable, Mapping, Sequence
+import shlex
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 from urllib.parse import quote
 
 import grpc
-import pandas as pd
+import numpy as np
 from starlette.responses import HTMLResponse, Response
 
 from hearsay import Analyst, NotReady, Unreachable
-from hearsay.asking.answer import Answer
+from hearsay.asking.answer import Answer, Table
+from hearsay.asking.views import catalogue
+from hearsay.asking.views.catalogue import VIEWS, Survey
+from hearsay.asking.views.options import Given, Missing
+from hearsay.asking.views.view import Question, View
 from hearsay.plans.kinds import Binned, Numeric
 from hearsay.v1 import admin_pb2
+from hearsay_server import cells, spreadsheets
 from hearsay_server.limits import TooMany
 from hearsay_server.pages import words
-from hearsay_server.pages.analyst import catalogue, drawing, tables
-from hearsay_server.pages.analyst.catalogue import VIEWS, Survey
-from hearsay_server.pages.analyst.charts import nothing
-from hearsay_server.pages.analyst.options import Given, Missing
-from hearsay_server.pages.analyst.view import Question, View, curl
+from hearsay_server.pages.analyst import charts, drawing
 from hearsay_server.pages.fragments import Fragment
 from hearsay_server.pages.page import ANALYSTS, Page
 from hearsay_server.pages.visit import Visit
@@ -42,6 +44,9 @@ _FRESH_LONG = 60.0
 
 _LASTING = {grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.INVALID_ARGUMENT}
 """Troubles that are the answer to a question, for whoever asks it; others pass."""
+
+_OVER_BINS = ("between",)
+"""Views above whose chart are the bins, from which a range may be chosen by dragging."""
 
 _PICTURES = 12
 """Attributes of a survey whose estimates its page draws; of more it has links."""
@@ -71,15 +76,7 @@ class _Asked:
     def pictured(self, analyst: Analyst) -> list[Answer]:
         """Ask for the answers of the PNG: in a thread."""
         answer = self.question.ask(analyst)
-        over = self.view.over and self.view.over(self.survey.name, self.given, answer.to_frame())
-        if not over:
-            return [answer]
-        found = over.ask(analyst)
-        if self.view.chart is nothing:
-            return [found]
-        from hearsay.asking.plots import over_time
-
-        return [over_time(found, answer), answer]
+        return self.view.pictured(analyst, self.survey.name, self.given, answer)
 
     async def fragment(self) -> Fragment:
         """Return the chart and the table, made once for all who look at them."""
@@ -97,27 +94,26 @@ class _Asked:
 
     def _rendered(self, analyst: Analyst) -> str:
         """Ask, and render the answer: in a thread."""
-        table = self.question.ask(analyst).to_frame()
-        beside = None
-        if self.view.beside is not None:
-            beside = self.view.beside(self.survey.name, self.given).ask(analyst).to_frame()
-        charts = [] if beside is None else [catalogue.VIEWS["distribution"].chart(beside)]
-        charts.append(self.view.chart(table))
+        answer = self.question.ask(analyst)
+        drawn = [answer]
+        if self.view.name in _OVER_BINS:
+            drawn.insert(0, _histogram(self).ask(analyst))
+        made = [charts.chart(each) for each in drawn]
+        table = cells.shown(answer, answer.table())
         return self.visit.html(
             "analyst/answer.html",
             # In an attribute: htmx takes every script element out of what it renews.
             charts=[
                 {"title": chart["title"], "data": json.dumps(chart, allow_nan=False)}
-                for chart in charts
+                for chart in made
                 if chart is not None
             ],
-            table=tables.shown(table),
-            attrs=table.attrs,
-            about=table.attrs["title"],
-            has_intervals="low" in table.columns and bool(table["low"].notna().any()),
-            outside=is_outside(table),
-            counted=_counted(table.attrs),
-            notes=self.view.notes(table),
+            table=table,
+            answer=answer,
+            has_intervals=_has_intervals(answer.table()),
+            outside=is_outside(answer.table()),
+            counted=_counted(answer),
+            notes=self.view.notes(answer),
             picture=self.address(".png"),
             more=self.address(".csv"),
         )
@@ -205,7 +201,7 @@ def _wanted(error: InvalidInput) -> str:
 async def _page(asked: _Asked, trouble: str, wanted: str) -> Response:
     visit, survey, view = asked.visit, asked.survey, asked.view
     pictured, given = asked, dict(asked.given.values)
-    if wanted and view.beside is not None:  # there is a picture to choose from
+    if wanted and view.name in _OVER_BINS:  # there is a picture to choose from
         chosen = VIEWS["distribution"]
         pairs = [(name, value) for name in _known(chosen) for value in given.get(name, [])]
         pictured = _Asked(visit, survey, chosen, Given(pairs, chosen.options))
@@ -237,7 +233,7 @@ async def _page(asked: _Asked, trouble: str, wanted: str) -> Response:
 
 async def _csv(asked: _Asked) -> Response:
     text = await _answered(
-        asked.visit, lambda analyst: tables.csv(asked.question.ask(analyst).to_frame())
+        asked.visit, lambda analyst: spreadsheets.rewritten(asked.question.ask(analyst).to_csv())
     )
     name = f"{asked.survey.name}-{asked.given.attribute}-{asked.view.name}.csv"
     headers = {"content-disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}"}
@@ -281,21 +277,39 @@ def _names_attribute(pairs: Sequence[tuple[str, str]], survey: Survey) -> bool:
     ] != []
 
 
-def is_outside(table: pd.DataFrame) -> bool:
+def _has_intervals(table: Table) -> bool:
+    return "low" in table.names and not np.isnan(table.column("low").values).all()
+
+
+def is_outside(table: Table) -> bool:
     """Tell whether an estimate lies outside of its interval, which is cut to what is possible."""
-    if not {"estimate", "low", "high"} <= {*table.columns}:
+    if not {"estimate", "low", "high"} <= {*table.names}:
         return False
-    return bool(((table["estimate"] < table["low"]) | (table["estimate"] > table["high"])).any())
+    estimate, low, high = (
+        np.asarray(table.column(name).values) for name in ("estimate", "low", "high")
+    )
+    return bool(((estimate < low) | (estimate > high)).any())
 
 
-def _counted(attrs: Mapping[Hashable, Any]) -> str:
+def _counted(answer: Answer) -> str:
     """Say how many reports an answer is of: of both parts of a comparison, of all groups."""
-    reports = attrs["reports"]
-    if not isinstance(reports, dict):
-        return words.many(reports, "report")
-    if attrs["view"] == "compare":
-        return " and ".join(f"{n:,}" for n in reports.values()) + " reports"
-    return words.many(sum(reports.values()), "report")
+    if answer.view == "compare":
+        return " and ".join(f"{n:,}" for n in answer.parts.values()) + " reports"
+    return words.many(sum(answer.parts.values()) if answer.parts else answer.reports, "report")
+
+
+def _histogram(asked: _Asked) -> Question:
+    """Return the question for the bins that a range is chosen from."""
+    options = VIEWS["distribution"].options
+    known = {"attribute", *(option.name for option in options)}
+    pairs = [(n, v) for n, values in asked.given.values.items() if n in known for v in values]
+    return VIEWS["distribution"].question(asked.survey.name, Given(pairs, options))
+
+
+def curl(address: str, *, with_token: bool) -> str:
+    """Return a command that fetches what is at an address."""
+    token = ' -H "authorization: Bearer $HEARSAY_TOKEN"' if with_token else ""
+    return f"curl -sS --fail-with-body{token} {shlex.quote(address)}"
 
 
 PAGES = (

@@ -1,12 +1,10 @@
-"""Views of one attribute: estimates, sizes of sets, pairs of items, words."""
+"""Views of one attribute: estimates, also by group, sizes of sets, pairs of items, words."""
 
 from typing import Any
 
-import pandas as pd
-
-from hearsay_server.answers.selecting import sets_of
-from hearsay_server.pages.analyst import charts
-from hearsay_server.pages.analyst.options import (
+from hearsay.asking.texts import sets_of
+from hearsay.asking.views import notes
+from hearsay.asking.views.options import (
     CONFIDENCE,
     INTERVALS,
     METHOD,
@@ -16,7 +14,7 @@ from hearsay_server.pages.analyst.options import (
     Given,
     Option,
 )
-from hearsay_server.pages.analyst.view import ALL, Question, View
+from hearsay.asking.views.view import ALL, Question, View
 
 CONSISTENT = Option(
     "consistent",
@@ -28,6 +26,7 @@ VALUES = Option("values", "Only these values", hint="A,B")
 FORGED = Option("forged", "How far could so many forged reports move it?", "whole")
 RECOVER = Option("recover", "Take out so many forged reports per genuine one", "number")
 SUM = Option("sum", "Values to add up", hint="bus,train")
+BY = Option("by", "By", "by", needed=True)
 CANDIDATES = Option("candidates", "Only the shares of these words", hint="tea,coffee")
 
 _KEYWORDS = {
@@ -57,6 +56,16 @@ def _estimate(survey: str, given: Given) -> Question:
     return Question("estimate", args, options_of(given))
 
 
+_METHODS = {"level": "by_level", "period": "by_period", "map": "by_map"}
+
+
+def _by(survey: str, given: Given) -> Question:
+    by = given.needed("by", "level, period, map, or a public property")
+    if by in _METHODS:
+        return Question(_METHODS[by], (survey, given.attribute), options_of(given))
+    return Question("by_property", (survey, given.attribute, by), options_of(given))
+
+
 def _sizes(survey: str, given: Given) -> Question:
     return Question("set_sizes", (survey, given.attribute), options_of(given))
 
@@ -74,51 +83,6 @@ def _words(survey: str, given: Given) -> Question:
     return Question("heavy_hitters", (survey, given.attribute), options)
 
 
-def alike(table: pd.DataFrame) -> list[str]:
-    """Say how pooled and stratified estimates differ, where there are both."""
-    if "alike" not in table.columns:
-        return []
-    apart = table["high"] - table["low"]
-    kept = ((table["alike_high"] - table["alike_low"]) / apart)[apart > 0]
-    said = [
-        "People chose their levels, so the estimate is of the mix of people who answered "
-        "(stratified). The pooled one, drawn as a square, would hold for people of all levels who "
-        f"answer alike; its intervals are {100 * (1 - kept.mean()):.0f}% narrower."
-    ]
-    tested, seen = (table.attrs.get(name) for name in ("homogeneity", "detectable_difference"))
-    if tested is not None:
-        verdict = "they do not answer alike" if tested < 0.05 else "nothing speaks against it"
-        said.append(f"Test that all levels answer alike: p = {tested:.2g}, so {verdict}.")
-    if seen is not None:
-        said.append(f"Differences between levels below {seen:.2g} may go unseen.")
-    return said
-
-
-def weighted(table: pd.DataFrame) -> list[str]:
-    """Say how unequal the weights of an answer with margins are."""
-    effect, weights = (table.attrs.get(name) for name in ("design_effect", "weights"))
-    if effect is None or weights is None:
-        return []
-    least, most = weights
-    return [
-        f"Weighted to known shares, beside the unweighted estimates: one person counts for "
-        f"{least:.3g} to {most:.3g} people. Unequal weights alone raise the variance by the design "
-        f"effect, {effect:.3g}. The shares are your own claim, and their errors are not in the "
-        "intervals."
-    ]
-
-
-def _findable(table: pd.DataFrame) -> list[str]:
-    shares = table.attrs.get("findable")
-    if not shares:
-        return []
-    return [
-        f"A word of up to {len(shares)} letters with a share of {shares[-1]:.2%} is found about "
-        "every second time, and rarer ones less. With probability "
-        f"{table.attrs['confidence']:g} every word of the answer is somebody's."
-    ]
-
-
 VIEWS = (
     View(
         "estimate",
@@ -127,8 +91,15 @@ VIEWS = (
         ALL,
         (*SELECTION, *INTERVALS, METHOD, CONSISTENT, TOP, VALUES, SUM, FORGED, RECOVER, *WEIGHTS),
         _estimate,
-        charts.intervals,
-        lambda table: alike(table) + weighted(table),
+        notes.of_estimates,
+    ),
+    View(
+        "by",
+        "By group",
+        "One answer for each level, period, map or value of a public property.",
+        ALL,
+        (BY, *SELECTION, *INTERVALS, METHOD, CONSISTENT, TOP, VALUES, FORGED, *WEIGHTS),
+        _by,
     ),
     View(
         "sizes",
@@ -137,8 +108,7 @@ VIEWS = (
         ("set",),
         (*SELECTION, *INTERVALS, METHOD, *WEIGHTS),
         _sizes,
-        charts.intervals,
-        weighted,
+        notes.weights,
     ),
     View(
         "pairs",
@@ -147,7 +117,6 @@ VIEWS = (
         ("set",),
         (*SELECTION, TOP, CONFIDENCE),
         _pairs,
-        charts.intervals,
         poll=False,
     ),
     View(
@@ -157,8 +126,7 @@ VIEWS = (
         ("strings",),
         (*SELECTION, TOP, CANDIDATES, CONFIDENCE),
         _words,
-        charts.intervals,
-        _findable,
+        notes.of_estimates,
         poll=False,
     ),
 )

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from hearsay.asking.columns import NO_MAP, NOT_GIVEN
 from hearsay.asking.selection import Selection, fields
+from hearsay.plans.properties import PANEL
 from hearsay.v1 import analyst_pb2
-from hearsay_server.storage.selection import PANEL
 from ldp.errors import InvalidInput
 
 

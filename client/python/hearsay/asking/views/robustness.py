@@ -1,10 +1,8 @@
 """Views of what an answer is worth: forged reports, and errors to come."""
 
-import pandas as pd
-
-from hearsay_server.pages.analyst import charts
-from hearsay_server.pages.analyst.estimates import FORGED, RECOVER, options_of
-from hearsay_server.pages.analyst.options import (
+from hearsay.asking.views import notes
+from hearsay.asking.views.estimates import FORGED, RECOVER, options_of
+from hearsay.asking.views.options import (
     CONFIDENCE,
     FROM,
     LEVEL,
@@ -17,7 +15,7 @@ from hearsay_server.pages.analyst.options import (
     Given,
     Option,
 )
-from hearsay_server.pages.analyst.view import ALL, Question, View
+from hearsay.asking.views.view import ALL, Question, View
 
 SUSPECT = Option("suspect", "Values that may have been promoted", "values")
 GOAL = Option("goal", "The standard error that is wanted", "number")
@@ -42,42 +40,6 @@ def _forecast(survey: str, given: Given) -> Question:
     return Question("forecast", (survey, given.attribute), options)
 
 
-def _rate(table: pd.DataFrame) -> list[str]:
-    rate, twice = table.attrs["rate"], table.attrs["twice"]
-    said = [
-        "The error of n people falls as 1 / sqrt(n) while as large a share of them chooses each "
-        "level: of twice as many people it is 29% smaller."
-    ]
-    if table.attrs["repeats"] > 1:
-        said.append(
-            "It falls by reports of other people. These errors allow for the same people in every "
-            "period, whose further reports may not lower it at all: then the times below are too "
-            "early."
-        )
-    if table.attrs["closed"]:
-        said.append("This survey is closed: no more reports come.")
-        return said
-    if rate is None:
-        said.append(
-            "When that will be is not known: the survey has no periods, this is its first one, or "
-            "no reports came of late."
-        )
-        return said
-    when = f"in {twice}" if twice else "after the year 9999"
-    said.append(
-        f"{rate:,.0f} reports came per period of late. At this rate there will be twice as many "
-        f"reports {when}."
-    )
-    if "reached" in table.attrs:
-        reached = table.attrs["reached"]
-        said.append(
-            f"Every row will have the wanted error by the end of {reached}."
-            if reached
-            else "The wanted error is further away than the year 9999."
-        )
-    return said
-
-
 VIEWS = (
     View(
         "forged",
@@ -87,7 +49,7 @@ VIEWS = (
         ("categorical", "numeric"),
         (FORGED, RECOVER, *SELECTION, CONFIDENCE, METHOD),
         _forged,
-        charts.intervals,
+        notes.of_estimates,
     ),
     View(
         "suspicions",
@@ -96,7 +58,7 @@ VIEWS = (
         ("categorical",),
         (SUSPECT, LEVEL, PERIOD, FROM, TO, MAP, WHERE),
         _suspicions,
-        charts.nothing,
+        notes.suspicions,
         poll=False,
     ),
     View(
@@ -106,7 +68,6 @@ VIEWS = (
         ALL,
         (GOAL, LEVEL, MAP, WHERE, CONFIDENCE),
         _forecast,
-        charts.errors,
-        _rate,
+        notes.forecast,
     ),
 )

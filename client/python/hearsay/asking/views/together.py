@@ -1,11 +1,10 @@
 """Views of two attributes together."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-
-from hearsay_server.pages.analyst import charts
-from hearsay_server.pages.analyst.options import (
+from hearsay.asking.answer import Answer
+from hearsay.asking.views import notes
+from hearsay.asking.views.options import (
     FROM,
     INTERVALS,
     LEVEL,
@@ -16,11 +15,18 @@ from hearsay_server.pages.analyst.options import (
     Given,
     Option,
 )
-from hearsay_server.pages.analyst.view import Question, View
+from hearsay.asking.views.view import Question, View
+from ldp.errors import InvalidInput
 
-OTHER = Option("other", "With", "other")
-GIVEN = Option("given", "Within the groups of", "other")
+if TYPE_CHECKING:
+    from hearsay.asking.analyst import Analyst
+
+OTHER = Option("other", "With", "other", needed=True)
+GIVEN = Option("given", "Within the groups of", "other", needed=True)
 NONNEGATIVE = Option("nonnegative", "The most likely table, without negative shares", "flag")
+LOGIT = Option("logit", "Logistic, of whether an attribute has a value", "flag")
+SUCCESS = Option("success", "The value that is explained; else the last of two")
+FITTED = Option("method", "Of logit", "choice", ("corrected", "forward"))
 REFERENCE = Option("reference", "Compare the other groups with", hint="one of the groups")
 
 _SELECTION = (LEVEL, PERIOD, FROM, TO, WHERE)
@@ -43,9 +49,10 @@ def _independent(survey: str, given: Given) -> Question:
     return Question("chi2_contingency", (survey, given.attribute, other), given.selection())
 
 
-def _shares(survey: str, given: Given, table: pd.DataFrame) -> Question:
-    """Return the question for the table that the test of independence is of."""
-    return Question("crosstab", (survey, given.attribute, given.one("other")), given.selection())
+def _shares(analyst: "Analyst", survey: str, given: Given, answer: Answer) -> list[Answer]:
+    """Return the table that the test of independence is of: the test has no picture."""
+    of = (survey, given.attribute, given.one("other"))
+    return [Question("crosstab", of, given.selection()).ask(analyst)]
 
 
 def _within(survey: str, given: Given) -> Question:
@@ -59,25 +66,13 @@ def _apart(survey: str, given: Given) -> Question:
     return Question("compare", (survey, given.attribute), options)
 
 
-def _test(table: pd.DataFrame) -> list[str]:
-    return [_verdict(table.attrs["chi2"])]
-
-
-def _alone(table: pd.DataFrame) -> list[str]:
-    found = table.iloc[0]
-    return [
-        _verdict(found),
-        f"The noncentrality, about {found['noncentrality']:.1f}, measures the dependence; one of "
-        f"{found['detectable']:.1f} would be found at significance 0.05 in 80% of cases.",
-    ]
-
-
-def _verdict(found: Any) -> str:
-    verdict = "they are not" if found["pvalue"] < 0.05 else "nothing speaks against it"
-    return (
-        f"Test that the two are independent: chi-squared {found['statistic']:.4g} with "
-        f"{found['dof']:.0f} degrees of freedom, p = {found['pvalue']:.2g}: {verdict}."
-    )
+def _fit(survey: str, given: Given) -> Question:
+    options = _options(given, success="one")
+    if given.flag("logit"):
+        return Question("logit", (survey, given.attribute), options | given.stated(method="one"))
+    if given.many("method"):
+        raise InvalidInput("method is of a logistic regression: give logit, too")
+    return Question("ols", (survey, given.attribute), options)
 
 
 VIEWS = (
@@ -88,8 +83,7 @@ VIEWS = (
         ("categorical",),
         (OTHER, *_SELECTION, *INTERVALS, METHOD, NONNEGATIVE),
         _joint,
-        charts.pairs,
-        _test,
+        notes.joint,
         poll=False,
     ),
     View(
@@ -99,10 +93,9 @@ VIEWS = (
         ("categorical",),
         (OTHER, *_SELECTION),
         _independent,
-        charts.nothing,
-        _alone,
+        notes.independent,
         poll=False,
-        over=_shares,
+        pictured=_shares,
     ),
     View(
         "given",
@@ -111,7 +104,6 @@ VIEWS = (
         _KINDS,
         (GIVEN, *_SELECTION, *INTERVALS, METHOD),
         _within,
-        charts.pairs,
         poll=False,
     ),
     View(
@@ -121,7 +113,19 @@ VIEWS = (
         _KINDS,
         (GIVEN, REFERENCE, *_SELECTION, *INTERVALS),
         _apart,
-        charts.differences,
+        notes.differences,
         poll=False,
+    ),
+    View(
+        "fit",
+        "Regression",
+        "A regression on the randomised records, such as 'wage ~ age + C(sex)'. The server reads "
+        "all the reports.",
+        (),
+        (LOGIT, SUCCESS, FITTED, *_SELECTION, *INTERVALS),
+        _fit,
+        notes.fit,
+        poll=False,
+        subject="formula",
     ),
 )

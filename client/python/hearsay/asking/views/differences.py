@@ -1,14 +1,14 @@
 """Views of differences: between parts of the reports, and over time."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
+import numpy as np
 
-from hearsay.asking.answer import errors_text
-from hearsay_server.answers.selecting import parts, sets_of
-from hearsay_server.pages.analyst import charts
-from hearsay_server.pages.analyst.estimates import SUM
-from hearsay_server.pages.analyst.options import (
+from hearsay.asking.answer import Answer
+from hearsay.asking.texts import parts, sets_of
+from hearsay.asking.views import notes
+from hearsay.asking.views.estimates import SUM
+from hearsay.asking.views.options import (
     FROM,
     INTERVALS,
     LEVEL,
@@ -20,16 +20,20 @@ from hearsay_server.pages.analyst.options import (
     Missing,
     Option,
 )
-from hearsay_server.pages.analyst.view import ALL, Question, View
+from hearsay.asking.views.view import ALL, Question, View
 from ldp.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from hearsay.asking.analyst import Analyst
 
 COMPARE = Option(
     "compare",
     "Compare",
     "parts",
     hint="level=A,B or platform=A,B or period=A,B or period=A..B,C..D",
+    needed=True,
 )
-CHANGE = Option("change", "From one period to another", "two periods")
+CHANGE = Option("change", "From one period to another", "two periods", needed=True)
 
 
 def _intervals(given: Given) -> dict[str, Any]:
@@ -69,27 +73,20 @@ def _over_time(given: Given) -> dict[str, Any]:
     return found
 
 
-def _periods(survey: str, given: Given, table: pd.DataFrame) -> Question | None:
-    """Return the question for each period's estimates of the values that changed most clearly."""
-    if table.attrs["statistic"] == "share":
-        return None
+def _over_periods(analyst: "Analyst", survey: str, given: Given, answer: Answer) -> list[Answer]:
+    """Return the estimates of the periods under what changed, of the values that did so most
+    clearly; of sums the changes alone."""
+    if answer.statistic == "share":
+        return [answer]
     options = {**given.selection(), **given.stated(confidence="number")}
-    if table.attrs["statistic"] != "mean":
-        options["values"] = list(table["p_value"].nsmallest(_DRAWN).index)
-    return Question("by_period", (survey, given.attribute), options)
+    if answer.statistic != "mean":
+        table = answer.table()
+        clearest = np.argsort(table.column("p_value").values, kind="stable")[:_DRAWN]
+        options["values"] = [table.index[0].labels[place] for place in clearest]
+    periods = Question("by_period", (survey, given.attribute), options).ask(analyst)
+    from hearsay.asking.plots import over_time  # matplotlib is for pictures alone
 
-
-def _tests(table: pd.DataFrame) -> list[str]:
-    said = [
-        "Call those different where p (Holm) is at most 0.05: then the probability that any of "
-        "them is not is at most 5%."
-    ]
-    if "panels" in table.attrs:
-        text = errors_text(table.attrs["panels"])
-        said.append(f"{text[0].upper()}{text[1:]}.")
-    if "any_p_value" in table.attrs and len(table) > 1:
-        said.append(f"Test that nothing changed at all: p = {table.attrs['any_p_value']:.2g}.")
-    return said
+    return [over_time(periods, answer), answer]
 
 
 _DRAWN = 6
@@ -105,8 +102,7 @@ VIEWS = (
         ALL,
         (COMPARE, *SELECTION, *INTERVALS),
         _compare,
-        charts.differences,
-        _tests,
+        notes.differences,
     ),
     View(
         "change",
@@ -115,8 +111,7 @@ VIEWS = (
         ALL,
         (CHANGE, LEVEL, MAP, WHERE, SUM, *INTERVALS),
         _change,
-        charts.differences,
-        _tests,
+        notes.differences,
     ),
     View(
         "trend",
@@ -125,9 +120,8 @@ VIEWS = (
         ALL,
         (*_WHEN, SUM, *INTERVALS),
         _trend,
-        charts.differences,
-        _tests,
-        over=_periods,
+        notes.differences,
+        pictured=_over_periods,
     ),
     View(
         "breaks",
@@ -136,8 +130,7 @@ VIEWS = (
         ALL,
         (*_WHEN, SUM, *INTERVALS),
         _breaks,
-        charts.differences,
-        _tests,
-        over=_periods,
+        notes.differences,
+        pictured=_over_periods,
     ),
 )

@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from hearsay_server.pages.analyst import charts
-from hearsay_server.pages.analyst.estimates import weighted
-from hearsay_server.pages.analyst.options import (
+from hearsay.asking.views import notes
+from hearsay.asking.views.options import (
     CONFIDENCE,
     SELECTION,
     STEP,
@@ -13,12 +12,12 @@ from hearsay_server.pages.analyst.options import (
     Missing,
     Option,
 )
-from hearsay_server.pages.analyst.view import Question, View
+from hearsay.asking.views.view import Question, View
 from ldp.errors import InvalidInput
 
 BINS = Option("bins", "Bins", "whole", hint="as many as the reports can show")
 QUANTILE = Option("quantile", "Quantile", "number", hint="0.5")
-BETWEEN = Option("between", "From and to", "pair")
+BETWEEN = Option("between", "From and to", "pair", needed=True)
 OTHER = Option("other", "And of", "other")
 OTHER_BETWEEN = Option("other-between", "From and to, of the other", "pair")
 
@@ -30,7 +29,7 @@ def _options(given: Given) -> dict[str, Any]:
     return {**stated, **given.selection(), **given.weights()}
 
 
-def _histogram(survey: str, given: Given) -> Question:
+def histogram(survey: str, given: Given) -> Question:
     options = {**given.stated(bins="whole"), **_options(given)}
     return Question("distribution", (survey, given.attribute), options)
 
@@ -63,9 +62,8 @@ VIEWS = (
         "How a number is distributed. Choose a range by dragging over the bins.",
         ("numeric",),
         (BINS, *_COMMON),
-        _histogram,
-        charts.histogram,
-        weighted,
+        histogram,
+        notes.weights,
     ),
     View(
         "quantiles",
@@ -74,8 +72,7 @@ VIEWS = (
         ("numeric",),
         (QUANTILE, *_COMMON),
         _quantiles,
-        charts.quantiles,
-        weighted,
+        notes.weights,
     ),
     View(
         "cdf",
@@ -84,8 +81,7 @@ VIEWS = (
         ("numeric",),
         _COMMON,
         _below,
-        charts.cumulative,
-        weighted,
+        notes.weights,
     ),
     View(
         "between",
@@ -94,10 +90,6 @@ VIEWS = (
         ("numeric",),
         (BETWEEN, *_COMMON, OTHER, OTHER_BETWEEN),
         _between,
-        charts.intervals,
-        weighted,
-        beside=lambda survey, given: Question(
-            "distribution", (survey, given.attribute), _options(given)
-        ),
+        notes.weights,
     ),
 )

@@ -1,4 +1,4 @@
-"""Options of views, with the names that `hearsay query` has for them, in addresses and forms."""
+"""Options of views, with one name each in commands, addresses and forms."""
 
 import csv
 import math
@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode
 
 from hearsay.asking.margins import parsed_margins
 from hearsay.asking.selection import Selection
-from hearsay_server.answers.selecting import selected
+from hearsay.asking.texts import selected
 from ldp.errors import InvalidInput
 
 LONGEST = 4000
@@ -31,6 +31,8 @@ class Option:
     kind: str = "text"
     choices: tuple[str, ...] = ()
     hint: str = ""
+    needed: bool = False
+    """Whether there is no question without it."""
 
 
 class Missing(InvalidInput):

@@ -5,21 +5,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hearsay.asking.analyst import KIND_NAMES
+from hearsay.asking.views import differences, distributions, estimates, robustness, together
+from hearsay.asking.views.options import LONGEST, WEIGHTS, Given, Option
+from hearsay.asking.views.view import View
 from hearsay.plans import plan as plans
 from hearsay.plans.attributes import Attribute
 from hearsay.plans.kinds import Categorical
 from hearsay.plans.plan import Plan
 from hearsay.v1 import admin_pb2
-from hearsay_server.pages.analyst import (
-    differences,
-    distributions,
-    estimates,
-    groups,
-    robustness,
-    together,
-)
-from hearsay_server.pages.analyst.options import LONGEST, WEIGHTS, Given, Option
-from hearsay_server.pages.analyst.view import View
 from ldp.assurance.suspicion import has_tests
 from ldp.errors import InvalidInput
 
@@ -27,7 +20,6 @@ VIEWS: Mapping[str, View] = {
     view.name: view
     for view in (
         *estimates.VIEWS,
-        *groups.VIEWS,
         *differences.VIEWS,
         *together.VIEWS,
         *distributions.VIEWS,
@@ -44,7 +36,7 @@ _PARTS = 24
 
 @dataclass(frozen=True)
 class Survey:
-    """What the pages of a survey show of it."""
+    """What can be told of a survey's questions before any is asked."""
 
     name: str
     title: str
@@ -158,6 +150,6 @@ def given(pairs: Sequence[tuple[str, str]], view: View) -> Given:
     if length > LONGEST:
         raise InvalidInput(
             f"an address has at most {LONGEST:,} characters of options, this one {length:,}: ask "
-            "with longer ones by `hearsay query`, whose --margins reads files, or from Python"
+            "with longer ones by `hearsay ask`, whose --margins reads files, or from Python"
         )
     return Given(pairs, view.options)

@@ -1,15 +1,15 @@
-"""A view of answers: what it asks `Analyst`, what it draws, and the code that does the same."""
+"""A view: a question that can be asked of an attribute, in the command, in Python and on pages."""
 
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-import pandas as pd
-
-from hearsay import Analyst
 from hearsay.asking.answer import Answer
-from hearsay_server.pages.analyst.options import Given, Option
+from hearsay.asking.views import notes
+from hearsay.asking.views.options import Given, Option
+
+if TYPE_CHECKING:
+    from hearsay.asking.analyst import Analyst
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Question:
     args: tuple[Any, ...]
     options: Mapping[str, Any] = field(default_factory=dict)
 
-    def ask(self, analyst: Analyst) -> Answer:
+    def ask(self, analyst: "Analyst") -> Answer:
         """Return the answer."""
         return cast(Answer, getattr(analyst, self.method)(*self.args, **self.options))
 
@@ -39,19 +39,19 @@ class Question:
         return "".join(lines)
 
 
-def curl(address: str, *, with_token: bool) -> str:
-    """Return a command that fetches what is at an address."""
-    token = ' -H "authorization: Bearer $HEARSAY_TOKEN"' if with_token else ""
-    return f"curl -sS --fail-with-body{token} {shlex.quote(address)}"
+def _itself(analyst: "Analyst", survey: str, given: Given, answer: Answer) -> list[Answer]:
+    return [answer]
 
 
 @dataclass(frozen=True)
 class View:
-    """A view by its name in addresses.
+    """A question by its name in commands and addresses.
 
-    `kinds` are the kinds of attributes that it is about; `chart` returns what the page draws, None
-    for nothing; `notes` what there is to say beside the numbers. Views that `poll` are asked again
-    while they are open: the others make the server read all the reports.
+    `kinds` are the kinds of attributes that it is about, none of a question about several;
+    `question` makes the call of `Analyst` from what is given; `notes` says what there is to say
+    beside the numbers; `pictured` returns the answers that a picture is drawn of, and may ask for
+    more. Views that `poll` may be asked again and again: the others make the server read all the
+    reports. `subject` is what a command's second argument is called.
     """
 
     name: str
@@ -60,15 +60,10 @@ class View:
     kinds: Sequence[str]
     options: tuple[Option, ...]
     question: Callable[[str, Given], Question]
-    chart: Callable[[pd.DataFrame], dict[str, Any] | None]
-    notes: Callable[[pd.DataFrame], list[str]] = lambda table: []
+    notes: Callable[[Answer], list[str]] = notes.nothing
     poll: bool = True
-    beside: Callable[[str, Given], Question] | None = None
-    """Another question, whose chart is drawn above."""
-
-    over: Callable[[str, Given, pd.DataFrame], Question | None] | None = None
-    """Another question, which the PNG has above the answer, or in its place where that has no
-    picture; None for none."""
+    pictured: Callable[["Analyst", str, Given, Answer], list[Answer]] = _itself
+    subject: str = "attribute"
 
 
 ALL = ("categorical", "numeric", "set", "ratings")
