@@ -148,11 +148,14 @@ def _label(value: object) -> str:
 
 
 def _rounded(value: float, column: Column) -> str:
-    """Return a number with four decimals, or two digits of a p-value; a dash for none."""
+    """Return a number with four decimals, a test's with four digits, a p-value with two; a dash for
+    none."""
     if math.isnan(value):
         return "\u2013"
     if column.name in _COUNTED:
         return f"{value:,.0f}"
     if column.role == "p":
         return f"{value:.2g}"
+    if column.role == "statistic":
+        return f"{value:.4g}"
     return f"{value:.4f}" if abs(value) < 10_000 else f"{value:,.1f}"

@@ -51,10 +51,6 @@ COMMANDS = {
         "query:query",
         "Ask for attributes' debiased frequencies, or means, with their errors.",
     ),
-    "fit": (
-        "together:fit",
-        "Fit a regression to the randomised records, with errors that allow for the noise.",
-    ),
     "export": (
         "export:export",
         "Write the randomised rows as Parquet, each period in files of its own.",
@@ -120,7 +116,7 @@ ROLES = {
         "restore",
         "retention",
     ),
-    "Analysts": ("ask", "query", "fit", "export"),
+    "Analysts": ("ask", "query", "export"),
     "Model builders": ("train", "training", "account"),
 }
 """Whose commands they are, in the order of the help."""

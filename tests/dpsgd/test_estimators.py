@@ -464,7 +464,7 @@ def test_too_many_combinations_of_answers_are_refused() -> None:
 
 
 def test_a_regression_on_rows_is_that_of_ordinary_statistics() -> None:
-    """Of `hearsay fit`, to the last digits that a model keeps, and near that of the truth."""
+    """Of `hearsay ask fit`, to the last digits that a model keeps, and near that of the truth."""
     rows, x, a = collected(20_000, 2.0)
     model = PrivateRegressor(epsilon=None).fit(rows, "t", features=["x", "a"])
     found = np.append(model.module_[0].bias.detach(), model.module_[0].weight.detach()[0, 1:])

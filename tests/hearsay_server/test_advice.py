@@ -46,7 +46,7 @@ def told(*arguments: object) -> str:
         ("training", "list", "--target"),
         ("query", "a", "b", "--target"),
         ("export", "a", "--to", "folder", "--target"),
-        ("fit", "a", "b ~ c", "--target"),
+        ("ask", "fit", "a", "b ~ c", "--target"),
         ("codegen", "--survey", "a", "--target"),
         ("health", "--target"),
     ],

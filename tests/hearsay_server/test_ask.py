@@ -15,11 +15,13 @@ from command import hearsay
 from serving import submit
 
 from hearsay import Analyst
-from hearsay.asking import views
+from hearsay.asking import reading, views
 from hearsay.asking.selection import quietly
 from hearsay.asking.views.catalogue import VIEWS, survey_of
 from hearsay.asking.views.options import Given
+from hearsay.v1 import analyst_pb2
 from hearsay_server import cli
+from hearsay_server.commands import answered
 from hearsay_server.pages.analyst import charts
 
 TOML = """
@@ -145,6 +147,23 @@ def test_a_regression_is_a_view_of_a_formula(asked: tuple[str, Analyst]) -> None
     said = ask(asked, 'fit "drink ~ C(how)" --logit', "--json").stdout
     assert json.loads(said) == json.loads(answer.to_json())
     assert "give logit" in ask(asked, 'fit "drink ~ C(how)" --method forward', code=1).stderr
+
+
+def test_tables_of_long_labels_fit_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    long = [f"C(profession, Treatment('none'))[T.{'x' * length}much]" for length in (9, 60, 200)]
+    numbers = {"standard_error": 0.0131, "low": -1234.5678, "high": 1234.5678}
+    row = analyst_pb2.Coefficient(estimate=-1234.5678, z=-12.345, p_value=1e-300, **numbers)
+    message = analyst_pb2.FitResponse(coefficients=[row] * 3, confidence=0.95, reports=9)
+    answered.show(reading.fit(message, long, "wage", "wage ~ C(profession)"), [], False, False)
+    said = capsys.readouterr().out
+    assert max(map(len, said.splitlines())) <= 80
+    assert said.count("-1234.5678 to 1234.5678") == 3 and "…" in said
+    numbers = {"standard_error": 0.0131, "low": -0.1234, "high": 0.1234, "p_value": 0.5}
+    of = dict(first=0.1, second=0.2, difference=0.1, adjusted_p_value=1.0, **numbers)
+    each = [analyst_pb2.Difference(label=label, **of) for label in long]
+    change = analyst_pb2.CompareResponse(attribute="a" * 40, rows=each, confidence=0.99)
+    answered.show(reading.compare(change), [], False, False)
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
 
 
 def test_what_can_be_asked_is_listed_as_on_the_pages(asked: tuple[str, Analyst]) -> None:

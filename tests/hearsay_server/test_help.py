@@ -65,7 +65,11 @@ def test_commands_stand_by_role_with_their_whole_sentence() -> None:
 
 @pytest.mark.parametrize(
     ("line", "offered"),
-    [("hearsay qu", "query"), ("hearsay survey cr", "create"), ("hearsay fit --log", "--logit")],
+    [
+        ("hearsay qu", "query"),
+        ("hearsay survey cr", "create"),
+        ("hearsay query --nonn", "--nonnegative"),
+    ],
 )
 def test_a_shell_completes_commands_and_options(
     line: str, offered: str, monkeypatch: pytest.MonkeyPatch

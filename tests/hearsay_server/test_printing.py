@@ -158,7 +158,7 @@ COMMANDS = [
     ("query", "town", "colour", "--csv"),
     ("query", "town", "colour", "--json"),
     ("query", "town", "colour", "--compare", f"period={DAYS[0]},{DAYS[1]}"),
-    ("fit", "town", "colour[@x] ~ 1"),
+    ("ask", "fit", "town", "colour[@x] ~ 1"),
     ("survey", "list"),
     ("survey", "list", "--json"),
     ("survey", "show", "town"),

@@ -107,14 +107,3 @@ def test_numbers_are_whole_and_labels_short_at_80_columns(
     assert all(re.fullmatch(whole, cell) for cell in numbers), numbers
     for ending in ("much", "little", "all"):
         assert ending in said
-
-
-def test_the_table_of_a_regression_fits_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    row = a.Coefficient(estimate=-1234.5678, z=-12.345, p_value=0.001, naive=2345.6789, **NUMBERS)
-    answer = a.FitResponse(coefficients=[row] * 3, confidence=0.95, reports=9, method="moments")
-    text = together.summary(answer, LABELS, "wage", False)
-    assert max(map(len, text.splitlines())) <= 80
-    assert text.count("-1234.5678") == 3
-    assert "…" in text
-    assert " much " in text

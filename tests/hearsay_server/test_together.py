@@ -8,7 +8,6 @@ from subprocess import CompletedProcess
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from collected import DAYS, batch, register
 from command import hearsay
@@ -338,26 +337,10 @@ def test_the_command_prints_tables_tests_and_groups(
     assert "name two attributes after the survey" in done.stderr
 
 
-def test_the_command_fits_as_statsmodels_prints(asked: tuple[str, Analyst, Plan]) -> None:
-    found = printed(asked, "fit", "sleepers", "hours ~ C(smokes)", "--level", "open")
-    lines = found.splitlines()
-    assert lines[0].strip() == "Linear regression of randomised records"
-    heading = next(line for line in lines if "P>|z|" in line)
-    assert heading.split() == ["coef", "std", "err", "z", "P>|z|", "[0.025", "0.975]", "naive"]
-    row = next(line for line in lines if line.startswith("C(smokes)[T.yes]"))
-    expected = asked[1].ols("sleepers", "hours ~ C(smokes)", levels=["open"]).to_frame().iloc[1]
-    assert float(row.split()[1]) == pytest.approx(expected["estimate"], abs=1e-4)
-    as_csv = printed(asked, "fit", "sleepers", "smokes ~ sleep", "--logit", "--csv")
-    assert pd.Series([line.split(",")[0] for line in as_csv.splitlines()]).tolist() == [
-        "term",
-        "Intercept",
-        "sleep[T.so so]",
-        "sleep[T.badly]",
-    ]
-
-
 def test_coefficients_are_drawn(asked: tuple[str, Analyst, Plan], tmp_path: Path) -> None:
-    done = command(asked, "fit", "sleepers", "hours ~ C(smokes)", "--plot", tmp_path / "fit.png")
+    done = command(
+        asked, "ask", "fit", "sleepers", "hours ~ C(smokes)", "--plot", tmp_path / "fit.png"
+    )
     assert done.stderr.splitlines()[-1] == f"drawn into {tmp_path / 'fit.png'}"
     (axis,) = plots.figure(asked[1].ols("sleepers", "hours ~ C(smokes)")).axes
     assert axis.get_xlabel() == "coefficient, with 95% intervals"

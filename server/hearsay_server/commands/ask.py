@@ -81,38 +81,53 @@ def _needed(view: View) -> list[Option]:
     return [option for option in view.options if option.needed]
 
 
+_METAVARS = {
+    "two periods": "FIRST SECOND",
+    "pair": "LOW HIGH",
+    "levels": "LEVEL",
+    "periods": "PERIOD",
+    "period": "PERIOD",
+    "maps": "MAP",
+    "other": "OTHER",
+    "by": "BY",
+    "parts": "PARTS",
+    "values": "VALUE",
+    "choice": "NAME",
+    "number": "NUMBER",
+    "whole": "NUMBER",
+    "table": "FILE",
+}
+
+
 def _metavar(option: Option) -> str:
-    if option.kind == "two periods":
-        return "FIRST SECOND"
-    if option.kind == "pair":
-        return "LOW HIGH"
-    return {"other": "OTHER", "by": "BY", "parts": "PARTS"}.get(option.kind, option.name.upper())
+    return _METAVARS.get(option.kind, option.name.upper())
 
 
 def _parameter(option: Option) -> Parameter:
     """Return an option as the parameter of a command: texts, which the view reads."""
-    words = option.label + (f": {option.hint}" if option.hint and option.kind != "table" else "")
+    words = option.label + (f", such as {option.hint}" if option.hint else "")
+    if option.kind == "table":  # which a page takes from a field, and a command from a file
+        words = option.label.partition(",")[0]
     words += f": {', '.join(option.choices)}" if option.choices else ""
     two = option.kind in ("pair", "two periods")
     many = option.kind in _MANY or option.name in _REPEATED
     end = "" if words.endswith("?") and not many else "."
     details: dict[str, Any] = {"help": f"{words}{'; repeatable' if many else ''}{end}"}
+    if option.kind != "flag":
+        details["metavar"] = _metavar(option)
     kind: Any = str
     if two:
-        kind, details["metavar"] = tuple[str, str], _metavar(option)
+        kind = tuple[str, str]
     elif option.kind == "table":
         kind = list[Path]
     elif many:
         kind = list[str]
     elif option.kind == "flag":
         kind = bool
-    if option.kind in ("number", "whole"):
-        details["metavar"] = "NUMBER"
     panel = "Which reports" if option in SELECTION else "Options"
     annotation: Any
     default: Any = False if option.kind == "flag" else None
     if option.needed:
-        details.setdefault("metavar", _metavar(option))
         annotation, default = Annotated[kind, typer.Argument(**details)], Parameter.empty
     else:
         given = typer.Option(f"--{option.name}", rich_help_panel=panel, **details)

@@ -1,30 +1,22 @@
-"""Two attributes together at the command line: tables, tests, groups, and `hearsay fit`."""
+"""Two attributes together at the command line: tables, tests, and groups."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
-import typer
 from rich.table import Table
 
 from hearsay import Analyst
 from hearsay.asking import reading
-from hearsay.asking.columns import FIT_COLUMNS
 from hearsay.asking.selection import Selection
-from hearsay.asking.texts import message, selected
-from hearsay.asking.together import fit_request, groups_request
+from hearsay.asking.texts import message
+from hearsay.asking.together import groups_request
 from hearsay.v1 import analyst_pb2
 from hearsay_server import tabular
-from hearsay_server.commands import connect, plotting
-from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Target, Token
-from hearsay_server.commands.selecting import First, Last, Level, Period, Where
+from hearsay_server.commands import plotting
 from hearsay_server.commands.shown import Shown, interval_heading, plain, repeats_text, warn
-from hearsay_server.printing import Console, headed, say, say_json
+from hearsay_server.printing import Console, headed, say_json
 from ldp.errors import InvalidInput
-
-_WIDTH, _TERM = 78, 8
-"""Least characters of a table of coefficients, and of a term in it."""
 
 _VALUES, _CELL = 20, 10
 """Characters of a joint table for the values at its left, and for a column of shares."""
@@ -268,117 +260,3 @@ def _show_groups(answer: analyst_pb2.CompareGroupsResponse, show: Shown) -> None
     Console().print(
         f"{answer.reports:,} records, {answer.method}{repeats_text(answer.repeats)}", soft_wrap=True
     )
-
-
-def fit(
-    context: typer.Context,
-    survey: Annotated[str, typer.Argument(help="The survey's name.")],
-    formula: Annotated[str, typer.Argument(help='Such as "wage ~ age + C(sex)".')],
-    logit: Annotated[
-        bool, typer.Option("--logit", help="Logistic, of whether an attribute has a value.")
-    ] = False,
-    success: Annotated[
-        str, typer.Option(help="The value that is explained; else the last of two.")
-    ] = "",
-    method: Annotated[
-        str, typer.Option(help="Of --logit: corrected, or forward (maximum likelihood).")
-    ] = "",
-    level: Level = None,
-    period: Period = None,
-    first: First = "",
-    last: Last = "",
-    where: Where = None,
-    confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
-    simultaneous: Annotated[
-        bool, typer.Option("--simultaneous", help="Intervals that cover all coefficients at once.")
-    ] = False,
-    plot: plotting.Plot = None,
-    target: Target = DEFAULT_ADDRESS,
-    insecure: Insecure = False,
-    token: Token = None,
-    as_json: AsJson = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
-) -> None:
-    """Fit a regression to the randomised records, with errors that allow for the noise."""
-    if as_json and as_csv:
-        raise InvalidInput("choose one of --json and --csv")
-    if method and not logit:
-        raise InvalidInput("--method is of --logit")
-    if plot is not None:
-        plotting.check(plot)
-    selection = selected(level, period, first, last, where=where)
-    with Analyst(target, tls=connect.tls(context), token=token, insecure=insecure) as analyst:
-        model = analyst.model(survey, formula, logistic=logit, success=success)
-        answer = analyst.query_fit(
-            fit_request(
-                survey,
-                model,
-                logistic=logit,
-                method=method,
-                confidence=confidence,
-                simultaneous=simultaneous,
-                selection=selection,
-            )
-        )
-    fitted = reading.fit(answer, model.labels, model.explained, formula)
-    warn(answer.warning)
-    if as_json:
-        document = plain(answer, reports=answer.reports)
-        for entry, label in zip(document["coefficients"], model.labels, strict=True):
-            entry["term"] = label
-        say_json({**document, "formula": formula})
-    elif as_csv:
-        columns = [column.plain() for column in fitted.table().columns]
-        lines = [[*row, answer.reports] for row in zip(model.labels, *columns, strict=True)]
-        Shown(False, True, False).write_csv(["term", *FIT_COLUMNS, "naive", "reports"], lines)
-    else:
-        say(summary(answer, model.labels, model.explained, logit))
-    if plot is not None:
-        plotting.draw([fitted], plot)
-
-
-def summary(
-    answer: analyst_pb2.FitResponse, labels: Sequence[str], explained: str, logistic: bool
-) -> str:
-    """Return the coefficients as a table in the style of statsmodels."""
-    kind = "Logistic" if logistic else "Linear"
-    tail = (1 - answer.confidence) / 2
-    heads = ["coef", "std err", "z", "P>|z|", f"[{tail:.3g}", f"{1 - tail:.3g}]", "naive"]
-    rows = [
-        [
-            f"{row.estimate:.4f}",
-            f"{row.standard_error:.4f}",
-            f"{row.z:.3f}",
-            f"{row.p_value:.3f}",
-            f"{row.low:.4f}",
-            f"{row.high:.4f}",
-            f"{row.naive:.4f}" if row.HasField("naive") else "-",
-        ]
-        for row in answer.coefficients
-    ]
-    widths = [2 + max(map(len, column)) for column in zip(heads, *rows, strict=True)]
-    first = max(map(len, labels))
-    first = min(first, max(_TERM, Console().width - sum(widths)))
-    width = max(first + sum(widths), _WIDTH)
-    lines = [
-        f"{kind} regression of randomised records".center(width).rstrip(),
-        "=" * width,
-        f"Explained: {explained}",
-        f"Records:   {answer.reports:,}",
-        f"Method:    {answer.method}{repeats_text(answer.repeats)}",
-        "=" * width,
-        " " * (width - sum(widths)) + _aligned(heads, widths),
-        "-" * width,
-    ]
-    for label, row in zip(labels, rows, strict=True):
-        short = tabular.shortened(label, first)
-        lines.append(f"{short:<{width - sum(widths)}}{_aligned(row, widths)}")
-    lines += [
-        "=" * width,
-        "naive: what the randomised answers give if they are taken for true ones",
-    ]
-    return "\n".join(lines)
-
-
-def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
-    return "".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
