@@ -19,7 +19,7 @@ from hearsay_server.commands import codegen, codegen_typescript
 from hearsay_server.demo import play, sources
 from hearsay_server.surveys import survey as surveys
 from hearsay_server.surveys.describe import describe
-from hearsay_server.surveys.survey import planned
+from hearsay_server.surveys.question import planned
 from ldp import Coins, SetBits, SetSelection
 from ldp.estimating.ratings import RatedShares
 

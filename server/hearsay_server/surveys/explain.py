@@ -25,7 +25,7 @@ from hearsay_server.surveys.explain_changes import Smallest
 from hearsay_server.surveys.explain_pairs import Pair
 from hearsay_server.surveys.explain_views import Together
 from hearsay_server.surveys.over_time import Cost
-from hearsay_server.surveys.survey import Question
+from hearsay_server.surveys.question import SPREAD, Question, planned
 from ldp import InvalidInput, Mechanism, PolicyMeanTable
 from ldp.core.mechanism import Categorical as CategoricalMechanism
 from ldp.core.repeated import Repeats
@@ -188,7 +188,7 @@ def _rows(plan: Plan, level: Level, users: int) -> list[Row]:
         memo = memoizer.epsilon if memoizer else 0.0
         for chosen, mechanism in by_map.items():
             variance = (
-                surveys.planned(domain, mechanism)
+                planned(domain, mechanism)
                 if isinstance(domain, SetOf | Ratings | Strings)
                 else _variance(mechanism)
             )
@@ -203,9 +203,9 @@ def _variance(mechanism: Mechanism) -> float:
     """Predict the variance of one report, on average over its values or ranges, or at the worst
     number."""
     if isinstance(mechanism, PolicyMeanTable):
-        return graded.noise(mechanism) + surveys.SPREAD
+        return graded.noise(mechanism) + SPREAD
     if isinstance(mechanism, MeanMechanism):
-        return mechanism.largest_report_variance + surveys.SPREAD
+        return mechanism.largest_report_variance + SPREAD
     if isinstance(mechanism, Waves):
         return mechanism.range_variance
     uniform = np.full(mechanism.parameters, 1 / mechanism.parameters)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from hearsay.v1 import survey_pb2
 from hearsay_server.surveys import survey as surveys
-from hearsay_server.surveys.survey import Question
+from hearsay_server.surveys.question import Question
 from ldp.core.exact import ONE
 from ldp.planning.budget import Budget
 

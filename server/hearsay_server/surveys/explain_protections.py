@@ -8,7 +8,7 @@ from hearsay.plans.attested import Requirement
 from hearsay.plans.kinds import Binned, Categorical, Grid, Ratings, SetOf, Strings
 from hearsay.plans.plan import Plan
 from hearsay_server.surveys import graded
-from hearsay_server.surveys.survey import Question
+from hearsay_server.surveys.question import Question
 from ldp.assurance.amplification import clone_bound, shuffled
 
 

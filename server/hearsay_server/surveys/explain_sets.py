@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from hearsay.plans.kinds import Ratings, SetOf
 from hearsay.plans.plan import Plan
-from hearsay_server.surveys import survey as surveys
+from hearsay_server.surveys.question import planned
 from ldp import Mechanism, SetBits, SetSelection
 from ldp.estimating.ratings import SURE, RatedShares
 from ldp.estimating.sets import can_pair
@@ -62,7 +62,7 @@ def _ratings(domain: Ratings, mechanism: Mechanism, n: float) -> str:
     assert isinstance(mechanism, SetSelection)  # as the plan was checked
     rated = RatedShares.of(mechanism)
     share = domain.most / (2 * len(domain.keys))
-    noise = surveys.planned(domain, mechanism)
+    noise = planned(domain, mechanism)
     needed = _GOOD**2 * noise / share**2
     about = f"a key that {share:.0%} rate"
     if n * share**2 < SURE**2 * noise:

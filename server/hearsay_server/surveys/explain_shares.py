@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 
 from hearsay.plans.kinds import Binned, Domain, Grid, Numeric, Ratings, SetOf, Strings
-from hearsay_server.surveys import survey as surveys
+from hearsay_server.surveys.question import word_variance
 from ldp import Mechanism, PrefixHashing
 from ldp.estimating.discovery import smallest_shares
 from ldp.estimating.ratings import RatedShares
@@ -56,7 +56,7 @@ def _variances(domain: Domain | Grid, mechanism: Mechanism) -> list[Callable[[fl
     """Return the variances of one report of a share, as functions of it: one for each share that
     may differ."""
     if isinstance(domain, Strings):
-        return [lambda _: surveys.word_variance(mechanism, domain.longest)]
+        return [lambda _: word_variance(mechanism, domain.longest)]
     if isinstance(domain, Binned | Grid):
         return [lambda _: mechanism.range_variance]  # type: ignore[attr-defined]
     if isinstance(domain, SetOf):

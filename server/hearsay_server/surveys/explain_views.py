@@ -10,7 +10,7 @@ from hearsay.plans.kinds import Binned, Categorical
 from hearsay.plans.plan import Level, Plan
 from hearsay.v1 import survey_pb2
 from hearsay_server.surveys import survey as surveys
-from hearsay_server.surveys.survey import Question
+from hearsay_server.surveys.question import Question
 from ldp import Mechanism
 from ldp.core.exact import ONE
 from ldp.core.mechanism import Categorical as CategoricalMechanism

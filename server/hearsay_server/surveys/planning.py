@@ -26,7 +26,7 @@ from hearsay_server.surveys import (
 from hearsay_server.surveys import survey as surveys
 from hearsay_server.surveys.explain import Explanation
 from hearsay_server.surveys.fitting import Fit
-from hearsay_server.surveys.survey import Question
+from hearsay_server.surveys.question import Question
 from ldp import InvalidInput
 from ldp.planning import budget as budgets
 

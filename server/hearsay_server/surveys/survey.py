@@ -3,25 +3,18 @@
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from pathlib import Path
-
-import numpy as np
 
 import hearsay.plans.plan
 from hearsay import files
 from hearsay.plans import attested, period
 from hearsay.plans.kinds import (
-    Binned,
     Categorical,
     Domain,
     Grid,
     Numeric,
-    Ratings,
-    SetOf,
-    Strings,
 )
 from hearsay.plans.plan import Plan
 from hearsay.plans.properties import properties_of
@@ -29,29 +22,18 @@ from hearsay.plans.texts import check_name
 from hearsay.plans.views import View
 from hearsay.v1 import plan_pb2, survey_pb2
 from hearsay_server.declared import fill, load
-from hearsay_server.surveys import catalogue, graded, sealing, two_servers
-from ldp import RAPPOR, InvalidInput, Mechanism, PolicyUnary, PrefixHashing, SetSelection
+from hearsay_server.surveys import graded, sealing, two_servers
+from hearsay_server.surveys.question import Question
+from ldp import InvalidInput
 from ldp.core.exact import MAX_EPSILON, ONE, check_epsilon, float_below
-from ldp.estimating.ratings import RatedShares
-from ldp.mechanisms.ranges.wave_design import predicted_variance
-from ldp.mechanisms.ranges.waves import Waves
 from ldp.planning import budget as budgets
 from ldp.planning.budget import Budget, Decision
-from ldp.planning.choice import minimax_constant
-from ldp.planning.design import design
 
 _MAX_RECORD = 1 << 20
 """Bytes of a record's codes: batches stay well below gRPC's default limit of 4 MiB a message."""
 
 _MOST_COUNTS = 1 << 26
 """Counts of the tallies of a period in all panels and groups: devices choose which they fill."""
-
-_NOISE_ANCHORS = tuple(math.log(2.0) * step for step in (-7, -5, -3, -2, -1, 0, 1, 2, 3, 4, 5))
-
-SPREAD = 1 / 3
-"""The variance of numbers spread evenly over [-1, 1], which is added to the noise's variance."""
-
-_ANCHORS = tuple(math.log(epsilon) for epsilon in (0.25, 0.5, 1.0, 2.0, 4.0))
 
 
 def from_file(file: Path) -> survey_pb2.Survey:
@@ -191,156 +173,6 @@ def _check_page(survey: survey_pb2.Survey) -> None:
             "page: answers = true needs a survey without [sealing]: the SDK for browsers seals no "
             "records, and a page of the server that collects is no place to hide from it"
         )
-
-
-@dataclass(frozen=True)
-class Question:
-    """An attribute or a view as it is budgeted for and resolved."""
-
-    name: str
-    domain: Domain | Grid
-    weight: float
-    cap: float
-    asked_for: str
-    """The mechanism that the survey names; "" or "auto" for the best."""
-    memo: float = 0.0
-    """The ratio of a memo's epsilon to a report's; 0 without memos."""
-
-    def mechanism(self, epsilon: float) -> Mechanism:
-        """Calibrate the mechanism to a share of a record's epsilon."""
-        if isinstance(self.domain, SetOf):
-            name, items = self.asked_for or "auto", len(self.domain.values)
-            return catalogue.sets(name, items, self.domain.most, epsilon)
-        if isinstance(self.domain, Ratings):
-            if self.asked_for not in ("", "auto", "set_selection"):
-                raise InvalidInput(
-                    f"mechanism must be auto or set_selection for ratings, got {self.asked_for!r}"
-                )
-            return SetSelection(2 * len(self.domain.keys), epsilon, self.domain.most)
-        if isinstance(self.domain, Strings):
-            lasting = float_below(Fraction(self.memo) * Fraction(epsilon)) if self.memo else 0.0
-            return catalogue.strings(self.asked_for or "auto", self.domain, epsilon, lasting)
-        if isinstance(self.domain, Binned | Grid):
-            return catalogue.binned(self.asked_for or "auto", self.domain.sides, epsilon)
-        if isinstance(self.domain, Numeric) and self.asked_for == Waves.name:
-            raise InvalidInput("waves are for numbers in bins: declare them, such as bins = 64")
-        if isinstance(self.domain, Numeric):
-            if self.domain.is_graded:
-                if self.asked_for not in ("", "auto", "mean_table"):
-                    raise InvalidInput(
-                        "mechanism must be auto or mean_table where numbers are sensitive or have "
-                        f"a resolution, got {self.asked_for!r}"
-                    )
-                return graded.table(self.domain, epsilon)
-            steps = len(self.domain.points) - 1 if self.domain.points else 0
-            return catalogue.numeric(self.asked_for or "auto", epsilon, steps)
-        policy = self.domain.policy(epsilon)
-        if policy is None:
-            k, name = len(self.domain.values), self.asked_for or "auto"
-            if self.memo > 1:
-                lasting = float_below(Fraction(self.memo) * Fraction(epsilon))
-                return catalogue.chain(name, k, epsilon, lasting)
-            return catalogue.categorical(name, k, epsilon)
-        if self.asked_for == PolicyUnary.name and self.domain.sensitive:
-            sensitive = map(self.domain.encode, self.domain.sensitive)
-            return PolicyUnary.utility_optimised(policy.k, sensitive, epsilon)
-        if self.asked_for not in ("", "auto"):
-            raise InvalidInput(
-                "mechanism must be auto where values are sensitive or have classes, or "
-                f"policy_unary where they are sensitive, got {self.asked_for!r}"
-            )
-        # The policy's largest distance may be less than epsilon, by way of a third value.
-        return replace(design(policy).mechanism, epsilon=epsilon)
-
-    def mapped(self, epsilon: float) -> list[Mechanism]:
-        """Return the mechanism of each of the domain's maps, in order, at a share of epsilon."""
-        return [
-            replace(self, domain=self.domain.chosen(name), asked_for="").mechanism(epsilon)
-            for name in self.domain.map_names
-        ]
-
-    def variance(self, epsilon: float) -> float:
-        """Predict the variance of one report: of a value's frequency on average, or of a number.
-
-        For numbers, that of the worst one, in a population spread evenly over the range; where
-        they have regions or a resolution, of all on average. For categories the least possible for
-        a uniform population, also where there are maps, as a person may choose none. Where values
-        or numbers are protected differently, as much more or less than without as it is at the
-        nearest epsilons for which a channel was designed.
-        For bins that of a range, on average over the ranges. For sets that of an item's share, for
-        ratings that of the share who rate a key, if half as many apply as may, for words that of a
-        rare one: `planned`.
-        """
-        if isinstance(self.domain, SetOf | Ratings | Strings):
-            return planned(self.domain, self.mechanism(epsilon))
-        if isinstance(self.domain, Binned | Grid):
-            logs = _log_range_variances(self.domain.sides)
-            return math.exp(np.interp(math.log(epsilon), _ANCHORS, logs))
-        factor = math.exp(np.interp(math.log(epsilon), _ANCHORS, self._log_factors))
-        if not isinstance(self.domain, Categorical):
-            noise = np.interp(math.log(epsilon), _NOISE_ANCHORS, _log_noise())
-            return factor * math.exp(noise) + SPREAD
-        k = len(self.domain.values)
-        return factor * minimax_constant(k, epsilon) / k
-
-    @cached_property
-    def _log_factors(self) -> list[float]:
-        """Log factors by which the policy changes the variance, at the epsilons of `_ANCHORS`."""
-        found: list[float] = []
-        if isinstance(self.domain, Numeric) and self.domain.is_graded:
-            for anchor in _ANCHORS:
-                noise = graded.predicted_noise(self.domain, math.exp(anchor))
-                plain = float(np.interp(anchor, _NOISE_ANCHORS, _log_noise()))
-                found.append(math.log(noise) - plain)
-            return found
-        if not isinstance(self.domain, Categorical) or self.domain.policy(1.0) is None:
-            return [0.0] * len(_ANCHORS)
-        for epsilon in map(math.exp, _ANCHORS):
-            policy = self.domain.policy(epsilon)
-            assert policy is not None
-            least = minimax_constant(policy.k, epsilon)
-            found.append(math.log(design(policy, gap=1e-3).variance / least))
-        return found
-
-
-def planned(domain: SetOf | Ratings | Strings, mechanism: Mechanism) -> float:
-    """Predict the variance of one report of a set's item, or of the share who rate a key, where
-    people have half as many items, or rate half as many keys, as they may, and all are alike; or of
-    the share of a rare word of the longest length."""
-    if isinstance(domain, Strings):
-        return word_variance(mechanism, domain.longest)
-    share = domain.most / (2 * len(domain.labels))
-    if isinstance(domain, Ratings):
-        assert isinstance(mechanism, SetSelection)
-        mechanism = RatedShares.of(mechanism)
-    return float(np.mean(mechanism.variance(share, 1)))
-
-
-def word_variance(mechanism: Mechanism, letters: int) -> float:
-    """Predict the variance of one report, of whatever group, of the share of a rare word."""
-    assert isinstance(mechanism, PrefixHashing | RAPPOR)  # as the plan was checked
-    p, q = map(float, mechanism.support)
-    one = q * (1 - q) / (p - q) ** 2
-    if isinstance(mechanism, RAPPOR):
-        return one / mechanism.hashes
-    # Nobody knows of a beginning of so many letters whether the word goes on, but of the longest.
-    last = mechanism.lengths[-1]
-    seen = zip(mechanism.lengths, mechanism.chances, strict=True)
-    return one * ONE / sum(chance for length, chance in seen if length > letters or length == last)
-
-
-@lru_cache(maxsize=64)
-def _log_range_variances(sides: tuple[int, ...]) -> tuple[float, ...]:
-    """The log variance of a range from one report, at the epsilons of `_ANCHORS`."""
-    found = (predicted_variance(sides, math.exp(anchor)) for anchor in _ANCHORS)
-    return tuple(math.log(variance) for variance in found)
-
-
-@lru_cache(maxsize=1)
-def _log_noise() -> tuple[float, ...]:
-    """The log variance of one report of the worst number, at the epsilons of `_NOISE_ANCHORS`."""
-    found = (catalogue.numeric("auto", math.exp(anchor)) for anchor in _NOISE_ANCHORS)
-    return tuple(math.log(mechanism.largest_report_variance) for mechanism in found)
 
 
 def questions(survey: survey_pb2.Survey) -> list[Question]:

@@ -16,7 +16,7 @@ from hearsay.v1 import survey_pb2
 from hearsay_server.surveys import people
 from hearsay_server.surveys import survey as surveys
 from hearsay_server.surveys.people import People
-from hearsay_server.surveys.survey import SPREAD, Question
+from hearsay_server.surveys.question import SPREAD, Question
 from ldp import InvalidInput
 from ldp.planning.budget import Attribute, split_by_weight
 from ldp.planning.weights import for_target, joint_error, mutual_information
