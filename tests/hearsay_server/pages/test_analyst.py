@@ -207,7 +207,9 @@ def test_the_code_beside_words_and_breaks_gives_their_numbers(site: Site) -> Non
     for view in (found, f"{found}&candidates=you%2Cthe", "breaks?attribute=mood"):
         check(site, view, "terms")
     assert "you" in site.text(f"/analyst/terms/{found}")
-    assert "A word of up to 3 letters" in site.text(f"/analyst/terms/{found}")
+    assert "(of up to 3 letters) is found about every second time" in site.text(
+        f"/analyst/terms/{found}"
+    )
 
 
 def test_a_chart_has_the_numbers_of_the_table(lives: Site) -> None:
