@@ -169,8 +169,10 @@ def load(name: str) -> Any:
     found = getattr(import_module(f"hearsay_server.commands.{where}"), attribute)
     if not isinstance(found, typer.Typer):
         alone = typer.Typer(add_completion=False)
-        alone.command(cls=_Command)(found)
+        alone.command()(found)
         found = alone
+    for each in found.registered_commands:
+        each.cls = _Command
     found.rich_markup_mode = None  # the tables of rich cut long names of options
     found.info.cls = _Group
     return get_command(found)

@@ -6,7 +6,7 @@ import json
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -23,6 +23,8 @@ from hearsay.v1 import analyst_pb2
 from hearsay_server import cli
 from hearsay_server.commands import answered
 from hearsay_server.pages.analyst import charts
+from ldp.estimating import consistency
+from ldp.estimating.pooling import Method
 
 TOML = """
 name = "trips"
@@ -228,7 +230,7 @@ def test_a_question_is_drawn_with_its_answer(
 def test_a_watched_question_is_printed_again_when_its_answer_changes(
     asked: tuple[str, Analyst], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from hearsay_server.commands import ask as module
+    from hearsay_server.commands import questions as module
 
     plan = survey_of(asked[1].show_survey("trips")).plan
     times = iter([None, None])
@@ -256,6 +258,11 @@ def test_the_commands_are_those_of_the_catalogue() -> None:
         options = {opt for each in command.commands[name].params for opt in each.opts}
         assert {f"--{each.name}" for each in view.options if not each.needed} <= options
         assert len(view.options) == len(names)
+
+
+def test_methods_are_those_that_there_are() -> None:
+    named = {each.name: set(each.choices) for each in VIEWS["estimate"].options if each.choices}
+    assert named == {"method": set(get_args(Method)), "consistent": set(consistency.METHODS)}
 
 
 def test_every_view_has_a_picture_or_a_reason() -> None:

@@ -90,8 +90,8 @@ def trips(address: str) -> Iterator[tuple[str, Analyst]]:
         yield address, analyst
 
 
-def command(trips: tuple[str, Analyst], *arguments: object) -> CompletedProcess[str]:
-    return hearsay("query", "trips", *arguments, "--target", trips[0], COLUMNS="80")
+def command(trips: tuple[str, Analyst], view: str, *arguments: object) -> CompletedProcess[str]:
+    return hearsay("ask", view, "trips", *arguments, "--target", trips[0], COLUMNS="80")
 
 
 def asked(trips: tuple[str, Analyst], *arguments: object) -> str:
@@ -267,8 +267,8 @@ def test_panels_tell_the_error_of_people_who_keep_their_answers(
         assert "the panels have too few reports to tell an error by" in few.warning
         # Whatever is not about change takes all panels together.
         assert analyst.estimate(plan.survey, "how").to_frame().attrs["reports"] == 24_000
-    shown = hearsay("query", plan.survey, "how", "--trend", "--target", address).stdout
-    assert "errors from the spread of 16 panels" in shown
+    shown = hearsay("ask", "trend", plan.survey, "how", "--target", address).stdout
+    assert "Errors from the spread of 16 panels" in shown
 
 
 VIEWS = """
@@ -334,60 +334,56 @@ def test_views_and_ratings_change_too(attribute: str, panels: bool) -> None:
 
 
 def test_the_tables_fit_into_80_columns(trips: tuple[str, Analyst]) -> None:
-    for way in (["--change", DAYS[0], DAYS[-1]], ["--trend"], ["--breaks"]):
-        shown = asked(trips, "how", *way)
+    for view, *periods in (["change", DAYS[0], DAYS[-1]], ["trend"], ["breaks"]):
+        shown = asked(trips, view, "how", *periods)
         assert max(map(len, shown.splitlines())) <= 80
         assert "…" not in shown
         assert "bike, or foot" in shown
         assert "How do you go to <b>work</b>?" in shown
-        heads = {"--trend": ("start", "end"), "--breaks": ("before", "after")}
-        assert all(name in shown for name in heads.get(way[0], [day[5:] for day in way[1:]]))
-        assert "errors: the largest that the same people in several periods could make" in shown
-    assert f"{DAYS[0]}: 1,100 reports, {DAYS[-1]}: 1,100 reports" in asked(
-        trips, "how", "--change", DAYS[0], DAYS[-1]
-    )
+        said = "Errors: the largest that the same people in several periods could make."
+        assert said in " ".join(shown.split())
+    counted = f"{DAYS[0]}: 1,100, {DAYS[-1]}: 1,100 reports"
+    assert counted in asked(trips, "change", "how", DAYS[0], DAYS[-1])
 
 
 def test_csv_json_and_plots_have_the_same(trips: tuple[str, Analyst], tmp_path: Path) -> None:
     table = trips[1].breaks("trips", "how").to_frame()
     file = tmp_path / "breaks.png"
-    lines = list(csv.DictReader(asked(trips, "how", "--breaks", "--csv").splitlines()))
+    lines = list(csv.DictReader(asked(trips, "breaks", "how", "--csv").splitlines()))
     assert [line["period"] for line in lines] == table["period"].tolist()
     assert [float(line["difference"]) for line in lines] == pytest.approx(
         table["difference"].tolist()
     )
     assert [float(line["before"]) for line in lines] == pytest.approx(table["before"].tolist())
-    (line,) = csv.DictReader(asked(trips, "minutes", "--trend", "--csv").splitlines())
+    (line,) = csv.DictReader(asked(trips, "trend", "minutes", "--csv").splitlines())
     slope = trips[1].trend("trips", "minutes").to_frame()["slope"].iloc[0]
     assert float(line["slope"]) == pytest.approx(slope)
-    document = json.loads(asked(trips, "minutes", "--trend", "--json", "--plot", file))
-    assert document["kind"] == "TREND"
-    assert document["period_reports"] == [733] * 8
+    document = json.loads(asked(trips, "trend", "minutes", "--json", "--plot", file))
+    assert document["figures"]["kind"] == "trend"
+    assert list(document["parts"].values()) == [733] * 8
     assert file.stat().st_size > 1000
-    several = json.loads(asked(trips, "--change", DAYS[0], DAYS[-1], "--json"))
-    assert [each["attribute"] for each in several] == ["how", "minutes", "leaves"]
+    between = ("leaves", DAYS[0], DAYS[-1], "--between", 0, 9, "--json")
+    table = json.loads(asked(trips, "change", *between))["tables"]["rows"]
+    assert table["index"] == {"leaves": ["0 to under 9"]}
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--change", DAYS[0], "2026-13-01"], "a P1D period reads like"),
-        (["--change", DAYS[0], "2020-01-01"], "no reports of 'how' in the period '2020-01-01'"),
-        (["--change", DAYS[0], DAYS[0]], "a difference is between two periods: name both"),
-        (["--change", DAYS[0], DAYS[1], "--period", DAYS[0]], "--change names its two periods"),
-        (["--trend", "--breaks"], "choose one of --change, --trend and --breaks"),
-        (["--trend", "--by", "level"], "choose one of --by, --compare, --change"),
-        (["--trend", "--method", "mle"], "compare stratified estimates"),
-        (["--trend", "--until", DAYS[1]], "a trend takes 3 periods with reports of 'how'"),
-        (["--breaks", "--until", DAYS[3]], "a break takes 5 periods with reports of 'how'"),
-        (["--change", DAYS[0], DAYS[1], "--between", "0", "9"], "those of a number in bins"),
-        (["--trend", "--sum", "boat"], "'boat' is no value of 'how'"),
+        (["change", DAYS[0], "2026-13-01"], "a P1D period reads like"),
+        (["change", DAYS[0], "2020-01-01"], "no reports of 'how' in the period '2020-01-01'"),
+        (["change", DAYS[0], DAYS[0]], "a difference is between two periods: name both"),
+        (["trend", "--to", DAYS[1]], "a trend takes 3 periods with reports of 'how'"),
+        (["breaks", "--to", DAYS[3]], "a break takes 5 periods with reports of 'how'"),
+        (["change", DAYS[0], DAYS[1], "--between", "0", "9"], "those of a number in bins"),
+        (["trend", "--sum", "boat"], "'boat' is no value of 'how'"),
     ],
 )
 def test_what_is_not_comparable_is_refused(
     trips: tuple[str, Analyst], arguments: list[str], message: str
 ) -> None:
-    done = command(trips, "how", *arguments)
+    view, *given = arguments
+    done = command(trips, view, "how", *given)
     assert done.returncode == 1
     assert message in re.sub(r"\s+", " ", done.stderr)
 

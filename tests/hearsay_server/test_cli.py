@@ -8,6 +8,7 @@ import sys
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from command import hearsay, hearsay_serve
@@ -81,11 +82,12 @@ def test_a_bad_survey_file_ends_with_one_line_that_names_it(address: str, tmp_pa
 def test_a_query_gives_estimates_with_their_errors(answered: Survey) -> None:
     target = ("--target", answered.address)
     table = hearsay("query", "health", "smokes", *target).stdout
-    assert "std. error" in table
-    assert "30 reports in 2 cohorts, stratified" in table
+    assert "95% interval" in table
+    assert "health, smokes: 30 reports, stratified" in table
     document = json.loads(hearsay("query", "health", "smokes", "--json", *target).stdout)
-    assert [row["label"] for row in document["rows"]] == ["no", "sometimes", "yes"]
-    assert all(row["standard_error"] > 0 for row in document["rows"])
+    rows = document["tables"]["rows"]
+    assert rows["index"] == {"smokes": ["no", "sometimes", "yes"]}
+    assert all(error > 0 for error in rows["columns"]["standard_error"]["values"])
     text = hearsay("query", "health", "age", "--csv", *target).stdout
     ((mean),) = csv.DictReader(io.StringIO(text))
     assert (mean["attribute"], mean["statistic"], mean["value"]) == ("age", "mean", "mean")
@@ -100,9 +102,14 @@ def test_a_query_can_be_restricted_and_widened(answered: Survey) -> None:
     both = json.loads(hearsay("query", "health", "smokes", *target).stdout)
     one = json.loads(hearsay("query", "health", "smokes", "--level", "strict", *target).stdout)
     assert (both["reports"], one["reports"]) == (30, 15)
-    assert one["rows"][0]["standard_error"] > both["rows"][0]["standard_error"]
+
+    def column(document: Any, name: str) -> list[float]:
+        values: list[float] = document["tables"]["rows"]["columns"][name]["values"]
+        return values
+
+    assert column(one, "standard_error")[0] > column(both, "standard_error")[0]
     wide = json.loads(hearsay("query", "health", "smokes", "--simultaneous", *target).stdout)
-    assert wide["rows"][1]["high"] >= both["rows"][1]["high"]
+    assert column(wide, "high")[1] >= column(both, "high")[1]
 
 
 @pytest.mark.parametrize(

@@ -75,12 +75,14 @@ def trips(address: str) -> Iterator[tuple[str, Analyst]]:
         yield address, analyst
 
 
-def command(trips: tuple[str, Analyst], *arguments: object) -> CompletedProcess[str]:
-    return hearsay("query", "trips", *arguments, "--target", trips[0], COLUMNS="200")
+def command(
+    trips: tuple[str, Analyst], *arguments: object, view: str = "query"
+) -> CompletedProcess[str]:
+    return hearsay(*view.split(), "trips", *arguments, "--target", trips[0], COLUMNS="200")
 
 
-def asked(trips: tuple[str, Analyst], *arguments: object) -> str:
-    done = command(trips, *arguments)
+def asked(trips: tuple[str, Analyst], *arguments: object, view: str = "query") -> str:
+    done = command(trips, *arguments, view=view)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -242,7 +244,8 @@ def test_a_survey_without_an_attribute_is_answered_whole(trips: tuple[str, Analy
         assert title in shown
     assert "Nobody was asked this yet" not in shown
     documents = json.loads(asked(trips, "--json", "--level", "open"))
-    assert [each["attribute"] for each in documents] == ["how", "minutes"]
+    assert [each["subjects"][0]["name"] for each in documents] == ["how", "minutes"]
+    assert json.loads(asked(trips, "--json", "how", "minutes", "--level", "open")) == documents
     lines = list(csv.DictReader(asked(trips, "--csv", "--by", "period").splitlines()))
     assert [(line["attribute"], line["period"]) for line in lines] == [
         *(("how", day) for day in SHARES for _ in VALUES),
@@ -250,67 +253,55 @@ def test_a_survey_without_an_attribute_is_answered_whole(trips: tuple[str, Analy
     ]
     assert lines[0]["effective_sample_size"]
     assert lines[-1]["effective_sample_size"] == ""
-    compared = asked(trips, "--compare", f"period={DAYS[0]},{DAYS[1]}", "--csv")
-    assert {line["attribute"] for line in csv.DictReader(compared.splitlines())} == {
-        "how",
-        "minutes",
-    }
+    assert [line["reports"] for line in lines[:: len(VALUES)][:2]] == ["2400", "2400"]
 
 
 def test_csv_columns_say_what_they_hold(trips: tuple[str, Analyst]) -> None:
-    lines = list(csv.DictReader(asked(trips, "how", "--csv", "--sum", "bus,train").splitlines()))
+    lines = list(csv.DictReader(asked(trips, "how", "--csv").splitlines()))
     assert list(lines[0]) == [
         "attribute", "statistic", "value", "estimate", "standard_error", "low", "high",
         "effective_sample_size", "alike", "alike_low", "alike_high", "confidence", "reports",
     ]  # fmt: skip
-    assert [line["value"] for line in lines] == [*VALUES, "bus + train"]
-    assert [line["statistic"] for line in lines] == ["frequency"] * 4 + ["sum"]
+    assert [line["value"] for line in lines] == VALUES
+    assert {line["statistic"] for line in lines} == {"frequency"}
     assert {line["reports"] for line in lines} == {"4800"}
-    lines = list(
-        csv.DictReader(asked(trips, "how", "--csv", "--compare", "level=strict,open").splitlines())
-    )
-    assert list(lines[0]) == [
-        "attribute", "statistic", "value", "first", "second", "difference", "standard_error",
-        "low", "high", "p_value", "adjusted_p_value", "confidence", "first_reports",
-        "second_reports",
+    compared = asked(trips, "how", "level=strict,open", "--csv", view="ask compare")
+    assert list(next(csv.DictReader(compared.splitlines()))) == [
+        "attribute", "how", "first", "second", "difference", "standard_error",
+        "low", "high", "p_value", "adjusted_p_value", "confidence", "reports",
     ]  # fmt: skip
-    assert (lines[0]["first_reports"], lines[0]["second_reports"]) == ("3000", "1800")
 
 
 def test_the_command_sums_and_compares(trips: tuple[str, Analyst]) -> None:
     summed = asked(trips, "how", "--sum", "bus,train", "--sum", '"bike, or foot",bus')
     assert re.search(r"bus \+ train +│ +0\.\d{4}", summed)
     assert re.search(r"bike, or foot \+ bus +│ +0\.\d{4}", summed)
-    compared = asked(trips, "how", "--compare", f"period={DAYS[0]},{DAYS[1]}")
-    assert re.search(r"│ train +│ +0\.\d+ +│ +0\.\d+ │ +0\.\d+ │ +0\.\d+ to 0\.\d+ │", compared)
-    assert "2,400 and 2,400 reports; errors allow for people with 2 reports each" in compared
-    ranges = asked(trips, "how", "--compare", f"period={DAYS[0]}..{DAYS[0]},{DAYS[1]}..", "--json")
-    document = json.loads(ranges)
-    assert (document["first_reports"], document["second_reports"]) == (2400, 2400)
+    compared = asked(trips, "how", f"period={DAYS[0]},{DAYS[1]}", view="ask compare")
+    assert re.search(r"│ train +│ +0\.\d+ │ +0\.\d+ to 0\.\d+ │ +0\.\d+ │ +0\.\d+ │", compared)
+    assert "2,400 reports; errors allow for people with 2 reports each" in compared
+    ranges = f"period={DAYS[0]}..{DAYS[0]},{DAYS[1]}.."
+    document = json.loads(asked(trips, "how", ranges, "--json", view="ask compare"))
+    assert document["parts"] == {"first": 2400, "second": 2400}
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--sum", "bus"), "--sum is about one attribute: name it after the survey"),
-        (("--distribution",), "--distribution is about one attribute"),
-        (("how", "--compare", "week=1,2"), "the survey has no property 'week'"),
-        (("how", "--compare", "level=open"), "compare must read like level=A,B"),
-        (("how", "--compare", "level=strict,open", "--level", "open"), "or --level, not both"),
-        (("how", "--compare", f"period={DAYS[0]},{DAYS[1]}", "--to", DAYS[1]), "not both"),
-        (("how", "--compare", "level=strict,open", "--by", "level"), "choose one of --by"),
-        (("how", "--compare", "level=strict,open", "--sum", "bus"), "leave out --sum, --method"),
-        (("minutes", "--distribution", "--sum", "bus"), "--sum is about values"),
-        (("how", "--plot", "plot.txt"), "--plot must name a file that ends in .png, .svg, .pdf"),
-        (("how", "--plot", "nowhere/plot.png"), "--plot: there is no folder nowhere"),
-        (("how", "--plot", "plot.png", "--watch", "1"), "--plot does not draw --watch"),
+        ("query trips --sum bus", "'minutes' is a number, and has no values to sum"),
+        ("ask compare trips how week=1,2", "the survey has no property 'week'"),
+        ("ask compare trips how level=open", "compare must read like level=A,B"),
+        ("ask compare trips how level=strict,open --level open", "or --level, not both"),
+        (f"ask compare trips how period={DAYS[0]},{DAYS[1]} --to {DAYS[1]}", "not both"),
+        ("query trips how --plot plot.txt", "--plot must name a file that ends in .png, .svg"),
+        ("query trips how --plot nowhere/plot.png", "--plot: there is no folder nowhere"),
+        ("query trips how --plot plot.png --watch 1", "--watch does not draw"),
     ],
-    ids=range(12),
+    ids=range(8),
 )
 def test_the_command_refuses_what_it_cannot_do(
-    trips: tuple[str, Analyst], arguments: tuple[str, ...], message: str
+    trips: tuple[str, Analyst], arguments: str, message: str
 ) -> None:
-    refused = command(trips, *arguments)
+    refused = hearsay(*arguments.split(), "--target", trips[0])
     assert refused.returncode == 1
     assert message in refused.stderr
 
@@ -348,18 +339,16 @@ def test_answers_are_drawn_into_a_file(
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    ("view", "arguments"),
     [
-        ("how", "--by", "level"),
-        ("how", "--by", "period", "--sum", "bus,train"),
-        ("how", "--sum", "bus,train"),
-        ("--compare", "level=strict,open"),
-        ("minutes", "--distribution"),
+        ("query", "how --by level"),
+        ("query", "how --sum bus,train"),
+        ("ask compare", "how level=strict,open"),
+        ("ask distribution", "minutes"),
     ],
-    ids=lambda arguments: "-".join(arguments[:2]),
 )
 def test_every_kind_of_answer_can_be_drawn(
-    trips: tuple[str, Analyst], tmp_path: Path, arguments: tuple[str, ...]
+    trips: tuple[str, Analyst], tmp_path: Path, view: str, arguments: str
 ) -> None:
-    asked(trips, *arguments, "--plot", tmp_path / "plot.png")
+    asked(trips, *arguments.split(), "--plot", tmp_path / "plot.png", view=view)
     assert (tmp_path / "plot.png").stat().st_size > 5000

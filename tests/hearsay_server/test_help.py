@@ -68,7 +68,7 @@ def test_commands_stand_by_role_with_their_whole_sentence() -> None:
     [
         ("hearsay qu", "query"),
         ("hearsay survey cr", "create"),
-        ("hearsay query --nonn", "--nonnegative"),
+        ("hearsay query --simul", "--simultaneous"),
     ],
 )
 def test_a_shell_completes_commands_and_options(
@@ -100,17 +100,8 @@ def test_what_is_for_good_is_asked_first(survey: Survey, monkeypatch: pytest.Mon
     assert len(asked) == 1
 
 
-def test_the_options_of_a_query_stand_under_headings() -> None:
-    said = hearsay("query", "--help").stdout
-    headings = [line[:-1] for line in said.splitlines() if re.fullmatch("[A-Z].*:", line)]
-    assert headings[:3] == ["Arguments", "Which reports", "Intervals and estimates"]
-    assert said.index("Weights by known shares:") < said.index("--margins") < said.index("Output:")
-    # What every command has, and nothing else, has no heading of its own.
-    plain = said.partition("\nOptions:")[2].partition(":\n")[0]
-    assert set(re.findall("^  (--[a-z]+)", plain, re.MULTILINE)) <= {
-        "--target",
-        "--insecure",
-        "--token",
-        "--json",
-        "--help",
-    }
+def test_the_options_of_a_question_stand_under_headings() -> None:
+    for command in (("query",), ("ask", "change")):
+        said = hearsay(*command, "--help").stdout
+        headings = [line[:-1] for line in said.splitlines() if re.fullmatch("[A-Z].*:", line)]
+        assert headings == ["Arguments", "Options", "Which reports"]

@@ -89,7 +89,7 @@ def test_the_command_line_has_all_rows_or_some(filled: Filled) -> None:
     text = hearsay(*asked, "--csv").stdout
     assert [row["value"] for row in csv.DictReader(io.StringIO(text))] == filled.values
     document = json.loads(hearsay(*asked, "--top", 2, "--json").stdout)
-    assert [row["label"] for row in document["rows"]] == [most, next_]
+    assert document["tables"]["rows"]["index"]["page"] == [most, next_]
     table = hearsay(*asked, "--values", f"{next_},{most}", COLUMNS="200").stdout
     assert table.index(next_) < table.index(most)
     assert f"{len(filled.values) - 2:,} more rows are not shown" in table

@@ -104,8 +104,8 @@ def weather(address: str) -> Iterator[tuple[str, Analyst]]:
         yield address, analyst
 
 
-def asked(weather: tuple[str, Analyst], *arguments: object) -> str:
-    done = hearsay("query", "weather", *arguments, "--target", weather[0])
+def asked(weather: tuple[str, Analyst], *arguments: object, view: str = "query") -> str:
+    done = hearsay(*view.split(), "weather", *arguments, "--target", weather[0])
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -173,8 +173,10 @@ def test_ranges_quantiles_and_histograms_are_weighted(
     answer = analyst.distribution("weather", "hours", edges=[0, 1.5, 4], margins=MARGINS)
     shares = answer.to_frame()
     assert shares["estimate"].sum() == pytest.approx(1)
-    printed = asked(weather, "hours", "--between", 3, 4, *files)
-    assert "weighted to platform, country" in printed and "design effect" in printed
+    printed = asked(weather, "hours", 3, 4, *files, view="ask between")
+    assert "weighted to platform, country" in printed and "design effect" in " ".join(
+        printed.split()
+    )
     with pytest.raises(InvalidInput, match="its curve cannot be weighted"):
         analyst.distribution("weather", "degrees", margins=MARGINS).to_frame()
 
@@ -291,13 +293,14 @@ def test_the_table_fits_into_80_columns_and_has_before_and_after(
     assert max(map(len, printed.splitlines())) <= 80
     assert "unweighted" in printed
     assert "weighted to platform, country" in printed
-    assert "design effect of the weights (Kish)" in printed
+    assert "raise the variance by the design effect" in " ".join(printed.split())
     assert (tmp_path / "sky.svg").stat().st_size > 1000
     (row, *_) = csv.DictReader(io.StringIO(asked(weather, "sky", *files, "--csv")))
     assert {"unweighted", "unweighted_standard_error"} <= row.keys()
     document = json.loads(asked(weather, "sky", *files, "--json"))
-    assert document["design_effect"] > 1.5
-    assert document["largest_weight"] > document["smallest_weight"] > 0
+    assert document["figures"]["design_effect"] > 1.5
+    least, most = document["figures"]["weights"]
+    assert most > least > 0
 
 
 def test_small_values_are_joined_and_the_warning_names_them(

@@ -157,7 +157,7 @@ COMMANDS = [
     ("query", "town", "colour", "--by", "period"),
     ("query", "town", "colour", "--csv"),
     ("query", "town", "colour", "--json"),
-    ("query", "town", "colour", "--compare", f"period={DAYS[0]},{DAYS[1]}"),
+    ("ask", "compare", "town", "colour", f"period={DAYS[0]},{DAYS[1]}"),
     ("ask", "fit", "town", "colour[@x] ~ 1"),
     ("survey", "list"),
     ("survey", "list", "--json"),

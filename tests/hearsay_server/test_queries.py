@@ -124,13 +124,13 @@ def collected(address: str, analyst: Analyst) -> Collected:
     return Collected(address, analyst)
 
 
-def command(collected: Collected, *arguments: object) -> CompletedProcess[str]:
-    asked = ("query", "asked", *arguments, "--target", collected.address)
+def command(collected: Collected, *arguments: object, view: str = "query") -> CompletedProcess[str]:
+    asked = (*view.split(), "asked", *arguments, "--target", collected.address)
     return hearsay(*asked, COLUMNS="200")
 
 
-def asked(collected: Collected, *arguments: object) -> str:
-    done = command(collected, *arguments)
+def asked(collected: Collected, *arguments: object, view: str = "query") -> str:
+    done = command(collected, *arguments, view=view)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -549,11 +549,11 @@ def test_an_answer_is_computed_once_until_reports_come_in(
 
 def test_the_command_shows_what_was_asked_for(collected: Collected, tmp_path: Path) -> None:
     table = asked(collected, "colour", "--forged", 100, "--consistent", "norm-sub")
-    for heading in ("raw", "effective n", "forged down", "forged up", "norm-sub"):
+    for heading in ("raw", "effective n", "forged", "norm-sub"):
         assert heading in table
     assert "errors allow for people with 3 reports each" in table
     grouped = json.loads(asked(collected, "colour", "--by", "period", "--json"))
-    assert [document["group"] for document in grouped] == DAYS
+    assert list(grouped["parts"]) == DAYS
     day = ("--from", DAYS[1], "--to", DAYS[1])
     ranged = asked(collected, "colour", *day, "--level", "open", "--json")
     assert json.loads(ranged)["reports"] == ROWS
@@ -561,22 +561,21 @@ def test_the_command_shows_what_was_asked_for(collected: Collected, tmp_path: Pa
     assert [line["level"] for line in lines] == ["strict"] * 10 + ["open"] * 10
     assert [line["value"] for line in lines] == VALUES * 2
     assert float(lines[0]["effective_sample_size"]) > 0
-    curve = command(collected, "income", "--distribution", "--bins", 4)
+    curve = command(collected, "income", "--bins", 4, view="ask distribution")
     assert "quantile" in curve.stdout
-    assert re.search(r"250 to 500 +│ 0\.\d+ │ +- │ +- │", curve.stdout)
+    assert re.search(r"250 +│ 500 +│ +0\.\d+ │ +\u2013 │ +\u2013 │", curve.stdout)
     assert "warning: this is a curve without intervals" in curve.stderr
-    steps = asked(collected, "income", "--distribution", "--bins", 4, "--step", 50)
-    assert re.search(r"250 to under 500 +│ 0\.\d+ │ +0\.\d+ │ 0\.\d+ to 0\.\d+", steps)
-    lines = asked(collected, "income", "--distribution", "--bins", 4, "--csv").splitlines()
-    assert (
-        lines[0] == "attribute,statistic,value,estimate,standard_error,low,high,confidence,reports"
-    )
-    assert lines[1].startswith("income,share,0 to 250,0.")
+    steps = asked(collected, "income", "--bins", 4, "--step", 50, view="ask distribution")
+    assert re.search(r"250 +│ 500 +│ +0\.\d+ │ +0\.\d+ to 0\.\d+ │ +0\.\d+", steps)
+    lines = asked(collected, "income", "--bins", 4, "--csv", view="ask distribution").splitlines()
+    assert lines[0] == "attribute,left,right,estimate,standard_error,low,high,confidence,reports"
+    assert lines[1].startswith("income,0.0,250.0,0.")
     assert ",,,,0.95," in lines[1]
-    document = json.loads(asked(collected, "colour", "--suspicions", "--json"))
-    assert {each["test"] for each in document["suspicions"]} >= {"together", "norm_sub_gap"}
-    assert document["targets"]
-    drawn = command(collected, "colour", "--suspicions", "--plot", tmp_path / "tests.png")
+    document = json.loads(asked(collected, "colour", "--json", view="ask suspicions"))
+    assert {*document["tables"]["rows"]["index"]["test"]} >= {"together", "norm_sub_gap"}
+    assert document["figures"]["targets"]
+    file = tmp_path / "tests.png"
+    drawn = command(collected, "colour", "--plot", file, view="ask suspicions")
     assert (drawn.returncode, "drawn into" in drawn.stderr) == (0, True)
     assert (tmp_path / "tests.png").read_bytes().startswith(b"\x89PNG")
 
@@ -590,9 +589,11 @@ def test_the_command_refuses_what_contradicts_itself(collected: Collected) -> No
         ),
         (("--where", "week"), "where must read like platform=ios or version=1,2, got 'week'"),
         (("--where", "panel=x"), "a panel is a number from 1 on, got 'x'"),
-        (("--where", "week=1", "--compare", "week=1,2"), "--compare week=A,B or --where, not both"),
-        (("--by", "level", "--watch", 1), "choose one of --by"),
-        (("--forged", -1), "--forged must be >= 0, got -1"),
+        (
+            ("--by", "level", "--sum", "red"),
+            "this view has no option 'sum', only attribute, by, level",
+        ),
+        (("--forged", -1), "forged must be a whole number >= 0, got '-1'"),
     ):
         refused = command(collected, "colour", *arguments)
         assert refused.returncode == 1

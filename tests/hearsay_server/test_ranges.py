@@ -279,14 +279,10 @@ def test_from_devices_to_an_analyst(address: str) -> None:
         answer = analyst.distribution("people", "minutes", bins=2)
         histogram = answer.to_frame()
         assert histogram.attrs["step"] is None
-    ask = ("query", "people", "minutes", "--target", address)
+    ask = ("ask", "between", "people", "minutes", "--target", address)
     assert plots.figure(shares_below).axes[0].get_ylabel() == "share below, with 95% intervals"
-    shown = command(*ask, "--between", 0, 90).stdout
-    assert "0 to under 90" in shown
-    assert "quantile" not in shown
-    undrawn = command(*ask, "--between", 0, 90, "--plot", "file.png")
-    assert "--plot draws --distribution and --cdf" in undrawn.stderr
-    refused = command(*ask, "--between", 90, 90)
+    assert "0 to under 90" in command(*ask, 0, 90).stdout
+    refused = command(*ask, 90, 90)
     assert (refused.returncode, refused.stdout) == (1, "")
     assert "a range has low < high" in refused.stderr
 

@@ -53,8 +53,8 @@ def test_a_pilot_proposes_the_range_of_a_survey(address: str, tmp_path: Path) ->
     assert f"by up to {found['bias_high']:.3g} (95%)" in told
     assert max(map(len, told.splitlines())) <= 80
     swapped = json.loads(answers.read_text())
-    rows = swapped["rows"]
-    rows[-5]["estimate"], rows[23]["estimate"] = rows[23]["estimate"], rows[-5]["estimate"]
+    shares = swapped["tables"]["rows"]["columns"]["estimate"]["values"]
+    shares[-5], shares[23] = shares[23], shares[-5]
     two_modes = tmp_path / "two_modes.json"
     two_modes.write_text(json.dumps(swapped))
     assert "contradict the fitted" in hearsay(*asked, "--answers", two_modes).stderr

@@ -121,7 +121,7 @@ def test_mixing_is_claimed_for_a_thousand_that_left_together_and_charged_to_nobo
     mechanism = collector.plan().levels["strict"].by_map["smokes"][""]
     assert cohort["epsilon"] == mechanism.realised_epsilon
     assert 0 < cohort["shuffled"] < cohort["epsilon"]
-    printed = hearsay("query", collector.survey, "smokes", "--shuffled", *asked)
+    printed = hearsay("account", "--shuffled", collector.survey, *asked)
     assert printed.returncode == 0, printed.stderr
     assert f"{cohort['shuffled']:.4g}" in printed.stdout
     assert "if the shuffler is honest" in " ".join(printed.stdout.split())

@@ -319,22 +319,15 @@ def test_the_command_prints_tables_tests_and_groups(
     asked: tuple[str, Analyst, Plan], tmp_path: Any
 ) -> None:
     file = tmp_path / "table.png"
-    table = printed(asked, "query", "sleepers", "smokes", "sleep", "--joint", "--plot", file)
+    table = printed(asked, "ask", "joint", "sleepers", "smokes", "sleep", "--plot", file)
     assert "Do you smoke? / How do you sleep?" in table
-    assert "independence: chi-squared" in table
-    assert "3,333 records, stratified" in table
+    assert "Test that the two are independent: chi-squared" in table
+    assert "3,333 reports, stratified" in table
     assert file.stat().st_size > 1000
-    test = printed(asked, "query", "sleepers", "smokes", "sleep", "--independent", "--json")
-    assert json.loads(test)["degrees"] == 4
-    groups = printed(asked, "query", "sleepers", "smokes", "sleep", "--given", "smokes", "--csv")
-    lines = list(csv.DictReader(groups.splitlines()))
-    assert lines[0]["smokes"] == "no"
-    assert lines[-1]["compared_with"] == "yes"
-    done = command(asked, "query", "sleepers", "smokes", "sleep")
-    assert done.returncode != 0
-    assert "say what is asked" in done.stderr
-    done = command(asked, "query", "sleepers", "smokes", "--joint")
-    assert "name two attributes after the survey" in done.stderr
+    test = printed(asked, "ask", "independent", "sleepers", "smokes", "sleep", "--json")
+    assert json.loads(test)["tables"]["independence"]["columns"]["dof"]["values"] == [4]
+    groups = printed(asked, "ask", "given", "sleepers", "sleep", "smokes", "--csv")
+    assert next(csv.DictReader(groups.splitlines()))["smokes"] == "no"
 
 
 def test_coefficients_are_drawn(asked: tuple[str, Analyst, Plan], tmp_path: Path) -> None:

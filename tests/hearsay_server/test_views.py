@@ -391,11 +391,12 @@ def test_an_analyst_asks_for_rectangles(address: str) -> None:
             analyst.rectangle("flights", {"late": (0, 1), "distance": (0, 1500)}).to_frame().iloc[0]
         with pytest.raises(InvalidInput, match="the ranges of two numbers, got 1"):
             analyst.rectangle("flights", {"minutes": (240, 960)}).to_frame().iloc[0]
-    asked = ("query", "flights", "minutes", "distance", "--target", address)
-    ranges = ("--between", 240, 960, "--other-between", 0, 1500)
-    assert "240 to under 960, 0 to under 1500" in hearsay(*asked, *ranges).stdout
-    alone = hearsay("query", "flights", "minutes", *ranges[3:], "--target", address)
-    assert alone.returncode and "--other-between is of two attributes" in alone.stderr
+    between = ("ask", "between", "flights", "minutes", 240, 960, "--target", address)
+    both = ("--other", "distance", "--other-between", 0, 1500)
+    assert "240 to under 960, 0 to under 1500" in hearsay(*between, *both).stdout
+    for alone in (both[:2], both[2:]):
+        refused = hearsay(*between, *alone)
+        assert refused.returncode and "other and other-between go together" in refused.stderr
 
 
 # --- the whole way -------------------------------------------------------------------------------

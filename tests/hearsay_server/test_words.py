@@ -110,19 +110,11 @@ def test_frequent_words_are_found(collected: Collected) -> None:
     assert not table.attrs["simultaneous"]
 
 
-@pytest.mark.parametrize("ask", ["--discover", "--candidates"])
-def test_intervals_of_the_largest_estimates_are_those_of_all_words(
-    collected: Collected, tmp_path: Path, ask: str
-) -> None:
-    file = tmp_path / "words.txt"
-    file.write_text("\n".join(WORDS), encoding="utf-8")
-    given = ["word", ask, *([file] if ask == "--candidates" else [])]
-    every, most = (json.loads(asked(collected, *given, "--top", top, "--json")) for top in (4, 1))
-    assert not every.get("simultaneous")
-    assert most["simultaneous"]
-    (row,) = most["rows"]
-    assert row["label"] == "you"
-    ordinary = next(each for each in every["rows"] if each["label"] == "you")
+def test_intervals_of_the_largest_estimates_are_those_of_all_words(collected: Collected) -> None:
+    every, most = (collected.analyst.heavy_hitters("terms", "word", top=top) for top in (4, 1))
+    assert most.simultaneous and not every.simultaneous
+    assert most.to_frame().index == ["you"]
+    row, ordinary = (each.to_frame().loc["you"] for each in (most, every))
     wider = (row["high"] - row["low"]) / (ordinary["high"] - ordinary["low"])
     assert wider == pytest.approx(norm.isf(0.05 / 8) / norm.isf(0.05 / 2), rel=0.05)
 
@@ -134,62 +126,67 @@ def test_shares_of_listed_words(collected: Collected) -> None:
     assert list(table.index) == ["how", "ten"]
     near(table, {"how": 0.1, "ten": 0.0})
     near(collected.analyst.frequencies_of("terms", "kept", ["other"]).to_frame(), {"other": 0.1})
+    frequent = collected.analyst.heavy_hitters("terms", "known", top=2)
+    near(frequent.to_frame(), {"you": 0.4, "the": 0.3})
+    assert frequent.simultaneous and frequent.table().left_out == 1
 
 
 def asked(collected: Collected, *arguments: object, code: int = 0) -> str:
-    done = hearsay("query", "terms", *arguments, "--target", collected.address, COLUMNS="200")
+    view, *given = arguments
+    done = hearsay("ask", view, "terms", *given, "--target", collected.address, COLUMNS="200")
     assert done.returncode == code, done.stderr
     return done.stdout if not code else done.stderr
 
 
 def test_words_at_the_command_line(collected: Collected, tmp_path: Path) -> None:
-    shown = asked(collected, "word", "--discover", "--top", 3)
+    shown = asked(collected, "words", "word", "--top", 3)
     assert "Which word did you search for first?" in shown
-    assert "1 more words were found: see --top" in shown
+    assert "1 more rows are not shown" in shown
     assert "With probability 0.95 every word of the answer is somebody's." in shown
     file = tmp_path / "words.txt"
     file.write_text("you\n\n i'm \n", encoding="utf-8")
-    document = json.loads(asked(collected, "word", "--candidates", file, "--json"))
-    assert [row["label"] for row in document["rows"]] == ["you", "i'm"]
+    document = json.loads(asked(collected, "words", "word", "--candidates", file, "--json"))
+    assert document["tables"]["rows"]["index"]["word"] == ["you", "i'm"]
     assert document["statistic"] == "share"
-    rows = asked(collected, "word", "--discover", "--csv", "--plot", tmp_path / "words.png")
-    assert rows.splitlines()[1].startswith("word,share,you,0.")
+    rows = asked(collected, "words", "word", "--csv", "--plot", tmp_path / "words.png")
+    assert rows.splitlines()[1].startswith("word,you,0.")
     assert (tmp_path / "words.png").stat().st_size > 10_000
 
 
 @pytest.mark.parametrize(
     ("arguments", "content", "reason"),
     [
-        (["word", "--candidates", "FILE"], "what?", "written in the alphabet .* got 'what.' with"),
-        (["word", "--candidates", "FILE"], "abcde", "words must have 1 to 3 letters, got 'abcde'"),
-        (["word", "--candidates", "FILE"], "you\nyou", "words must differ, got 'you' twice"),
-        (["word", "--candidates", "FILE"], "", "has no words: expected one a line"),
-        (["word", "--candidates", "none"], "", "cannot read none"),
-        (["word", "--candidates", "FILE", "--discover"], "a", "choose one of --discover"),
-        (["--discover"], "", "are about one attribute: name it"),
-        (["word", "--discover", "--by", "level"], "", "leave out --by"),
-        (["word", "--discover", "--top", 0], "", "--top must be >= 1"),
-        (["word", "--discover", "--period", "2001-01-01"], "", "there are no such reports"),
-        (["word", "--discover", "--period", "today"], "", "today"),
-        (["word", "--discover", "--confidence", 1], "", "confidence must lie strictly between"),
-        (["known", "--discover"], "", "lists the words of 'known'"),
-        (["kept", "--discover"], "", "lists the words of 'kept'"),
-        (["word"], "", "'word' is answered in words: ask for those that are frequent"),
-        (["word", "--distribution"], "", "'word' is answered in words"),
-        (["word", "--compare", "level=strict,open"], "", "'word' is answered in words"),
-        (["word", "--pairs"], "", "it has no pairs"),
-        (["word", "--suspicions"], "", "the tests are for values"),
-        (["word", "known", "--joint"], "", "word"),
-        ([], "", "name one of word, known, kept, with --discover or --candidates"),
+        ("words word --candidates FILE", "what?", "written in the alphabet .* got 'what.' with"),
+        ("words word --candidates FILE", "abcde", "words must have 1 to 3 letters, got 'abcde'"),
+        ("words word --candidates FILE", "you\nyou", "words must differ, got 'you' twice"),
+        ("words word --candidates FILE", " \n", "candidates are words, one a line, got none"),
+        ("words word --candidates none", "", "cannot read none"),
+        ("words word --top 0", "", "top must be >= 1"),
+        ("words word --period 2001-01-01", "", "there are no such reports"),
+        ("words word --period today", "", "today"),
+        ("words word --confidence 1", "", "confidence must lie strictly between"),
+        ("estimate word", "", "'word' is answered in words: ask for those that are frequent"),
+        ("distribution word", "", "'word' is answered in words"),
+        ("compare word level=strict,open", "", "'word' is answered in words"),
+        ("pairs word", "", "it has no pairs"),
+        ("suspicions word", "", "the tests are for values"),
+        ("joint word known", "", "word"),
     ],
 )
 def test_what_cannot_be_asked_of_words_is_refused(
-    collected: Collected, tmp_path: Path, arguments: list[object], content: str, reason: str
+    collected: Collected, tmp_path: Path, arguments: str, content: str, reason: str
 ) -> None:
     file = tmp_path / "words.txt"
     file.write_text(content, encoding="utf-8")
-    given = [file if each == "FILE" else each for each in arguments]
+    given = [file if each == "FILE" else each for each in arguments.split()]
     assert re.search(reason, asked(collected, *given, code=1))
+
+
+def test_a_query_leaves_words_to_the_question_about_them(collected: Collected) -> None:
+    refused = hearsay("query", "terms", "--target", collected.address)
+    assert refused.returncode == 1
+    said = "'terms' asks for words, which have no estimates: hearsay ask words terms word"
+    assert said in refused.stderr
 
 
 def test_questions_of_an_analyst_about_words_are_checked(collected: Collected) -> None:

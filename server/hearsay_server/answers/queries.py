@@ -118,9 +118,8 @@ def _pooled_how(
 def of_words(attribute: str) -> InvalidInput:
     """Return the error of a question about values, where answers are words."""
     return InvalidInput(
-        f"{attribute!r} is answered in words: ask for those that are frequent (--discover, "
-        "Analyst.heavy_hitters) or for the shares of listed ones (--candidates, "
-        "Analyst.frequencies_of)"
+        f"{attribute!r} is answered in words: ask for those that are frequent, or for the shares "
+        "of listed ones (`hearsay ask words`, Analyst.heavy_hitters, Analyst.frequencies_of)"
     )
 
 

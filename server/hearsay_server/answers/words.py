@@ -42,12 +42,6 @@ def check(plan: Plan, question: analyst_pb2.WordsRequest) -> None:
     if question.discover:
         if question.candidates:
             raise InvalidInput("ask for the words that are frequent, or for listed ones, not both")
-        if domain.candidates:
-            raise InvalidInput(
-                f"the survey lists the words of {question.attribute!r}, so that its reports tell "
-                "of listed words alone: ask for the shares of words. A survey without candidates "
-                "finds them"
-            )
         return
     if len(question.candidates) > _MOST:
         raise InvalidInput(
@@ -90,9 +84,10 @@ def words(
     """Answer a `WordsRequest` from the tallies of a selection and the codes of its reports.
 
     `parts` are not read where the tallies tell (`from_tallies`). Levels are pooled, as if people of
-    all levels used the same words: few would be found otherwise. Where rows are left out, intervals
-    cover all words at once, of which those with the largest estimates are shown. Raises `NoReports`
-    where there are no reports; the question was checked (`check`).
+    all levels used the same words: few would be found otherwise. Frequent words are those of the
+    survey's own list where it has one, whose reports tell of no others. Where rows are left out,
+    intervals cover all words at once, of which those with the largest estimates are shown. Raises
+    `NoReports` where there are no reports; the question was checked (`check`).
     """
     attribute = question.attribute
     asked = plan.asked(attribute)
@@ -104,7 +99,7 @@ def words(
         estimate = _regressed(plan, attribute, tallies, listed)
     else:
         cohorts = _cohorts(plan, attribute, tallies, parts)
-        if question.discover:
+        if not listed:
             found = discover(cohorts, 1 - confidence)
             listed, estimate = found.words, found.estimate
             each = [(mechanism, len(codes)) for mechanism, codes, _ in cohorts]

@@ -1,5 +1,6 @@
 """Print an `Answer` of any view: as tables, as JSON, or as CSV with one heading."""
 
+import sys
 from collections.abc import Sequence
 
 from rich.table import Table
@@ -10,18 +11,23 @@ from hearsay_server import cells, spreadsheets, tabular
 from hearsay_server.printing import Console, headed, say_json
 
 _ROWS = 40
-"""Rows of a table, those of the largest estimates or smallest p-values."""
+"""Rows of a table, those of the largest estimates or smallest p-values, where none were chosen."""
 
 _IN_NOTES = ("independence",)
 """Tables that are said in words, where they are not the answer itself."""
 
 
 def show(
-    answer: Answer, notes: Sequence[str], as_json: bool, as_csv: bool, table: str = ""
+    answer: Answer,
+    notes: Sequence[str] = (),
+    as_json: bool = False,
+    as_csv: bool = False,
+    table: str = "",
+    several: bool = False,
 ) -> None:
-    """Print an answer; its warnings go to standard error. `table` is what CSV has."""
-    for note in answer.notes:
-        Console(stderr=True).print(f"warning: {note}", soft_wrap=True)
+    """Print an answer; its warnings go to standard error, with its attribute where there are
+    `several` answers. `table` is what CSV has."""
+    warn_of(answer, several)
     if as_json:
         say_json(answer.to_dict())
         return
@@ -42,13 +48,55 @@ def show(
         console.print(line)
 
 
+def show_all(answers: Sequence[Answer]) -> None:
+    """Print answers as one JSON array."""
+    for answer in answers:
+        warn_of(answer, several=True)
+    say_json([answer.to_dict() for answer in answers])
+
+
+def show_rows(answers: Sequence[Answer]) -> None:
+    """Print estimates of several attributes as CSV below one heading: a row for each value, with
+    its attribute, its group where there are groups, and what is estimated of it."""
+    for answer in answers:
+        warn_of(answer, several=len(answers) > 1)
+    tables = [answer.table() for answer in answers]
+    groups = [level.name for level in tables[0].index[:-1]]
+    names = list(dict.fromkeys(name for table in tables for name in table.names))
+    rows: list[list[object]] = [
+        ["attribute", *groups, "statistic", "value", *names, "confidence", "reports"]
+    ]
+    for answer, table in zip(answers, tables, strict=True):
+        columns = {column.name: column.plain() for column in table.columns}
+        for place, labels in enumerate(zip(*(level.labels for level in table.index), strict=True)):
+            numbers = [columns[name][place] if name in columns else None for name in names]
+            statistic = table.statistic or answer.statistic
+            *group, value = labels
+            reports = answer.parts[group[0]] if group else answer.reports
+            ends = [answer.confidence, reports]
+            rows.append([answer.attribute, *group, statistic, value, *numbers, *ends])
+    spreadsheets.write(sys.stdout, rows)
+
+
+def warn_of(answer: Answer, several: bool = False) -> None:
+    """Print an answer's warnings beside it, with its attribute where there are `several`."""
+    for note in answer.notes:
+        warn(f"{answer.attribute}: {note}" if several else str(note))
+
+
+def warn(words: str) -> None:
+    """Print a warning beside an answer."""
+    Console(stderr=True).print(f"warning: {words}", soft_wrap=True)
+
+
 def _print(answer: Answer, table: answers.Table) -> None:
     """Print a table, without its lesser columns, and then without references, where it would be
     wider than the terminal."""
     console = Console()
+    most = len(table) if table.left_out else _ROWS  # what is left out was chosen by the analyst
     references = {column.name for column in table.columns if column.role == "reference"}
     for without in (set(), cells.lesser(table), cells.lesser(table) | references):
-        shown = cells.shown(answer, table, _ROWS, without)
+        shown = cells.shown(answer, table, most, without)
         printed = Table()
         for heading, kind in shown.headings:
             printed.add_column(heading, justify="left" if kind == cells.LABEL else "right")

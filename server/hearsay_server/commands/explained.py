@@ -53,7 +53,7 @@ _TOGETHER = (
 )
 _CHANGES = (
     "A change between two periods is found with probability 0.8 from this size on, by the test of "
-    "one value at significance 0.05 (hearsay query --change). Without panels the test allows for "
+    "one value at significance 0.05 (hearsay ask change). Without panels the test allows for "
     "whatever the same people may do."
 )
 _CHANGES_OF_MEMOS = " Memos: where one person in ten answers otherwise in the second period."

@@ -7,9 +7,9 @@ import typer
 from hearsay import Analyst
 from hearsay.asking.texts import selected
 from hearsay_server.commands import connect
+from hearsay_server.commands.answered import warn
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, Insecure, Target, Token
 from hearsay_server.commands.selecting import First, Level, Period
-from hearsay_server.commands.shown import warn
 from hearsay_server.printing import Console
 from ldp.errors import needs
 

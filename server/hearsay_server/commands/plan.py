@@ -136,7 +136,7 @@ def plan(
       hearsay plan --k 10 --epsilon 1 --half-width 0.01
       hearsay plan --k 10 --epsilon 1 --n 100000
       hearsay plan --low 0 --high 80 --n 50000 --half-width 1
-    Or compare two periods by `hearsay query --change`: how many reports of each
+    Or compare two periods by `hearsay ask change`: how many reports of each
     show a change, or how surely so many do:
       hearsay plan --k 10 --epsilon 1 --change 0.01
       hearsay plan --k 10 --epsilon 1 --change 0.01 --n 500000

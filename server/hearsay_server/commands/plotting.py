@@ -21,15 +21,11 @@ if TYPE_CHECKING:
 
 _ENDINGS = (".png", ".svg", ".pdf")
 
-OUTPUT = "Output"
-"""The heading of a command's help under which the option stands, where it has headings."""
-
 Plot = Annotated[
     Path | None,
     typer.Option(
         "--plot",
         help="Draw the answer, too: FILE.png, FILE.svg or FILE.pdf.",
-        rich_help_panel=OUTPUT,
     ),
 ]
 

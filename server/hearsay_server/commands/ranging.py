@@ -14,7 +14,6 @@ from hearsay.plans.kinds import Binned
 from hearsay.plans.plan import Plan
 from hearsay_server.commands import connect, plotting
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Target, Token
-from hearsay_server.commands.shown import document
 from hearsay_server.commands.writing import write_new
 from hearsay_server.printing import Console, say, say_json
 from hearsay_server.surveys import catalogue
@@ -102,7 +101,7 @@ def survey_range(
     if answers is None:
         tls = connect.tls(context)
         with Analyst(target, tls=tls, token=token, insecure=insecure) as analyst:
-            collected = document(analyst.query(plan.survey, attribute))
+            collected = analyst.estimate(plan.survey, attribute).to_dict()
     else:
         collected = _read(answers)
     estimate, reports = _estimate(collected, plan, pilot, attribute, len(edges) - 1)
@@ -199,14 +198,16 @@ def _estimate(
     """Return the shares of the bins, and how many reports they are of."""
     try:
         revisions = {cohort["revision"] for cohort in found["cohorts"]}
-        shares = [float(row["estimate"]) for row in found["rows"]]
+        columns = found["tables"]["rows"]["columns"]
+        shares = [float(share) for share in columns["estimate"]["values"]]
+        asked = found["subjects"][0]["name"]
         reports = int(found["reports"])
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, IndexError, TypeError, ValueError):
         raise InvalidInput(
             "the answers are not what `hearsay query PILOT ATTRIBUTE --json` prints"
         ) from None
-    if found.get("attribute") != attribute:
-        raise InvalidInput(f"the answers are of {found.get('attribute')!r}, not of {attribute!r}")
+    if asked != attribute:
+        raise InvalidInput(f"the answers are of {asked!r}, not of {attribute!r}")
     if len(shares) != bins:
         raise InvalidInput(
             f"the answers have {len(shares)} bins, {file} declares {bins} for {attribute!r}: give "

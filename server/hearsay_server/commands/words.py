@@ -1,4 +1,4 @@
-"""Words at the command line: `hearsay query --discover`, and surveys of words that were found."""
+"""`hearsay survey words`: a survey of the words that were found in another one."""
 
 import json
 from collections.abc import Sequence
@@ -8,54 +8,21 @@ from typing import Annotated
 import typer
 
 import hearsay.plans.plan
-from hearsay import Analyst, files
-from hearsay.asking.texts import message, selected
+from hearsay import Analyst
+from hearsay.asking.selection import quietly
+from hearsay.asking.texts import selected
 from hearsay.plans.plan import Plan
-from hearsay.v1 import analyst_pb2
 from hearsay_server.commands import connect
+from hearsay_server.commands.answered import warn_of
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, Insecure, Target, Token
 from hearsay_server.commands.selecting import First, Last, Level, Period, Where
-from hearsay_server.commands.shown import warn
 from hearsay_server.commands.writing import write_new
 from hearsay_server.printing import Console, say
 from hearsay_server.surveys import survey as surveys
-from ldp.errors import InvalidInput, NotReady
+from ldp.errors import NotReady
 
 _OTHERS = ("other", "any other", "none of these")
 """What the last value of a survey from words is called: the first that is none of the words."""
-
-
-def ask(
-    analyst: Analyst,
-    survey: str,
-    attribute: str,
-    file: Path | None,
-    top: int | None,
-    confidence: float,
-    selection: analyst_pb2.Selection,
-) -> analyst_pb2.EstimateResponse:
-    """Ask for the words in a file, or without one for frequent ones."""
-    if top is not None and top < 1:
-        raise InvalidInput(f"--top must be >= 1, got {top}")
-    return analyst.query_words(
-        analyst_pb2.WordsRequest(
-            survey=survey,
-            attribute=attribute,
-            selection=selection,
-            confidence=confidence,
-            discover=file is None,
-            top=top or 0,
-            candidates=[] if file is None else listed(file),
-        )
-    )
-
-
-def listed(file: Path) -> list[str]:
-    """Return the words in a file, one a line; raise `InvalidInput` where it cannot be read."""
-    words = [line.strip() for line in files.read(file).splitlines() if line.strip()]
-    if not words:
-        raise InvalidInput(f"{file} has no words: expected one a line")
-    return words
 
 
 def words_survey(
@@ -83,20 +50,24 @@ def words_survey(
       hearsay survey words terms word top_terms --out top_terms.toml
       hearsay survey create top_terms.toml
     """
-    selection = message(selected(level, period, first, last, where=where))
-    with Analyst(target, tls=connect.tls(context), token=token, insecure=insecure) as analyst:
+    chosen = selected(level, period, first, last, where=where)
+    with (
+        quietly(),
+        Analyst(target, tls=connect.tls(context), token=token, insecure=insecure) as analyst,
+    ):
         plan = hearsay.plans.plan.parse(analyst.show_survey(survey).plan)
-        found = ask(analyst, survey, attribute, None, top, confidence, selection)
-    warn(found.warning)
-    if not found.rows:
+        found = analyst.heavy_hitters(survey, attribute, top=top, confidence=confidence, **chosen)
+    warn_of(found)
+    words = [str(word) for word in found.table().index[0].labels]
+    if not words:
         raise NotReady(f"no word of {attribute!r} is found yet: there is nothing to ask for")
-    text = toml(plan, attribute, name, [row.label for row in found.rows])
+    text = toml(plan, attribute, name, words)
     surveys.resolve(surveys.from_toml(text, f"the survey {name!r}"))
     if out is None:
         say(text, nl=False)
         return
     write_new(out, text)
-    Console().print(f"{len(found.rows)} words of {survey} are the values of {name}, in {out}")
+    Console().print(f"{len(words)} words of {survey} are the values of {name}, in {out}")
 
 
 def toml(plan: Plan, attribute: str, name: str, words: Sequence[str]) -> str:

@@ -113,7 +113,7 @@ def _show_next(survey: survey_pb2.Survey, data: Path | None, console: Console) -
         lines.append(f"  {command} demo --stay  # again, and look at its pages")
         lines.append(f"  {command} demo --data {kept}  # again, keeping what is stored")
     lines.append(f"  {command} serve --data {kept}  # then, in another terminal:")
-    lines.append(f"  {command} query {_first_question(survey)}")
+    lines.append(f"  {command} {_first_question(survey)}")
     if data is not None:
         lines.append(f"  {command} survey show {survey.name}")
     console.print("\n".join(lines), soft_wrap=True, highlight=False)
@@ -124,16 +124,16 @@ def _show_what_stays(survey: survey_pb2.Survey, address: str, page: str, console
         "The server stays until Ctrl-C. Look at",
         f"  {page}",
         "or ask it in another terminal:",
-        f"  {_command()} query {_first_question(survey)} --target {address}",
+        f"  {_command()} {_first_question(survey)} --target {address}",
     )
     console.print("\n".join(lines), soft_wrap=True, highlight=False)
 
 
 def _first_question(survey: survey_pb2.Survey) -> str:
-    """Return what `hearsay query` is told to ask for the survey's first attribute."""
+    """Return the command that asks for the survey's first attribute."""
     first = survey.attributes[0]
-    of_words = " --discover" if first.HasField("strings") and not first.strings.candidates else ""
-    return f"{survey.name} {first.name}{of_words}"
+    command = "ask words" if first.HasField("strings") else "query"
+    return f"{command} {survey.name} {first.name}"
 
 
 def _command() -> Path:

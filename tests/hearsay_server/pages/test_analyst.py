@@ -204,7 +204,7 @@ def test_the_code_beside_words_and_breaks_gives_their_numbers(site: Site) -> Non
         one = batch(plan, "open", day, {"word": words, "mood": moods}, 10 * seed)
         submit(site.grpc, one)
     found = "words?attribute=word"
-    for view in (found, f"{found}&candidates=you%2Cthe", "breaks?attribute=mood"):
+    for view in (found, f"{found}&candidates=you%0Athe", "breaks?attribute=mood"):
         check(site, view, "terms")
     assert "you" in site.text(f"/analyst/terms/{found}")
     assert "(of up to 3 letters) is found about every second time" in site.text(
@@ -407,7 +407,8 @@ def test_margins_that_cannot_be_asked_with_are_refused_in_words(weather: Site, l
     assert long.status == 400 and b"whose --margins reads files" in long.body
     least = weather.get("/analyst/weather/estimate?attribute=sky&least=5")
     assert least.status == 400 and b"with margins" in least.body
-    both = f"between?attribute=hours&between=1&between=2&other=hours&margins={quote(PLATFORM)}"
+    both = "between?attribute=hours&between=1&between=2&other=hours&other-between=1"
+    both += f"&other-between=2&margins={quote(PLATFORM)}"
     assert b"leave out the other one" in weather.get(f"/analyst/weather/{both}").body
     assert "<textarea" not in lives.text("/analyst/lives/estimate?attribute=how")
 

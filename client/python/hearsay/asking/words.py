@@ -25,10 +25,11 @@ class Words:
         confidence: float = 0.95,
         **selection: Unpack[Selection],
     ) -> Answer:
-        """Return the frequent words that are found, the largest shares first: a row per word.
+        """Return the frequent words that are found, the largest shares first: a row per word. Where
+        the survey lists words, they are of its list, since its reports tell of no others.
 
         There are `top` rows at most. Columns: estimate, standard_error, low and high, of the share
-        of people. With the probability `confidence` no word is listed that nobody has, in the whole
+        of people. With the probability `confidence` no word is found that nobody has, in the whole
         answer. `figures["findable"]` is the smallest share that a word of 1, 2, ... letters has
         to have to be found every second time: rarer words are missing. Where more than `top`
         words were found, the intervals hold for all of them at once

@@ -141,11 +141,11 @@ def _words(question: wire.WordsRequest, answer: wire.EstimateResponse, plan: Pla
         raise InvalidInput(f"{question.attribute!r} is answered by {domain}, not in words")
     labels = [row.label for row in answer.rows]
     listed = question.candidates or domain.candidates
-    if question.discover:
+    if not listed:
         _check_once("rows", labels)
         for label in labels:
             domain.encode(label)
-    elif question.top:
+    elif question.top or question.discover:
         _check_among("rows", labels, listed)
     else:
         _check_same("rows", labels, listed)

@@ -17,7 +17,14 @@ const ENVIRONMENT = { ...process.env, PYTHONPATH: PACKAGES, OMP_NUM_THREADS: "1"
 /** An answer of `hearsay query --json`. */
 export interface Estimate {
   readonly reports: number;
-  readonly rows: readonly { label: string; estimate: number; standard_error: number }[];
+  readonly tables: {
+    readonly rows: {
+      readonly index: Readonly<Record<string, readonly string[]>>;
+      readonly columns: Readonly<
+        Record<"estimate" | "standard_error", { readonly values: readonly number[] }>
+      >;
+    };
+  };
 }
 
 /** Return a port of loopback that nothing listens on. */

@@ -80,10 +80,12 @@ class Survey:
 
     def options(self, view: View, attribute: str) -> list[Option]:
         """Return the options of a view for which the survey leaves a choice."""
+        kind = self.kind(attribute)
         return [
             option
             for option in view.options
-            if (option.kind not in _CHOSEN or len(self.choices(option, attribute)) > 1)
+            if (not option.kinds or kind in option.kinds)
+            and (option.kind not in _CHOSEN or len(self.choices(option, attribute)) > 1)
             and (option not in WEIGHTS or self.plan.properties.by_name)
         ]
 

@@ -32,8 +32,23 @@ COMPARE = Option(
     "parts",
     hint="level=A,B or platform=A,B or period=A,B or period=A..B,C..D",
     needed=True,
+    says="Two parts of the reports: level=A,B or map=A,B or platform=A,B or period=A,B or "
+    "period=A..B,C..D",
 )
-CHANGE = Option("change", "From one period to another", "two periods", needed=True)
+CHANGE = Option(
+    "change",
+    "From one period to another",
+    "two periods",
+    needed=True,
+    says="Two periods, the earlier one first",
+)
+BETWEEN = Option(
+    "between",
+    "The share of the numbers between",
+    "pair",
+    says="Of a number in bins: the share of the numbers from LOW to HIGH",
+    kinds=("numeric",),
+)
 
 
 def _intervals(given: Given) -> dict[str, Any]:
@@ -70,6 +85,8 @@ def _over_time(given: Given) -> dict[str, Any]:
     found = {**given.selection(), **_intervals(given)}
     if sums := sets_of(given.many("sum")):
         found["sums"] = sums
+    if between := given.pair("between"):
+        found["ranges"] = [between]
     return found
 
 
@@ -109,7 +126,7 @@ VIEWS = (
         "Change",
         "By how much a period differs from an earlier one.",
         ALL,
-        (CHANGE, LEVEL, MAP, WHERE, SUM, *INTERVALS),
+        (CHANGE, LEVEL, MAP, WHERE, SUM, BETWEEN, *INTERVALS),
         _change,
         notes.differences,
     ),
@@ -118,7 +135,7 @@ VIEWS = (
         "Trend",
         "The change per period, by a straight line through the periods.",
         ALL,
-        (*_WHEN, SUM, *INTERVALS),
+        (*_WHEN, SUM, BETWEEN, *INTERVALS),
         _trend,
         notes.differences,
         pictured=_over_periods,
@@ -128,7 +145,7 @@ VIEWS = (
         "Breaks",
         "The period in which each value changed most clearly.",
         ALL,
-        (*_WHEN, SUM, *INTERVALS),
+        (*_WHEN, SUM, BETWEEN, *INTERVALS),
         _breaks,
         notes.differences,
         pictured=_over_periods,

@@ -17,9 +17,11 @@ from ldp.errors import InvalidInput
 
 BINS = Option("bins", "Bins", "whole", hint="as many as the reports can show")
 QUANTILE = Option("quantile", "Quantile", "number", hint="0.5")
-BETWEEN = Option("between", "From and to", "pair", needed=True)
-OTHER = Option("other", "And of", "other")
-OTHER_BETWEEN = Option("other-between", "From and to, of the other", "pair")
+BETWEEN = Option("between", "From and to", "pair", needed=True, says="The two ends of the range")
+OTHER = Option("other", "And of", "other", says="Another number: the share in both ranges")
+OTHER_BETWEEN = Option(
+    "other-between", "From and to, of the other", "pair", says="The range of the other number"
+)
 
 _COMMON = (*SELECTION, STEP, CONFIDENCE, *WEIGHTS)
 
@@ -47,10 +49,13 @@ def _between(survey: str, given: Given) -> Question:
     ends = given.pair("between")
     if ends is None:
         raise Missing("between is needed: a range, by dragging over the bins or by its two ends")
-    if other := given.one("other"):
+    other, its_ends = given.one("other"), given.pair("other-between")
+    if bool(other) != (its_ends is not None):
+        raise InvalidInput("other and other-between go together: a second number and its range")
+    if its_ends is not None:
         if given.many("margins"):
             raise InvalidInput("margins weight one number: leave out the other one")
-        ranges = {given.attribute: ends, other: given.pair("other-between") or (0.0, 0.0)}
+        ranges = {given.attribute: ends, other: its_ends}
         return Question("rectangle", (survey, ranges), _options(given))
     return Question("between", (survey, given.attribute, *ends), _options(given))
 

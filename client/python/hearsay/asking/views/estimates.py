@@ -20,14 +20,33 @@ CONSISTENT = Option(
     "consistent",
     "Make frequencies a distribution by",
     "choice",
-    ("norm-sub", "norm-mul", "norm-cut", "base-pos", "base-cut", "power-ns"),
+    ("norm-sub", "norm-mul", "norm-cut", "norm", "base-cut", "power", "power-ns"),
 )
-VALUES = Option("values", "Only these values", hint="A,B")
+VALUES = Option(
+    "values",
+    "Only these values",
+    hint="A,B",
+    says='Only the rows of these values: A,B; one with a comma as "A,B"',
+)
 FORGED = Option("forged", "How far could so many forged reports move it?", "whole")
 RECOVER = Option("recover", "Take out so many forged reports per genuine one", "number")
-SUM = Option("sum", "Values to add up", hint="bus,train")
-BY = Option("by", "By", "by", needed=True)
-CANDIDATES = Option("candidates", "Only the shares of these words", hint="tea,coffee")
+SUM = Option(
+    "sum", "Values to add up", hint="bus,train", says='Values to add up, such as "bus,train"'
+)
+BY = Option(
+    "by",
+    "By",
+    "by",
+    needed=True,
+    says="level, period, map, or a public property: one answer for each",
+)
+CANDIDATES = Option(
+    "candidates",
+    "Only the shares of these words, one a line",
+    "words",
+    hint="tea\ncoffee",
+    says="Only the shares of the words in this file, one a line",
+)
 
 _KEYWORDS = {
     "confidence": "number",
@@ -77,7 +96,7 @@ def _pairs(survey: str, given: Given) -> Question:
 
 def _words(survey: str, given: Given) -> Question:
     options = {**given.stated(confidence="number"), **given.selection()}
-    if words := given.listed("candidates"):
+    if words := given.lines("candidates"):
         return Question("frequencies_of", (survey, given.attribute, words), options)
     options |= given.stated(top="whole")
     return Question("heavy_hitters", (survey, given.attribute), options)

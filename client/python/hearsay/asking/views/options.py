@@ -23,7 +23,9 @@ class Option:
     `kind` is "text", "number", "whole" (a whole number), "pair" (two numbers), "flag", "choice"
     (one of `choices`), or what of the survey there is to choose: "levels", "periods", "period",
     "two periods", "maps", "other" (another attribute), "by", "values" or "parts" (two of the
-    reports, which a form suggests), or a "table": the text of a CSV, several times for several.
+    reports, which a form suggests). A "table" is the text of a CSV, several times for several, and
+    "words" a text with a word in each line: a form has fields for them, and a command takes files.
+    `kinds` are the kinds of attributes that have the option, all without any.
     """
 
     name: str
@@ -33,6 +35,13 @@ class Option:
     hint: str = ""
     needed: bool = False
     """Whether there is no question without it."""
+    says: str = ""
+    """What a command's help says of it, where that is more than the label."""
+    kinds: tuple[str, ...] = ()
+
+
+FILES = ("table", "words")
+"""Kinds of options whose value is a text of several lines."""
 
 
 class Missing(InvalidInput):
@@ -48,9 +57,9 @@ class Given:
         if unknown := [name for name, _ in pairs if name not in names]:
             raise InvalidInput(f"this view has no option {unknown[0]!r}, only {', '.join(names)}")
         self._given: dict[str, list[str]] = {}
-        tables = {option.name for option in known if option.kind == "table"}
+        texts = {option.name for option in known if option.kind in FILES}
         for name, value in pairs:
-            if name in tables:  # a form has CR LF
+            if name in texts:  # a form has CR LF
                 value = value.replace("\r\n", "\n").strip("\ufeff\n")
             if value or name == "map":
                 self._given.setdefault(name, []).append(value)
@@ -126,6 +135,17 @@ class Given:
         except (csv.Error, StopIteration):
             raise InvalidInput(f"{name} must read like A,B, got {text!r}") from None
 
+    def lines(self, name: str) -> list[str]:
+        """Return the lines of a text, without the empty ones; raise `InvalidInput` for no others.
+
+        Without the option, none.
+        """
+        text = self.one(name)
+        found = [line.strip() for line in text.splitlines() if line.strip()]
+        if text and not found:
+            raise InvalidInput(f"{name} are words, one a line, got none")
+        return found
+
     def selection(self) -> Selection:
         """Return which reports are asked about, with no key that restricts nothing."""
         try:
@@ -159,7 +179,7 @@ class Given:
         found: dict[str, Any] = {}
         for name, kind in names.items():
             value = getattr(self, kind)(name)
-            if value not in (None, "", False) and value != []:
+            if value is not None and value is not False and value != "":  # 0 is given
                 found[name] = value
         return found
 
@@ -174,17 +194,31 @@ def _number(name: str, text: str) -> float:
     return found
 
 
-LEVEL = Option("level", "Levels", "levels")
-PERIOD = Option("period", "Periods", "periods")
-FROM = Option("from", "From period", "period")
-TO = Option("to", "To period", "period")
-MAP = Option("map", "Maps", "maps")
-WHERE = Option("where", "Where", hint="platform=ios; panel=1")
+LEVEL = Option("level", "Levels", "levels", says="Only reports of this level")
+PERIOD = Option("period", "Periods", "periods", says="Only reports of this period")
+FROM = Option("from", "From period", "period", says="Only this period and later ones")
+TO = Option("to", "To period", "period", says="Only this period and earlier ones")
+MAP = Option("map", "Maps", "maps", says='Only people who chose this map, "" for none')
+WHERE = Option(
+    "where",
+    "Where",
+    hint="platform=ios; panel=1",
+    says="Only devices with one of these values of a public property, PROPERTY=A,B ('' for none "
+    "given), or of these panels, panel=1,2",
+)
 SELECTION = (LEVEL, PERIOD, FROM, TO, MAP, WHERE)
 
-CONFIDENCE = Option("confidence", "Confidence", "number", hint="0.95")
+CONFIDENCE = Option(
+    "confidence", "Confidence", "number", hint="0.95", says="Of the intervals; 0.95 without it"
+)
 SIMULTANEOUS = Option("simultaneous", "Intervals for all values at once", "flag")
-METHOD = Option("method", "Pool levels by", "choice", ("mle", "gls", "inverse_variance", "scalar"))
+METHOD = Option(
+    "method",
+    "Pool levels by",
+    "choice",
+    ("mle", "gls", "inverse_variance", "scalar"),
+    says="How levels are pooled, as if their people answered alike",
+)
 TOP = Option("top", "Only so many rows, of the largest estimates", "whole")
 STEP = Option("step", "Step of the numbers", "number", hint="1 for whole numbers")
 INTERVALS = (CONFIDENCE, SIMULTANEOUS)
@@ -195,7 +229,14 @@ WEIGHTS = (
         "Weight to known shares: CSV of public properties and share, one table in each field",
         "table",
         hint="platform,share\nios,0.31\nandroid,0.69",
+        says="Weight public groups to known shares, a CSV of properties and share",
     ),
-    Option("least", "Join values of them with fewer people", "whole", hint="10"),
+    Option(
+        "least",
+        "Join values of them with fewer people",
+        "whole",
+        hint="10",
+        says="Of --margins: join values with fewer people, 2 at least; 10 without it",
+    ),
 )
 """Of a survey with public properties: known shares of the population."""

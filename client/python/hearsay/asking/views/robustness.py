@@ -17,7 +17,12 @@ from hearsay.asking.views.options import (
 )
 from hearsay.asking.views.view import ALL, Question, View
 
-SUSPECT = Option("suspect", "Values that may have been promoted", "values")
+SUSPECT = Option(
+    "suspect",
+    "Values that may have been promoted",
+    "values",
+    says="A value that may have been promoted",
+)
 GOAL = Option("goal", "The standard error that is wanted", "number")
 
 _FORGED = 10

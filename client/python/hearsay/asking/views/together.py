@@ -21,8 +21,14 @@ from ldp.errors import InvalidInput
 if TYPE_CHECKING:
     from hearsay.asking.analyst import Analyst
 
-OTHER = Option("other", "With", "other", needed=True)
-GIVEN = Option("given", "Within the groups of", "other", needed=True)
+OTHER = Option("other", "With", "other", needed=True, says="Another attribute")
+GIVEN = Option(
+    "given",
+    "Within the groups of",
+    "other",
+    needed=True,
+    says="The attribute whose values are the groups",
+)
 NONNEGATIVE = Option("nonnegative", "The most likely table, without negative shares", "flag")
 LOGIT = Option("logit", "Logistic, of whether an attribute has a value", "flag")
 SUCCESS = Option("success", "The value that is explained; else the last of two")
