@@ -15,7 +15,7 @@ _ADDRESS = "127.0.0.1:50051"
 """Where a server listens, and where a command looks for it, by default."""
 
 _CALLS_A_SERVER = (
-    *("survey create", "survey show", "query", "export"),
+    *("survey create", "survey show", "query", "ask", "export"),
     *("training create", "training show", "training export"),
 )
 

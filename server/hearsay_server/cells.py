@@ -1,8 +1,9 @@
 """Tables of answers as people are shown them: numbers with their names, rounded, exact beside."""
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -97,7 +98,10 @@ def shown(
     shown.sort(key=lambda column: _FIRST.get(column.name, len(_FIRST)))
     interval = f"{100 * answer.confidence:g}% " if answer.confidence else ""
     interval = f"simultaneous {interval}" if answer.simultaneous else interval
-    headings = [(_HEADINGS.get(level.name, level.name), LABEL) for level in table.index]
+    index = [(level.name, list(map(_label, level.labels))) for level in table.index]
+    if [name for name, _ in index] == ["left", "right"]:
+        index = [(answer.attribute, ranges(*(level.labels for level in table.index)))]
+    headings = [(_HEADINGS.get(name, name), LABEL) for name, _ in index]
     for column in shown:
         heading = _HEADINGS.get(column.name, column.name.replace("_", " "))
         if column.name in _ENDS:
@@ -106,11 +110,21 @@ def shown(
             heading = table.statistic or answer.statistic or "estimate"
         headings.append((heading, LABEL if column.role == "text" else _kind(column, small)))
     rows = [
-        [Cell(_label(level.labels[place])) for level in table.index]
+        [Cell(labels[place]) for _, labels in index]
         + [_cell(column, columns, place, small) for column in shown]
         for place in places
     ]
     return Shown(headings, rows, len(table) - len(places))
+
+
+def ranges(left: Sequence[Any], right: Sequence[Any]) -> list[str]:
+    """Return bins in words: "0 to under 5" where the next one begins at 5, and "0 to 4" where 4 is
+    the last number of the bin."""
+    found = []
+    for place, (low, high) in enumerate(zip(left, right, strict=True)):
+        under = place + 1 < len(left) and left[place + 1] == high
+        found.append(f"{low:g}" if low == high else f"{low:g} to {'under ' * under}{high:g}")
+    return found
 
 
 def _places(table: Table, most: int) -> list[int]:

@@ -13,8 +13,8 @@ from hearsay_server.printing import Console, headed, say_json
 _ROWS = 40
 """Rows of a table, those of the largest estimates or smallest p-values, where none were chosen."""
 
-_IN_NOTES = ("independence",)
-"""Tables that are said in words, where they are not the answer itself."""
+_SAID = ("independence", "shares")
+"""Tables that notes, or columns of the first one, tell of already."""
 
 
 def show(
@@ -40,8 +40,8 @@ def show(
     if len(first):
         _print(answer, first)
     for other in others:
-        if len(other) and other.name not in _IN_NOTES:
-            console.print(headed(other.name))
+        if len(other) and other.name not in _SAID:
+            console.print(headed("estimates" if other.name == "rows" else other.name))
             _print(answer, other)
     repeats = f"; {answer.repeated}" if answer.repeats > 1 else ""
     for line in [f"{answer.counted}{repeats}", *notes]:

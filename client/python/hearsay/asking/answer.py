@@ -259,8 +259,8 @@ class Answer:
         """Return a table as CSV below one heading: attribute, index, columns, confidence, reports.
 
         A number that there is none of is empty; there is no confidence where there is no interval,
-        and no second column "reports" where the table has one. `hearsay query --csv` and the pages
-        guard text that a spreadsheet would run; this does not. Raises `InvalidInput` as `table`.
+        and no second column "reports" where the table has one. Commands (`--csv`) and pages guard
+        text that a spreadsheet would run; this does not. Raises `InvalidInput` as `table`.
         """
         chosen = self.table(table)
         levels = [list(level.labels) for level in chosen.index]

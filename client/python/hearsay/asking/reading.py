@@ -222,12 +222,14 @@ def suspicions(answer: analyst_pb2.SuspicionsResponse, survey: str, attribute: s
     )
     columns = _of_fields(answer.suspicions, ("statistic", "p_value", "reports"), "none")
     notes = (Note(answer.warning),) if answer.warning else ()
+    reports = {each.level: each.reports for each in answer.suspicions}  # of each of its tests
     return Answer(
         "suspicions",
         survey,
         (Subject(attribute),),
         "test",
         (Table("rows", index, columns),),
+        reports=sum(reports.values()),
         notes=notes,
         figures={"targets": list(answer.targets)},
     )

@@ -85,6 +85,7 @@ class Together:
         attribute: str,
         by: str,
         *,
+        reference: str = "",
         confidence: float = 0.95,
         simultaneous: bool = False,
         method: str = "",
@@ -93,14 +94,16 @@ class Together:
         """Return an attribute's shares, or a number's mean, within each group of another attribute.
 
         Indexed by group, a value of `by`, and value. Columns: estimate, standard_error, low and
-        high, Fieller's. `figures["groups"]` has the groups' own shares. A group of
-        which too few people are known has intervals of all of the range, and a warning.
+        high, Fieller's. The table "groups" has the groups' own shares, and "differences" by how
+        much they differ, all pairs or each from `reference`, one of the groups. A group of which
+        too few people are known has intervals of all of the range, and a warning.
         """
         answer = self.query_groups(
             groups_request(
                 survey,
                 attribute,
                 by,
+                reference=reference,
                 confidence=confidence,
                 simultaneous=simultaneous,
                 method=method,

@@ -12,6 +12,7 @@ import pandas as pd
 
 from hearsay.asking.answer import Answer
 from hearsay.asking.columns import MOST_ROWS, drawn_rows
+from hearsay_server import cells
 from hearsay_server.pages.words import shown
 
 _GROUPS = 6
@@ -133,9 +134,10 @@ def histogram(table: pd.DataFrame) -> Chart | None:
     # Of whole numbers both ends belong to a bin: it reaches to where the next one begins.
     gap = float((left[1:] - right[:-1]).mean()) if len(left) > 1 else 0.0
     ends = [*left[1:], right[-1] + gap] if len(left) else []
+    names = cells.ranges(left.tolist(), right.tolist())
     rows = [
-        {**_row(f"{a:g} to {b:g}", row), "left": float(a), "right": float(e), "end": float(b)}
-        for a, b, e, (_, row) in zip(left, right, ends, table.iterrows(), strict=True)
+        {**_row(name, row), "left": float(a), "right": float(e), "end": float(b)}
+        for name, a, b, e, (_, row) in zip(names, left, right, ends, table.iterrows(), strict=True)
     ]
     chart = _chart("histogram", table, rows)
     if chart is not None:

@@ -63,7 +63,8 @@ def _shares(analyst: "Analyst", survey: str, given: Given, answer: Answer) -> li
 
 def _within(survey: str, given: Given) -> Question:
     by = given.needed("given", "the attribute whose values are the groups")
-    return Question("within", (survey, given.attribute, by), _options(given, method="one"))
+    options = _options(given, reference="one", method="one")
+    return Question("within", (survey, given.attribute, by), options)
 
 
 def _apart(survey: str, given: Given) -> Question:
@@ -108,7 +109,7 @@ VIEWS = (
         "Within groups",
         "This attribute within the groups that another one makes.",
         _KINDS,
-        (GIVEN, *_SELECTION, *INTERVALS, METHOD),
+        (GIVEN, REFERENCE, *_SELECTION, *INTERVALS, METHOD),
         _within,
         poll=False,
     ),
