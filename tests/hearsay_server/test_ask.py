@@ -209,13 +209,34 @@ def test_a_question_that_cannot_be_asked_says_why(asked: tuple[str, Analyst]) ->
         "compare how levels": "compare must read like level=A,B",
         "between hours 2 x": "between must be a number, got 'x'",
         "estimate how --json --csv": "choose one of --json and --csv",
-        "pairs apps --watch 1": "read all the reports: ask it without --watch",
         "estimate how --watch 1 --plot x.png": "--watch does not draw",
         "estimate how --plot x.bmp": "--plot must name a file that ends in",
     }.items():
         assert why in ask(asked, words, code=1).stderr, words
-    assert "Missing argument 'BY'" in ask(asked, "by how", code=2).stderr
+    assert "No such option: --watch" in ask(asked, "pairs apps --watch 1", code=2).stderr
+    assert "'trips' has no attribute 'where'" in ask(asked, "by where", code=1).stderr
     assert "No such command" in hearsay("ask", "nothing", "trips").stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "suggested"),
+    [
+        ("by how", "level"),
+        ("compare how", "level=strict,open"),
+        ("change how", "{0} {1}"),
+        ("joint how", "drink"),
+        ("given hours", "how"),
+        ("between hours", "2 7"),
+    ],
+)
+def test_what_is_left_out_is_what_the_survey_suggests(
+    asked: tuple[str, Analyst], words: str, suggested: str
+) -> None:
+    view, attribute = words.split()
+    done = ask(asked, words, "--json")
+    given = suggested.format(*DAYS)
+    assert f"asking: hearsay ask {view} trips {attribute} {given}\n" in done.stderr
+    assert done.stdout == ask(asked, f"{words} {given}", "--json").stdout
 
 
 @pytest.mark.parametrize("words", ["estimate how", "given how drink", "independent how drink"])

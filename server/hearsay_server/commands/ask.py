@@ -1,5 +1,6 @@
 """`hearsay ask`: one command for each view of the catalogue, made from what the view declares."""
 
+import shlex
 from collections.abc import Callable, Sequence
 from inspect import Parameter
 from typing import Annotated, Any
@@ -63,7 +64,7 @@ def _list(survey: catalogue.Survey) -> None:
 
 
 def _usage(view: View, survey: str, attribute: str) -> str:
-    needed = [questions.metavar(option) for option in view.options if option.needed]
+    needed = [f"[{questions.metavar(option)}]" for option in view.options if option.needed]
     return " ".join([view.name, survey, attribute, *needed])
 
 
@@ -83,13 +84,36 @@ def _command(view: View) -> Callable[..., None]:
             raise InvalidInput("--table is of --csv: without it all tables are printed")
         given = Given([("attribute", how["subject"]), *pairs], view.options)
 
+        def asked(analyst: Analyst) -> questions.Asked:
+            return [(view, _completed(analyst, how["survey"], view, given))]
+
         def show(answers: Sequence[tuple[Answer, list[str]]]) -> None:
             for answer, notes in answers:
                 answered.show(answer, notes, how["as_json"], as_csv, table)
 
-        questions.ask(context, how, lambda _: [(view, given)], show)
+        questions.ask(context, how, asked, show)
 
-    return questions.command(run, arguments, view.options)
+    return questions.command(run, arguments, view.options, polls=view.poll)
+
+
+def _completed(analyst: Analyst, survey: str, view: View, given: Given) -> Given:
+    """Return what is given, with what the survey suggests where an argument is left out.
+
+    The command that asks for the same in full is printed to standard error.
+    """
+    needed = [option.name for option in view.options if option.needed]
+    if all(map(given.many, needed)):
+        return given
+    shown = catalogue.survey_of(analyst.show_survey(survey))
+    if given.attribute not in shown.attributes:
+        names = ", ".join(shown.attributes)
+        raise InvalidInput(f"{survey!r} has no attribute {given.attribute!r}; it has {names}")
+    completed = shown.completed(view, given)
+    values = [value for name in needed for value in completed.many(name)]
+    if values:
+        line = ["hearsay", "ask", view.name, survey, given.attribute, *values]
+        Console(stderr=True).print(f"asking: {shlex.join(line)}", soft_wrap=True)
+    return completed
 
 
 for _view in VIEWS.values():

@@ -87,7 +87,7 @@ def parameter(option: Option) -> Parameter:
     annotation: Any
     default: Any = False if option.kind == "flag" else None
     if option.needed:
-        annotation, default = Annotated[kind, typer.Argument(**details)], Parameter.empty
+        annotation = Annotated[kind | None, typer.Argument(**details)]
     else:
         given = typer.Option(f"--{option.name}", rich_help_panel=panel, **details)
         annotation = Annotated[kind if kind is bool else kind | None, given]
@@ -117,13 +117,16 @@ def command(
     run: Callable[[typer.Context, Pairs, Mapping[str, Any]], None],
     parameters: Sequence[Parameter],
     options: Iterable[Option],
+    polls: bool = True,
 ) -> Callable[..., None]:
-    """Return the function of a command: its own parameters, these options, and `_output`'s.
+    """Return the function of a command: its own parameters, these options, and `_output`'s, without
+    --watch unless it `polls`.
 
     It calls `run` with the options that are given, and with the values of the other parameters.
     """
     made = {option.name: parameter(option) for option in options}
-    ordered = [*parameters, *made.values(), *Signature.from_callable(_output).parameters.values()]
+    output = Signature.from_callable(_output).parameters.values()
+    ordered = [*parameters, *made.values(), *(p for p in output if polls or p.name != "watch")]
     ordered = [each.replace(kind=Parameter.POSITIONAL_OR_KEYWORD) for each in ordered]
     ordered.sort(key=lambda each: each.default is not Parameter.empty)  # keeps their order else
 
@@ -158,7 +161,7 @@ def ask(
     questions, which may depend on the survey. With --watch they are asked again and again, and
     shown where an answer changed.
     """
-    survey, plot, watch = how["survey"], how["plot"], how["watch"]
+    survey, plot, watch = how["survey"], how["plot"], how.get("watch")
     if how["as_json"] and how["as_csv"]:
         raise InvalidInput("choose one of --json and --csv")
     if watch is not None and plot is not None:
@@ -171,11 +174,6 @@ def ask(
         Analyst(target, tls=connect.tls(context), token=token, insecure=insecure) as analyst,
     ):
         questions = asked(analyst)
-        for view, _ in questions:
-            if watch is not None and not view.poll:
-                raise InvalidInput(
-                    f"{view.name} makes the server read all the reports: ask it without --watch"
-                )
         before: list[str] = []
         for _ in _times(watch):
             answers = [view.question(survey, given).ask(analyst) for view, given in questions]

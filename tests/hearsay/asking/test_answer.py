@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from hearsay.asking import Answer, reading
 from hearsay.asking.plots import figure, over_time
@@ -212,6 +213,18 @@ def test_a_trend_is_drawn_over_the_estimates_of_periods() -> None:
     answer = over_time(reading.by(days, "period"), change)
     assert answer.figures["drawn"] == {"tea": [0.1, 0.1, "D2"]}
     assert len(figure(answer, change).axes) == 2
+
+
+def test_an_answer_is_drawn_beside_other_plots() -> None:
+    answer = reading.estimate(estimated(row("tea"), row("water")))
+    assert len(answer.plot().axes) == 1
+    whole = Figure()
+    left, right = whole.subplots(1, 2)
+    assert answer.plot(right) is whole
+    assert not left.lines and [text.get_text() for text in right.get_yticklabels()] == [
+        "tea",
+        "water",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,8 @@ from ldp.errors import InvalidInput, MissingExtra, needs
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 Role = Literal[
     "estimate", "error", "low", "high", "p", "n", "statistic", "reference", "moved", "text"
@@ -276,6 +278,21 @@ class Answer:
         for row in zip(*levels, *columns, strict=True):
             writer.writerow([self.attribute, *row, *ends.values()])
         return text.getvalue()
+
+    def plot(self, ax: "Axes | None" = None) -> "Figure":
+        """Draw the answer, each panel below the one before, and return the figure of matplotlib.
+
+        With `ax` the first panel is drawn there, as beside other plots. Raises `InvalidInput` for
+        an answer without rows, and for a test of independence, which has no picture; and
+        `MissingExtra` without matplotlib (`pip install 'hearsay-ldp[analyst]'`).
+        """
+        with needs("a plot", "analyst"):
+            from hearsay.asking import plots
+
+        if ax is None:
+            return plots.figure(self)
+        plots.draw(self, ax)
+        return cast("Figure", ax.figure)
 
     def __str__(self) -> str:
         """Return the question, the first table, and what to know of it, for `print`."""

@@ -50,17 +50,23 @@ def figure(*answers: Answer) -> Figure:
     """
     if not answers:
         raise InvalidInput("give one answer at least, got none")
-    drawn = [
-        _Tests(table) if answer.view == "suspicions" else _Panel(table)
-        for answer in answers
-        for table in _frames(answer)
-    ]
+    drawn = [panel for answer in answers for panel in _panels(answer)]
     heights = [panel.height for panel in drawn]
     whole = Figure(figsize=(_WIDTH, sum(heights)), dpi=150, layout="constrained")
     axes = whole.subplots(len(drawn), 1, squeeze=False, height_ratios=heights)
     for panel, axis in zip(drawn, axes[:, 0], strict=True):
         panel.draw(axis)
     return whole
+
+
+def draw(answer: Answer, ax: Axes) -> None:
+    """Draw an answer's first panel into axes of matplotlib; raise as `figure`."""
+    _panels(answer)[0].draw(ax)
+
+
+def _panels(answer: Answer) -> "list[_Tests | _Panel]":
+    kind = _Tests if answer.view == "suspicions" else _Panel
+    return [kind(table) for table in _frames(answer)]
 
 
 def over_time(periods: Answer, change: Answer) -> Answer:

@@ -23,7 +23,6 @@ from hearsay.asking.views import catalogue
 from hearsay.asking.views.catalogue import VIEWS, Survey
 from hearsay.asking.views.options import Given, Missing
 from hearsay.asking.views.view import Question, View
-from hearsay.plans.kinds import Binned, Numeric
 from hearsay.v1 import admin_pb2
 from hearsay_server import cells, spreadsheets
 from hearsay_server.limits import TooMany
@@ -163,7 +162,8 @@ async def _view(visit: Visit) -> Response:
     have = dict(pairs).get("have")
     pairs = [pair for pair in pairs if form != "live" or pair[0] != "have"]
     try:
-        asked = _Asked(visit, survey, view, catalogue.given(pairs, view))
+        given = survey.completed(view, catalogue.given(pairs, view))
+        asked = _Asked(visit, survey, view, given)
         asked.question  # noqa: B018  # raises where an option is missing or wrong
         trouble = wanted = ""
     except InvalidInput as error:
@@ -200,15 +200,6 @@ def _wanted(error: InvalidInput) -> str:
 
 async def _page(asked: _Asked, trouble: str, wanted: str) -> Response:
     visit, survey, view = asked.visit, asked.survey, asked.view
-    pictured, given = asked, dict(asked.given.values)
-    if wanted and view.name in _OVER_BINS:  # there is a picture to choose from
-        chosen = VIEWS["distribution"]
-        pairs = [(name, value) for name in _known(chosen) for value in given.get(name, [])]
-        pictured = _Asked(visit, survey, chosen, Given(pairs, chosen.options))
-        domain = survey.attributes[asked.given.attribute].domain
-        if isinstance(domain, Numeric | Binned):
-            given.setdefault("between", [f"{domain.low:g}", f"{domain.high:g}"])
-    has_part = not trouble and (not wanted or pictured is not asked)
     target = f"{visit.request.url.scheme}://{visit.request.headers['host']}"
     with_token = not visit.caller.is_open
     return visit.page(
@@ -218,13 +209,12 @@ async def _page(asked: _Asked, trouble: str, wanted: str) -> Response:
         survey=survey,
         view=view,
         views=survey.views(asked.given.attribute),
-        given=given,
-        pictured=pictured,
+        given=dict(asked.given.values),
         attribute=survey.attributes[asked.given.attribute],
         name=asked.given.attribute,
         trouble=trouble,
         wanted=wanted,
-        part=await pictured.fragment() if has_part else None,
+        part=None if trouble or wanted else await asked.fragment(),
         python="" if trouble or wanted else asked.question.python(target, with_token=with_token),
         curl=curl(target + asked.address(".csv"), with_token=with_token),
         base=_base(survey),

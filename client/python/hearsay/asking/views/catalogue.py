@@ -10,7 +10,7 @@ from hearsay.asking.views.options import LONGEST, WEIGHTS, Given, Option
 from hearsay.asking.views.view import View
 from hearsay.plans import plan as plans
 from hearsay.plans.attributes import Attribute
-from hearsay.plans.kinds import Categorical
+from hearsay.plans.kinds import Binned, Categorical, Numeric
 from hearsay.plans.plan import Plan
 from hearsay.v1 import admin_pb2
 from ldp.assurance.suspicion import has_tests
@@ -112,6 +112,58 @@ class Survey:
             case "parts":
                 return self._parts()
         return []
+
+    def completed(self, view: View, given: Given) -> Given:
+        """Return what is given with what the survey suggests for needed options that are not."""
+        attribute = given.one("attribute")
+        if attribute not in self.attributes:
+            return given
+        pairs = [(name, value) for name, values in given.values.items() for value in values]
+        for option in view.options:
+            if option.needed and not given.many(option.name):
+                pairs += [(option.name, value) for value in self._suggested(option, attribute)]
+        return Given(pairs, view.options)
+
+    def _suggested(self, option: Option, attribute: str) -> list[str]:
+        """Return what a needed option may be where none is given, nothing where there is none."""
+        levels = list(self.plan.levels)
+        ends = [self.periods[0], self.periods[-1]] if len(self.periods) > 1 else []
+        match option.kind:
+            case "by":
+                choices = self.choices(option, attribute)
+                return [choices[1] if len(levels) < 2 < len(choices) else choices[0]]
+            case "parts":
+                if len(levels) > 1:
+                    return [f"level={levels[0]},{levels[-1]}"]
+                return [f"period={','.join(ends)}"] if ends else []
+            case "two periods":
+                return ends
+            case "other":
+                others = self.choices(option, attribute)
+                return [name for name in others if self._fit_together(attribute, name)][:1]
+            case "pair":
+                return self._middle(attribute)
+        return []
+
+    def _fit_together(self, attribute: str, other: str) -> bool:
+        """Tell whether records tell of an attribute and of another one, whose values are groups."""
+        if self.kind(other) != "categorical":
+            return False
+        if self.plan.questions_of((attribute, other)):
+            return True
+        apart = attribute in self.plan.questions and other in self.plan.questions
+        return apart and any(level.budget.reported > 1 for level in self.plan.levels.values())
+
+    def _middle(self, attribute: str) -> list[str]:
+        """Return the ends of the middle half of a number's range, where bins or points begin."""
+        domain = self.attributes[attribute].domain
+        assert isinstance(domain, Numeric | Binned)  # by the view's kinds
+        quarter = (domain.high - domain.low) / 4
+        ends = [domain.low + quarter, domain.high - quarter]
+        if (points := domain.points) is not None:
+            ends = [points.lowest(points.at_or_below(end)) for end in ends]
+            ends = ends if ends[0] < ends[1] else [domain.low, domain.high]
+        return [f"{end:.10g}" for end in ends]
 
     def _parts(self) -> list[str]:
         """Return two parts of the reports that may be compared, as `compare` reads them."""

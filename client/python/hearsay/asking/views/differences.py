@@ -33,14 +33,14 @@ COMPARE = Option(
     hint="level=A,B or platform=A,B or period=A,B or period=A..B,C..D",
     needed=True,
     says="Two parts of the reports: level=A,B or map=A,B or platform=A,B or period=A,B or "
-    "period=A..B,C..D",
+    "period=A..B,C..D; the first and the last level, or period, without it",
 )
 CHANGE = Option(
     "change",
     "From one period to another",
     "two periods",
     needed=True,
-    says="Two periods, the earlier one first",
+    says="Two periods, the earlier one first; the first and the last one without it",
 )
 BETWEEN = Option(
     "between",

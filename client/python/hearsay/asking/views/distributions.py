@@ -17,7 +17,13 @@ from ldp.errors import InvalidInput
 
 BINS = Option("bins", "Bins", "whole", hint="as many as the reports can show")
 QUANTILE = Option("quantile", "Quantile", "number", hint="0.5")
-BETWEEN = Option("between", "From and to", "pair", needed=True, says="The two ends of the range")
+BETWEEN = Option(
+    "between",
+    "From and to",
+    "pair",
+    needed=True,
+    says="The two ends of the range; of its middle half without them",
+)
 OTHER = Option("other", "And of", "other", says="Another number: the share in both ranges")
 OTHER_BETWEEN = Option(
     "other-between", "From and to, of the other", "pair", says="The range of the other number"
@@ -64,7 +70,7 @@ VIEWS = (
     View(
         "distribution",
         "Distribution",
-        "How a number is distributed. Choose a range by dragging over the bins.",
+        "How a number is distributed.",
         ("numeric",),
         (BINS, *_COMMON),
         histogram,

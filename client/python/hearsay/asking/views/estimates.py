@@ -38,7 +38,8 @@ BY = Option(
     "By",
     "by",
     needed=True,
-    says="level, period, map, or a public property: one answer for each",
+    says="level, period, map, or a public property: one answer for each; level without it, or "
+    "period where there is one level",
 )
 CANDIDATES = Option(
     "candidates",

@@ -34,7 +34,7 @@ class Option:
     choices: tuple[str, ...] = ()
     hint: str = ""
     needed: bool = False
-    """Whether there is no question without it."""
+    """Whether there is no question without it: the survey may suggest one (`Survey.completed`)."""
     says: str = ""
     """What a command's help says of it, where that is more than the label."""
     kinds: tuple[str, ...] = ()

@@ -21,13 +21,20 @@ from ldp.errors import InvalidInput
 if TYPE_CHECKING:
     from hearsay.asking.analyst import Analyst
 
-OTHER = Option("other", "With", "other", needed=True, says="Another attribute")
+OTHER = Option(
+    "other",
+    "With",
+    "other",
+    needed=True,
+    says="Another attribute; the first that is asked together with it without one",
+)
 GIVEN = Option(
     "given",
     "Within the groups of",
     "other",
     needed=True,
-    says="The attribute whose values are the groups",
+    says="The attribute whose values are the groups; the first that is asked together with it "
+    "without one",
 )
 NONNEGATIVE = Option("nonnegative", "The most likely table, without negative shares", "flag")
 LOGIT = Option("logit", "Logistic, of whether an attribute has a value", "flag")
