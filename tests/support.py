@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
@@ -16,6 +17,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from hearsay import MEMORY, Agreement, Client
+from hearsay.asking.answer import Answer
 from hearsay.sending.transport import Transport
 from hearsay.v1 import admin_pb2, admin_pb2_grpc
 from hearsay_server.surveys import survey as surveys
@@ -208,3 +210,16 @@ class Server:
         request = admin_pb2.ShowSurveyRequest(survey=survey)
         with self.channel() as channel:
             return admin_pb2_grpc.AdminStub(channel).ShowSurvey(request, timeout=20)
+
+
+def rows_of(answer: Answer, table: str = "") -> list[Any]:
+    """Return the rows of a table of an answer, with its labels and numbers by name; the first label
+    is `label`, too."""
+    chosen = answer.table(table)
+    columns: dict[str, Any] = {level.name: level.labels for level in chosen.index}
+    columns |= {column.name: column.plain() for column in chosen.columns}
+    labels = chosen.index[0].labels
+    return [
+        SimpleNamespace(label=label, **dict(zip(columns, numbers, strict=True)))
+        for label, numbers in zip(labels, zip(*columns.values(), strict=True), strict=True)
+    ]

@@ -44,6 +44,7 @@ FLOORS = {
         {"environment", "files", "interrupts", "plain", "trouble", "v1"},
         {"attestation"},
         {"asking.answer", "asking.columns", "asking.palette"},
+        {"asking.roles", "asking.wire"},
         {"plans", "storage"},
         {
             "agreement",

@@ -8,13 +8,13 @@ from typing import Any
 import grpc
 from google.protobuf.message import Message
 
-from hearsay.v1 import admin_pb2, analyst_pb2, collector_pb2, trainer_pb2
+from hearsay.v1 import admin_pb2, analyst_pb2, answer_pb2, collector_pb2, trainer_pb2
 
 Change = Callable[[Any], Iterable[Message] | None]
 """What becomes of the messages that an honest server answers a call with: other ones. None, where
 they were changed in place."""
 
-_MODULES = (admin_pb2, analyst_pb2, collector_pb2, trainer_pb2)
+_MODULES = (admin_pb2, analyst_pb2, answer_pb2, collector_pb2, trainer_pb2)
 
 
 class Liar:

@@ -15,7 +15,8 @@ from command import hearsay
 from serving import submit
 
 from hearsay import Analyst
-from hearsay.asking import reading, views
+from hearsay.asking import Answer, Subject, Table, reading, roles, views
+from hearsay.asking.columns import FIT_COLUMNS
 from hearsay.asking.selection import quietly
 from hearsay.asking.views.catalogue import VIEWS, survey_of
 from hearsay.asking.views.options import Given
@@ -153,17 +154,20 @@ def test_a_regression_is_a_view_of_a_formula(asked: tuple[str, Analyst]) -> None
 
 def test_tables_of_long_labels_fit_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
     long = [f"C(profession, Treatment('none'))[T.{'x' * length}much]" for length in (9, 60, 200)]
-    numbers = {"standard_error": 0.0131, "low": -1234.5678, "high": 1234.5678}
-    row = analyst_pb2.Coefficient(estimate=-1234.5678, z=-12.345, p_value=1e-300, **numbers)
-    message = analyst_pb2.FitResponse(coefficients=[row] * 3, confidence=0.95, reports=9)
-    answered.show(reading.fit(message, long, "wage", "wage ~ C(profession)"), [], False, False)
+    numbers = (-1234.5678, 0.0131, -12.345, 1e-300, -1234.5678, 1234.5678, 0.5)
+    each = zip(FIT_COLUMNS, numbers, strict=True)
+    columns = tuple(roles.column(name, [number] * 3, "own") for name, number in each)
+    terms = Table("rows", roles.index(("wage", long)), columns)
+    subject = Subject("wage", "wage ~ C(profession)")
+    fitted = Answer("fit", "pay", (subject,), "coefficient", (terms,), 0.95, reports=9)
+    answered.show(fitted, [], False, False)
     said = capsys.readouterr().out
     assert max(map(len, said.splitlines())) <= 80
     assert said.count("-1234.5678 to 1234.5678") == 3 and "…" in said
-    numbers = {"standard_error": 0.0131, "low": -0.1234, "high": 0.1234, "p_value": 0.5}
-    of = dict(first=0.1, second=0.2, difference=0.1, adjusted_p_value=1.0, **numbers)
-    each = [analyst_pb2.Difference(label=label, **of) for label in long]
-    change = analyst_pb2.CompareResponse(attribute="a" * 40, rows=each, confidence=0.99)
+    more = {"standard_error": 0.0131, "low": -0.1234, "high": 0.1234, "p_value": 0.5}
+    of = dict(first=0.1, second=0.2, difference=0.1, adjusted_p_value=1.0, **more)
+    rows = [analyst_pb2.Difference(label=label, **of) for label in long]
+    change = analyst_pb2.CompareResponse(attribute="a" * 40, rows=rows, confidence=0.99)
     answered.show(reading.compare(change), [], False, False)
     assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
 

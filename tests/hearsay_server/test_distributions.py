@@ -20,7 +20,7 @@ from ldp import InvalidInput, Tally
 from ldp.estimating.points import channel_from_points
 from ldp.mechanisms.numbers.mean import MeanMechanism
 from ldp.testing import SeededCoins
-from support import device
+from support import device, rows_of
 
 Floats = NDArray[np.float64]
 
@@ -68,21 +68,20 @@ def test_bins_are_ranges_of_whole_numbers_as_many_as_reports_can_show() -> None:
     plan, generator = planned("only = 1.0"), np.random.default_rng(1)
     for n, bins in ((2500, 4), (10_000, 8), (100_000, 24)):
         answer = distribution(plan, question(step=1), drawn(plan, AGES, [n], generator))
-        assert len(answer.bins) == bins
-        assert (answer.method, answer.step, answer.warning) == ("scoring", 1.0, "")
-        assert sum(each.share.estimate for each in answer.bins) == pytest.approx(1)
-    assert answer.bins[0].share.label == "17"
+        assert len(rows_of(answer, "bins")) == bins
+        assert (answer.method, answer.figures["step"], answer.warning) == ("scoring", 1.0, "")
+        assert sum(each.estimate for each in rows_of(answer, "bins")) == pytest.approx(1)
+    assert (rows_of(answer, "bins")[0].left, rows_of(answer, "bins")[0].right) == (17, 17)
     eight = distribution(plan, question(step=1, bins=8), drawn(plan, AGES, [10_000], generator))
-    assert [each.share.label for each in eight.bins][:2] == ["17 to 19", "20 to 22"]
-    assert [(each.left, each.right) for each in eight.bins][:2] == [(17, 19), (20, 22)]
+    assert [(each.left, each.right) for each in rows_of(eight, "bins")][:2] == [(17, 19), (20, 22)]
 
 
 def test_edges_lie_between_whole_numbers() -> None:
     plan = planned()
     tallies = drawn(plan, AGES, [20_000], np.random.default_rng(2))
     answer = distribution(plan, question(step=1, edges=[17, 24.5, 42]), tallies)
-    assert [each.share.label for each in answer.bins] == ["17 to 24", "25 to 42"]
-    assert answer.bins[0].share.low < AGES[:8].sum() < answer.bins[0].share.high
+    assert [(each.left, each.right) for each in rows_of(answer, "bins")] == [(17, 24), (25, 42)]
+    assert rows_of(answer, "bins")[0].low < AGES[:8].sum() < rows_of(answer, "bins")[0].high
     with pytest.raises(InvalidInput, match=r"an edge at 24 cuts a point.*take 23\.5 or 24\.5"):
         distribution(plan, question(step=1, edges=[17, 24, 42]), tallies)
 
@@ -92,17 +91,17 @@ def test_too_few_reports_are_told_how_many_it_takes() -> None:
     truth = np.full(64, 1 / 64)
     tallies = drawn(plan, truth, [1000], np.random.default_rng(3))
     answer = distribution(plan, question(step=1, quantiles=[0.5]), tallies)
-    assert not answer.bins
+    assert not rows_of(answer, "bins")
     assert answer.warning == (
         "1,000 reports at epsilon 0.5 cannot show a distribution of 64 values: the share below "
         "the middle is known to ±0.92. About 337,000 would give ±0.05."
     )
-    assert answer.quantiles[0].low == 17
-    assert answer.quantiles[0].high > 60
+    assert rows_of(answer, "quantiles")[0].low == 17
+    assert rows_of(answer, "quantiles")[0].high > 60
     # Bins that are asked for are shown: their intervals cover, wide as they are.
     halves = distribution(plan, question(step=1, bins=2), tallies)
     assert halves.warning == answer.warning
-    assert halves.bins[0].share.low < 0.5 < halves.bins[0].share.high
+    assert rows_of(halves, "bins")[0].low < 0.5 < rows_of(halves, "bins")[0].high
 
 
 def test_a_warning_names_the_epsilons_of_all_levels() -> None:
@@ -113,15 +112,45 @@ def test_a_warning_names_the_epsilons_of_all_levels() -> None:
     assert answer.method == "scoring, stratified"
 
 
+@pytest.mark.parametrize(
+    ("view", "more", "names"),
+    [
+        ("", {"quantiles": [0.5]}, ["bins", "quantiles"]),
+        ("distribution", {}, ["bins"]),
+        ("quantiles", {"quantiles": [0.5]}, ["quantiles"]),
+        ("cdf", {"cumulative": True}, ["below"]),
+        ("cdf", {"cumulative": True, "bins": 2}, ["below", "bins"]),
+        ("between", {"ranges": [analyst_pb2.Range(low=17, high=20)]}, ["ranges"]),
+    ],
+)
+@pytest.mark.parametrize("step", [{"step": 1}, {}])
+def test_a_view_has_its_table_first_and_what_else_is_asked_for(
+    view: str, more: dict[str, Any], names: list[str], step: dict[str, Any]
+) -> None:
+    plan = planned()
+    tallies = drawn(plan, AGES, [20_000], np.random.default_rng(5))
+    answer = distribution(plan, question(view=view, **more, **step), tallies)
+    assert answer.view == (view or "distribution")
+    assert [table.name for table in answer.tables] == names
+    assert [table.statistic for table in answer.tables if table.name == "quantiles"] in (
+        [],
+        ["age"],
+    )
+    units = {column.unit for table in answer.tables for column in table.columns}
+    assert units <= {"share", "own"} and (("own" in units) == ("quantiles" in names))
+    with pytest.raises(InvalidInput, match="view must be one of distribution, quantiles"):
+        distribution(plan, question(view="shares", **step), tallies)
+
+
 def test_quantiles_are_numbers_of_the_range_with_intervals_and_no_standard_error() -> None:
     plan = planned()
     tallies = drawn(plan, AGES, [20_000], np.random.default_rng(5))
-    (row,) = distribution(plan, question(step=1, quantiles=[0.5]), tallies).quantiles
+    (row,) = rows_of(distribution(plan, question(step=1, quantiles=[0.5]), tallies), "quantiles")
     median = 17 + int(np.argmax(AGES.cumsum() >= 0.5))
     assert row.low <= median <= row.high
     assert row.estimate == int(row.estimate)
     assert row.high - row.low <= 2
-    assert not row.HasField("standard_error")
+    assert row.standard_error is None
 
 
 def test_the_same_people_in_several_periods_do_not_count_twice() -> None:
@@ -129,13 +158,12 @@ def test_the_same_people_in_several_periods_do_not_count_twice() -> None:
     days = [drawn(plan, AGES, [2000], generator, f"day {d}") for d in range(4)]
     tallies = {cohort: tally for day in days for cohort, tally in day.items()}
     answer = distribution(plan, question(step=1, bins=5), tallies)
-    (sole,) = distribution(plan, question(step=1, bins=1), tallies).bins
+    (sole,) = rows_of(distribution(plan, question(step=1, bins=1), tallies), "bins")
     assert answer.repeats == 4.0
     assert answer.reports == 8000
-    for each in answer.bins:
-        share = each.share
-        assert share.standard_error > np.sqrt(share.estimate * (1 - share.estimate) / 2000)
-    assert (sole.share.low, sole.share.high) == (1.0, 1.0)
+    for each in rows_of(answer, "bins"):
+        assert each.standard_error > np.sqrt(each.estimate * (1 - each.estimate) / 2000)
+    assert (sole.low, sole.high) == (1.0, 1.0)
 
 
 @pytest.mark.parametrize("high", [42, 300])
@@ -144,12 +172,12 @@ def test_a_curve_is_drawn_without_a_step(high: int) -> None:
     tallies = drawn(plan, np.full(26, 1 / 26), [5000], np.random.default_rng(7))
     answer = distribution(plan, question(quantiles=[0.5]), tallies)
     assert answer.method == "ems"
-    assert len(answer.bins) == 10
-    assert not answer.HasField("step")
+    assert len(rows_of(answer, "bins")) == 10
+    assert answer.figures["step"] is None
     assert "declare a step" in answer.warning
-    for row in (answer.bins[3].share, answer.quantiles[0]):
+    for row in (rows_of(answer, "bins")[3], rows_of(answer, "quantiles")[0]):
         assert row.estimate > 0
-        assert not any(row.HasField(name) for name in ("standard_error", "low", "high"))
+        assert (row.standard_error, row.low, row.high) == (None, None, None)
 
 
 @pytest.mark.parametrize(
@@ -180,8 +208,8 @@ def test_a_step_of_the_survey_needs_not_be_asked_for() -> None:
     assert plan.level("only").mechanisms["age"].integers["grid"] == (25,)
     tallies = drawn(plan, AGES, [20_000], np.random.default_rng(10))
     answer = distribution(plan, question(), tallies)
-    assert (answer.method, answer.step, answer.warning) == ("scoring", 1.0, "")
-    assert answer == distribution(plan, question(step=1), tallies)
+    assert (answer.method, answer.figures["step"], answer.warning) == ("scoring", 1.0, "")
+    assert answer.to_dict() == distribution(plan, question(step=1), tallies).to_dict()
     with pytest.raises(InvalidInput, match="was collected in steps of 1: leave the step out"):
         distribution(plan, question(step=5), tallies)
 
@@ -206,7 +234,7 @@ def test_real_numbers_rounded_down_by_the_device_have_intervals_that_cover(
         encoded = [domain.encode(number) for number in numbers.tolist()]
         tally = level.tally(level.randomize_many(encoded, SeededCoins(seed)))
         tallies = {Cohort("people", plan.revision, "age", "only", "d"): tally}
-        rows = [each.share for each in distribution(plan, question(edges=edges), tallies).bins]
+        rows = rows_of(distribution(plan, question(edges=edges), tallies), "bins")
         hits.append([r.low <= share <= r.high for r, share in zip(rows, true, strict=True)])
     assert np.mean(hits) > 0.88
     assert np.mean(hits, axis=0).min() > least
@@ -267,10 +295,12 @@ def coverage(
     for _ in range(runs):
         asked = question(step=1, bins=10, quantiles=levels)
         answer = distribution(plan, asked, drawn(plan, truth, sizes, generator))
-        shares = [truth[int(b.left) - 17 : int(b.right) - 16].sum() for b in answer.bins]
-        rows = [b.share for b in answer.bins]
+        shares = [
+            truth[int(b.left) - 17 : int(b.right) - 16].sum() for b in rows_of(answer, "bins")
+        ]
+        rows = rows_of(answer, "bins")
         bins.append([r.low <= s <= r.high for r, s in zip(rows, shares, strict=True)])
-        pairs = zip(answer.quantiles, quartiles, strict=True)
+        pairs = zip(rows_of(answer, "quantiles"), quartiles, strict=True)
         quantiles.append([r.low <= q <= r.high for r, q in pairs])
     return np.mean(bins, axis=0), np.mean(quantiles, axis=0)
 

@@ -10,7 +10,7 @@ from serving import create
 
 import hearsay.plans.plan
 from hearsay import Analyst
-from hearsay.asking import plots
+from hearsay.asking import Answer, plots
 from hearsay.plans.kinds import Binned
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2
@@ -23,7 +23,7 @@ from hearsay_server.surveys import survey as surveys
 from hearsay_server.surveys.explain import explain
 from ldp import InvalidInput, Tally, Waves
 from ldp.testing import SeededCoins
-from support import device
+from support import device, rows_of
 
 SURVEY = """
 name = "people"
@@ -60,9 +60,7 @@ def drawn(plan: Plan, sizes: list[int], seed: int) -> Tallies:
     return found
 
 
-def asked(
-    plan: Plan, tallies: Tallies, *ranges: tuple[float, float], **choices: Any
-) -> analyst_pb2.DistributionResponse:
+def asked(plan: Plan, tallies: Tallies, *ranges: tuple[float, float], **choices: Any) -> Answer:
     wanted = [analyst_pb2.Range(low=low, high=high) for low, high in ranges]
     question = analyst_pb2.DistributionRequest(
         survey="people", attribute="minutes", ranges=wanted, **choices
@@ -113,8 +111,8 @@ def test_a_range_of_whole_bins_is_the_sum_of_their_shares() -> None:
     plan = planned()
     tallies = drawn(plan, [20_000], 1)
     answer = asked(plan, tallies, (450, 900), bins=16)
-    (row,) = answer.ranges
-    inside = [each.share.estimate for each in answer.bins if 450 <= each.left < 900]
+    (row,) = rows_of(answer, "ranges")
+    inside = [each.estimate for each in rows_of(answer, "bins") if 450 <= each.left < 900]
     assert row.label == "450 to under 900"
     assert row.estimate == pytest.approx(sum(inside))
     assert row.low < DAY[5:10].sum() < row.high
@@ -123,10 +121,10 @@ def test_a_range_of_whole_bins_is_the_sum_of_their_shares() -> None:
 def test_a_range_that_ends_within_a_bin_has_an_interval_for_any_spread_in_it() -> None:
     plan = planned()
     tallies = drawn(plan, [20_000], 2)
-    inner, outer, row = asked(plan, tallies, (450, 810), (360, 900), (400, 850)).ranges
+    inner, outer, row = rows_of(asked(plan, tallies, (450, 810), (360, 900), (400, 850)), "ranges")
     assert (row.low, row.high) == pytest.approx((inner.low, outer.high))
     assert inner.estimate < row.estimate < outer.estimate
-    (alone,) = asked(plan, tallies, (500, 510)).ranges
+    (alone,) = rows_of(asked(plan, tallies, (500, 510)), "ranges")
     assert alone.low == 0
     assert alone.estimate <= alone.high
 
@@ -134,11 +132,11 @@ def test_a_range_that_ends_within_a_bin_has_an_interval_for_any_spread_in_it() -
 def test_the_shares_below_rise_to_one_and_the_median_is_where_they_pass_a_half() -> None:
     plan = planned()
     answer = asked(plan, drawn(plan, [50_000], 3), cumulative=True, quantiles=[0.5])
-    labels = [float(row.label) for row in answer.cumulative]
+    labels = [float(row.label) for row in rows_of(answer, "below")]
     assert labels == [90.0 * place for place in range(1, 16)]
-    below = np.array([row.estimate for row in answer.cumulative])
+    below = np.array([row.estimate for row in rows_of(answer, "below")])
     assert (np.diff(below) >= 0).all()
-    (median,) = answer.quantiles
+    (median,) = rows_of(answer, "quantiles")
     assert np.interp(median.estimate, labels, below) == pytest.approx(0.5)
     assert median.low <= median.estimate <= median.high
     assert {median.low % 90, median.high % 90} == {0.0}
@@ -192,10 +190,10 @@ def test_a_curve_has_ranges_without_intervals() -> None:
     tally = mechanism.tally(mechanism.randomize_many(values, SeededCoins(1)))
     tallies = {Cohort("people", plan.revision, "minutes", "only", "d"): tally}
     answer = asked(plan, tallies, (0, 720), cumulative=True)
-    (row,) = answer.ranges
+    (row,) = rows_of(answer, "ranges")
     assert row.estimate == pytest.approx(0.5, abs=0.1)
-    assert not row.HasField("low")
-    assert len(answer.cumulative) == 9
+    assert row.low is None
+    assert len(rows_of(answer, "below")) == 9
     with pytest.raises(InvalidInput, match="low < high"):
         asked(plan, tallies, (720, 720))
 
@@ -245,9 +243,8 @@ def test_the_demo_compares_as_many_ranges_as_the_reports_can_show(n: int, ranges
         def __init__(self) -> None:
             pass
 
-        def query_distribution(
-            self, request: analyst_pb2.DistributionRequest
-        ) -> analyst_pb2.DistributionResponse:
+        def distribution(self, survey: str, attribute: str, **asked: Any) -> Answer:
+            request = analyst_pb2.DistributionRequest(survey=survey, attribute=attribute, **asked)
             return distribution(plan, request, tallies)
 
     domain = plan.attributes["minutes"].domain
@@ -297,16 +294,18 @@ def coverage(plan: Plan, sizes: list[int], runs: int) -> np.ndarray:
         answer = asked(
             plan, drawn(plan, sizes, run_), *ranges, cumulative=True, quantiles=[0.25, 0.5, 0.9]
         )
-        rows = zip(answer.ranges, truths, strict=True)
+        rows = zip(rows_of(answer, "ranges"), truths, strict=True)
         hits[run_, 0] = np.mean([row.low <= truth <= row.high for row, truth in rows])
-        rows = zip(answer.cumulative, below[:-1], strict=True)
+        rows = zip(rows_of(answer, "below"), below[:-1], strict=True)
         hits[run_, 1] = np.mean([row.low <= truth <= row.high for row, truth in rows])
         # The quantile lies within a bin: the interval must reach it wherever it is in there.
-        bins = [int(np.searchsorted(below, float(row.label))) for row in answer.quantiles]
+        bins = [
+            int(np.searchsorted(below, float(row.label))) for row in rows_of(answer, "quantiles")
+        ]
         hits[run_, 2] = np.mean(
             [
                 row.low <= 90 * place and 90 * (place + 1) <= row.high
-                for row, place in zip(answer.quantiles, bins, strict=True)
+                for row, place in zip(rows_of(answer, "quantiles"), bins, strict=True)
             ]
         )
     return hits.mean(axis=0)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from serving import submit
 
 from hearsay import Analyst
+from hearsay.asking import Answer
 from hearsay.plans.plan import Plan, parse
 from hearsay.v1 import analyst_pb2, collector_pb2
 from hearsay_server.answers import distributions, joints, queries, rectangles
@@ -23,6 +24,7 @@ from hearsay_server.surveys.explain import explain
 from ldp import InvalidInput, Tally
 from ldp.core.repeated import Repeats
 from ldp.testing import SeededCoins
+from support import rows_of
 
 TOML = """
 name = "sleep"
@@ -331,7 +333,7 @@ def flown(plan: Plan, n: int) -> list[collector_pb2.Batch]:
     ]
 
 
-def distributed(attribute: str, **question: Any) -> analyst_pb2.DistributionResponse:
+def distributed(attribute: str, **question: Any) -> Answer:
     """Return the distribution of an attribute in views."""
     sent = flown(FLOWN, 20_000)
     found = {cohort: tally for one in sent for cohort, tally in tallies_of(one, FLOWN).items()}
@@ -347,16 +349,17 @@ def test_ranges_of_numbers_in_views_are_estimated() -> None:
     inside = (truth[:, 0] >= 1) & (truth[:, 0] < 4)
     hours, near = analyst_pb2.Range(low=240, high=960), analyst_pb2.Range(low=0, high=1500)
     own = distributed("minutes", ranges=[hours], quantiles=[0.5])
-    (share,), (median,) = own.ranges, own.quantiles
+    (share,), (median,) = rows_of(own, "ranges"), rows_of(own, "quantiles")
     assert abs(share.estimate - inside.mean()) < 4 * share.standard_error < 0.06
     assert median.low <= 720 <= median.high
-    (box,) = distributed("minutes", ranges=[hours], other="distance", other_ranges=[near]).ranges
+    both = distributed("minutes", ranges=[hours], other="distance", other_ranges=[near])
+    (box,) = rows_of(both)
     assert box.label == "240 to under 960, 0 to under 1500"
     wanted = (inside & (truth[:, 1] < 2)).mean()
     assert abs(box.estimate - wanted) < 4 * box.standard_error < 0.06
     assert box.low < wanted < box.high
     turned = distributed("distance", ranges=[near], other="minutes", other_ranges=[hours])
-    assert turned.ranges[0].estimate == pytest.approx(box.estimate, abs=1e-12)
+    assert rows_of(turned, "ranges")[0].estimate == pytest.approx(box.estimate, abs=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,13 @@
 """How a number is distributed: shares of its points with intervals, or a curve without."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hearsay.asking import roles
+from hearsay.asking.answer import Answer, Note, Subject, Table, Unit
 from hearsay.plans.bins import Bins
 from hearsay.plans.kinds import Binned, Categorical, Grid, Numeric, Ratings, SetOf, Strings
 from hearsay.plans.plan import Plan
@@ -25,14 +28,26 @@ from ldp.estimating.weighting import weighted_points
 from ldp.mechanisms.numbers.mean import MeanMechanism
 
 _CURVE_BINS = 10
+_CURVE = (
+    "this is a curve without intervals, because the numbers were not collected in steps. If all "
+    "answers were whole numbers, ask with the step 1; otherwise declare a step in the next survey"
+)
+_FIRST = {
+    "": "bins",
+    "distribution": "bins",
+    "quantiles": "quantiles",
+    "between": "ranges",
+    "cdf": "below",
+}
+"""The first table of each view."""
+
+_COLUMNS = ("estimate", "standard_error", "low", "high")
 _MOST_BINS = 1024
 
 Floats = NDArray[np.float64]
 
 
-def distribution(
-    plan: Plan, question: analyst_pb2.DistributionRequest, tallies: Tallies
-) -> analyst_pb2.DistributionResponse:
+def distribution(plan: Plan, question: analyst_pb2.DistributionRequest, tallies: Tallies) -> Answer:
     """Answer a `DistributionRequest` from the tallies of its cohorts.
 
     The shares are those of the mix of people who answered, whatever their level, and errors allow
@@ -52,6 +67,9 @@ def distribution(
     if isinstance(domain, Categorical | Grid):
         raise InvalidInput(f"{question.attribute!r} has values: ask for their frequencies")
     confidence = check_confidence(confidence_of(question))
+    if question.view not in _FIRST:
+        names = ", ".join(name for name in _FIRST if name)
+        raise InvalidInput(f"view must be one of {names}, got {question.view!r}")
     if question.edges and question.bins:
         raise InvalidInput("give the edges of the bins or their number, not both")
     if question.bins > _MOST_BINS or len(question.edges) > _MOST_BINS + 1:
@@ -66,14 +84,6 @@ def distribution(
     cohorts = by_level(plan, question.attribute, tallies)
     for mechanism, _ in cohorts:
         _check_tells_more_than_the_mean(mechanism)
-    answer = analyst_pb2.DistributionResponse(
-        survey=plan.survey,
-        attribute=question.attribute,
-        confidence=confidence,
-        reports=cohorts.n,
-        title=plan.asked(question.attribute).title,
-        repeats=cohorts.most_repeated,
-    )
     points = _points(question, domain)
     if points is None:
         assert isinstance(domain, Numeric)
@@ -82,15 +92,32 @@ def distribution(
                 f"{question.attribute!r} has no step, and its curve cannot be weighted: ask for "
                 "the mean, or with a step"
             )
-        _draw_curve(answer, question, domain, cohorts)
+        method, warning = _method("ems", cohorts, "pooled"), _CURVE
+        tables = _of_curve(question, domain, cohorts)
     else:
         alike = plan.levels_differ_at_most == 0
         found = None if weights is None else weighted_points(groups, weights, len(points))
-        _estimate_points(answer, question, points, cohorts, alike=alike, found=found)
-    if weights:
-        answer.method = weighted.method(question)
-        weighted.tell(answer, weights, assumed)
-    return answer
+        method = _method("scoring", cohorts, "pooled" if alike else "stratified")
+        tables, warning = _of_points(
+            question, points, cohorts, confidence, alike=alike, found=found
+        )
+    tables.sort(key=lambda table: table.name != _FIRST[question.view])  # keeps their order else
+    answer = Answer(
+        question.view or "distribution",
+        plan.survey,
+        (Subject(question.attribute, plan.asked(question.attribute).title),),
+        "share",
+        tuple(tables),
+        confidence=confidence,
+        reports=cohorts.n,
+        repeats=cohorts.most_repeated,
+        method=method,
+        notes=(Note(warning),) if warning else (),
+        figures={"step": points.step if isinstance(points, Points) else None},
+    )
+    if not weights:
+        return answer
+    return weighted.noted(replace(answer, method=weighted.method(question)), weights, assumed)
 
 
 def _points(
@@ -122,20 +149,17 @@ def _check_tells_more_than_the_mean(mechanism: Estimator) -> None:
         )
 
 
-def _estimate_points(
-    answer: analyst_pb2.DistributionResponse,
+def _of_points(
     question: analyst_pb2.DistributionRequest,
     points: Points | Bins,
     cohorts: Cohorts,
+    confidence: float,
     *,
     alike: bool,
     found: PointDistribution | None,
-) -> None:
-    """Fill in shares and quantiles with their intervals: of what was `found`, else stratified,
-    unless levels are `alike`."""
-    answer.method = _method("scoring", cohorts, "pooled" if alike else "stratified")
-    if isinstance(points, Points):
-        answer.step = points.step
+) -> tuple[list[Table], str]:
+    """Return the tables asked for, with their intervals, and a warning: of what was `found`, else
+    stratified, unless levels are `alike`."""
     each = zip(cohorts, cohorts.repeats, strict=True)
     reports = [(mechanism, tally.n, own) for (mechanism, tally), own in each]
     if alike:
@@ -144,33 +168,56 @@ def _estimate_points(
     else:
         planned = strata.stratified_precision(reports, len(points))
         found = found or strata.stratified_points(cohorts, len(points))
-    if planned.hopeless:
-        answer.warning = _hopeless(planned, cohorts)
-    cuts = _cuts(question, points, planned)
-    if cuts is not None:
-        shares = found.bins(cuts, answer.confidence)
-        pairs = list(zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True))
-        rows = _rows([points.label(*pair) for pair in pairs], shares)
-        for pair, row in zip(pairs, rows, strict=True):
-            left, right = points.ends(*pair)
-            answer.bins.add(left=left, right=right, share=row)
-    if question.cumulative:
-        ends = [f"{points.highest(place):.10g}" for place in range(len(points) - 1)]
-        answer.cumulative.extend(_rows(ends, found.cumulative(answer.confidence)))
-    if question.ranges:
-        answer.ranges.extend(_ranges(question, points, found, answer.confidence))
-    if question.quantiles:
-        answer.quantiles.extend(_quantiles(question, points, found, answer.confidence))
+    tables = []
+    if _shows_bins(question):
+        cuts = _cuts(question, points, planned)
+        if cuts is None:
+            tables.append(_bins([], [np.empty(0)] * len(_COLUMNS)))
+        else:
+            pairs = zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True)
+            ends = [points.ends(*pair) for pair in pairs]
+            tables.append(_bins(ends, _numbers(found.bins(cuts, confidence))))
+    if question.quantiles or question.view == "quantiles":
+        tables.append(_quantiles(question, points, found, confidence))
+    if question.ranges or question.view == "between":
+        tables.append(_ranges(question, points, found, confidence))
+    if question.cumulative or question.view == "cdf":
+        below = [float(f"{points.highest(place):.10g}") for place in range(len(points) - 1)]
+        tables.append(_table("below", ("below", below), _numbers(found.cumulative(confidence))))
+    return tables, _hopeless(planned, cohorts) if planned.hopeless else ""
 
 
-def _rows(labels: Sequence[str], shares: Shares) -> list[analyst_pb2.Row]:
-    columns = (shares.value, shares.standard_error, shares.low, shares.high)
-    return [
-        analyst_pb2.Row(label=label, estimate=value, standard_error=error, low=low, high=high)
-        for label, value, error, low, high in zip(
-            labels, *(column.tolist() for column in columns), strict=True
-        )
-    ]
+def _shows_bins(question: analyst_pb2.DistributionRequest) -> bool:
+    return bool(_FIRST[question.view] == "bins" or question.bins or question.edges)
+
+
+def _numbers(shares: Shares) -> Sequence[Floats]:
+    return shares.value, shares.standard_error, shares.low, shares.high
+
+
+def _without_errors(values: Sequence[float] | Floats) -> Sequence[Floats]:
+    """Return the numbers of estimates that have no error and no interval."""
+    missing = np.full(len(values), np.nan)
+    return np.asarray(values, dtype=np.float64), missing, missing, missing
+
+
+def _table(
+    name: str,
+    labels: tuple[str, Sequence[str] | Sequence[float]],
+    numbers: Sequence[Floats],
+    unit: Unit = "share",
+    statistic: str = "",
+) -> Table:
+    each = zip(_COLUMNS, numbers, strict=True)
+    columns = tuple(roles.column(*named, unit) for named in each)
+    return Table(name, roles.index(labels), columns, statistic=statistic)
+
+
+def _bins(ends: Sequence[tuple[float, float]], numbers: Sequence[Floats]) -> Table:
+    index = roles.index(
+        ("left", [float(left) for left, _ in ends]), ("right", [float(right) for _, right in ends])
+    )
+    return replace(_table("bins", ("left", []), numbers), index=index)
 
 
 def _ranges(
@@ -178,7 +225,7 @@ def _ranges(
     points: Points | Bins,
     found: PointDistribution,
     confidence: float,
-) -> list[analyst_pb2.Row]:
+) -> Table:
     """Return the shares of the ranges asked for.
 
     A range that ends within a bin has the estimate for answers that are evenly spread in the bin.
@@ -190,13 +237,10 @@ def _ranges(
     outer = found.shares(parts > 0, confidence)
     variance = np.einsum("ij,ij->i", parts @ found.covariance, parts)
     whole = ((parts == 0) | (parts == 1)).all(axis=1)
-    shares = Shares(
-        value=parts @ found.likely,
-        standard_error=np.where(whole, inner.standard_error, np.sqrt(np.maximum(variance, 0))),
-        low=inner.low,
-        high=outer.high,
-    )
-    return _rows([points.range_label(each.low, each.high) for each in question.ranges], shares)
+    errors = np.where(whole, inner.standard_error, np.sqrt(np.maximum(variance, 0)))
+    labels = [points.range_label(each.low, each.high) for each in question.ranges]
+    numbers = (parts @ found.likely, errors, inner.low, outer.high)
+    return _table("ranges", (question.attribute, labels), numbers)
 
 
 def _quantiles(
@@ -204,24 +248,25 @@ def _quantiles(
     points: Points | Bins,
     found: PointDistribution,
     confidence: float,
-) -> list[analyst_pb2.Row]:
+) -> Table:
     """Return the quantiles asked for; within a bin, those of answers that are evenly spread."""
     quantiles = found.quantiles(list(question.quantiles), confidence)
     below = np.concatenate([[0.0], np.cumsum(found.likely)])
-    rows = []
-    ends = (quantiles.value.tolist(), quantiles.low.tolist(), quantiles.high.tolist())
-    for level, place, low, high in zip(question.quantiles, *ends, strict=True):
+    values = []
+    for level, place in zip(question.quantiles, quantiles.value.tolist(), strict=True):
         own = float(found.likely[place])
         part = (level - float(below[place])) / own if own > 0 else 0.0
-        rows.append(
-            analyst_pb2.Row(
-                label=f"{level:g}",
-                estimate=points.within(place, part),
-                low=points.lowest(low),
-                high=points.highest(high),
-            )
-        )
-    return rows
+        values.append(points.within(place, part))
+    low = np.array([points.lowest(place) for place in quantiles.low.tolist()])
+    high = np.array([points.highest(place) for place in quantiles.high.tolist()])
+    numbers = (np.array(values), np.full(len(values), np.nan), low, high)
+    return _of_levels(question, numbers)
+
+
+def _of_levels(question: analyst_pb2.DistributionRequest, numbers: Sequence[Floats]) -> Table:
+    """Return the table of quantiles, whose numbers are the attribute's own."""
+    levels = [float(f"{level:g}") for level in question.quantiles]
+    return _table("quantiles", ("quantile", levels), numbers, "own", question.attribute)
 
 
 def _cuts(
@@ -247,41 +292,36 @@ def _hopeless(planned: Precision, cohorts: Cohorts) -> str:
     )
 
 
-def _draw_curve(
-    answer: analyst_pb2.DistributionResponse,
-    question: analyst_pb2.DistributionRequest,
-    domain: Numeric,
-    cohorts: Cohorts,
-) -> None:
-    """Fill in shares and quantiles of a curve, which has no intervals."""
-    answer.method = _method("ems", cohorts, "pooled")
-    answer.warning = (
-        "this is a curve without intervals, because the numbers were not collected in steps. If "
-        "all answers were whole numbers, ask with the step 1; otherwise declare a step in the "
-        "next survey"
-    )
+def _of_curve(
+    question: analyst_pb2.DistributionRequest, domain: Numeric, cohorts: Cohorts
+) -> list[Table]:
+    """Return the tables asked for, of a curve: without errors and intervals."""
     edges = _curve_edges(question, domain.low, domain.high)
-    width = domain.high - domain.low
     found = curves.pooled(cohorts)
-    shares = found.histogram(_on_scale(edges, domain))
-    for left, right, share in zip(
-        edges[:-1].tolist(), edges[1:].tolist(), shares.tolist(), strict=True
-    ):
-        row = analyst_pb2.Row(label=f"{left:g} to {right:g}", estimate=share)
-        answer.bins.add(left=left, right=right, share=row)
-    if question.cumulative:
-        shares = found.histogram(_on_scale(np.concatenate([[domain.low], edges[1:-1]]), domain))
-        for edge, share in zip(edges[1:-1].tolist(), np.cumsum(shares).tolist(), strict=True):
-            answer.cumulative.add(label=f"{edge:.10g}", estimate=share)
-    for asked in question.ranges:
-        check_range(asked.low, asked.high, domain.low, domain.high, strict=True)
-        ends = np.clip([asked.low, asked.high], domain.low, domain.high)
-        (share,) = found.histogram(_on_scale(ends, domain)).tolist()
-        answer.ranges.add(label=f"{asked.low:.10g} to {asked.high:.10g}", estimate=share)
-    if question.quantiles:
-        values = domain.low + (found.quantiles(list(question.quantiles)) + 1) / 2 * width
-        for level, value in zip(question.quantiles, values.tolist(), strict=True):
-            answer.quantiles.add(label=f"{level:g}", estimate=value)
+    tables = []
+    if _shows_bins(question):
+        ends = list(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True))
+        tables.append(_bins(ends, _without_errors(found.histogram(_on_scale(edges, domain)))))
+    if question.quantiles or question.view == "quantiles":
+        places = found.quantiles(list(question.quantiles)) + 1
+        values = domain.low + places / 2 * (domain.high - domain.low)
+        tables.append(_of_levels(question, _without_errors(values)))
+    if question.ranges or question.view == "between":
+        shares = [_of_range(found, domain, each) for each in question.ranges]
+        labels = [f"{each.low:.10g} to {each.high:.10g}" for each in question.ranges]
+        tables.append(_table("ranges", (question.attribute, labels), _without_errors(shares)))
+    if question.cumulative or question.view == "cdf":
+        inner = found.histogram(_on_scale(np.concatenate([[domain.low], edges[1:-1]]), domain))
+        below = [float(f"{edge:.10g}") for edge in edges[1:-1].tolist()]
+        tables.append(_table("below", ("below", below), _without_errors(np.cumsum(inner))))
+    return tables
+
+
+def _of_range(found: curves.Distribution, domain: Numeric, asked: analyst_pb2.Range) -> float:
+    check_range(asked.low, asked.high, domain.low, domain.high, strict=True)
+    ends = np.clip([asked.low, asked.high], domain.low, domain.high)
+    (share,) = found.histogram(_on_scale(ends, domain)).tolist()
+    return float(share)
 
 
 def _on_scale(numbers: Floats, domain: Numeric) -> Floats:

@@ -4,6 +4,10 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
+from hearsay.asking import roles
+from hearsay.asking.answer import Answer, Note, Subject, Table
+from hearsay.asking.columns import FIT_COLUMNS, variable_name
+from hearsay.plain import is_plain
 from hearsay.plans.kinds import Categorical, Numeric
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2
@@ -30,6 +34,9 @@ from ldp.mechanisms.numbers.mean import MeanMechanism
 CORRECTED, FORWARD = "corrected", "forward"
 """By unbiased estimating equations, and by maximum likelihood."""
 
+_LONGEST = 4096
+"""Characters of a formula, and of a label."""
+
 Request = analyst_pb2.FitRequest
 
 
@@ -50,6 +57,13 @@ def check_fit(plan: Plan, question: Request) -> None:
         raise InvalidInput(f"method must be {' or '.join(methods)}, got {question.method!r}")
     if not 1 <= len(question.columns) <= MAX_COLUMNS:
         raise InvalidInput(f"a model has 1..{MAX_COLUMNS} columns, got {len(question.columns)}")
+    named = [question.formula, *(column.label for column in question.columns)]
+    for text in named:
+        if not is_plain(text) or len(text) > _LONGEST:
+            raise InvalidInput(
+                f"a formula and its labels are up to {_LONGEST:,} characters that can be seen, "
+                f"got {text[:80]!r}"
+            )
     response, _ = _model(plan, question)
     if question.family == Request.LOGISTIC and not isinstance(response, Indicator):
         raise InvalidInput(
@@ -70,7 +84,7 @@ def check_regressors(plan: Plan, question: Request, levels: Collection[str]) -> 
                         raise InvalidInput(f"{variable.attribute!r}: {error}") from None
 
 
-def fit(plan: Plan, question: Request, records: Complete) -> analyst_pb2.FitResponse:
+def fit(plan: Plan, question: Request, records: Complete) -> Answer:
     """Answer a `FitRequest` from the records that report all its attributes.
 
     Raises `NoReports` where there are none, or too few for the model, `InvalidInput` for what
@@ -95,29 +109,41 @@ def fit(plan: Plan, question: Request, records: Complete) -> analyst_pb2.FitResp
         raise NoReports(str(error)) from error
     confidence = confidence_of(question)
     low, high = found.interval(confidence, simultaneous=question.simultaneous)
-    answer = analyst_pb2.FitResponse(
-        survey=plan.survey,
+    numbers = (
+        found.value,
+        found.standard_error,
+        found.z,
+        found.p_value,
+        low,
+        high,
+        found.naive,
+    )
+    explained = variable_name(question.response)
+    labels = [column.label or _label(column) for column in question.columns]
+    terms = Table(
+        "rows",
+        roles.index((explained, labels)),
+        tuple(roles.column(*each, "own") for each in zip(FIT_COLUMNS, numbers, strict=True)),
+    )
+    return Answer(
+        "fit",
+        plan.survey,
+        (Subject(explained, question.formula),),
+        "coefficient",
+        (terms,),
         confidence=confidence,
         simultaneous=question.simultaneous,
         reports=found.n,
-        method=found.method,
         repeats=max(own.repeats.factor for own in given),
-        warning=found.warning,
+        method=found.method,
+        notes=(Note(found.warning),) if found.warning else (),
+        figures={"formula": question.formula, "n": found.n},
     )
-    errors = found.standard_error
-    several = [found.value, errors, found.z, found.p_value, low, high]
-    for each, naive in zip(np.stack(several, axis=1).tolist(), found.naive.tolist(), strict=True):
-        value, spread, z, p_value, least, most = each
-        answer.coefficients.add(
-            estimate=value,
-            standard_error=spread,
-            z=z,
-            p_value=p_value,
-            low=least,
-            high=most,
-            naive=None if np.isnan(naive) else naive,
-        )
-    return answer
+
+
+def _label(column: analyst_pb2.Product) -> str:
+    """Return what a column is called by its variables."""
+    return ":".join(map(variable_name, column.variables)) or "Intercept"
 
 
 def cohorts(plan: Plan, names: Sequence[str], records: Complete) -> list[Records]:

@@ -4,6 +4,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from hearsay.asking import roles
+from hearsay.asking.answer import Answer, Note, Subject, Table
+from hearsay.asking.columns import PAIR_COLUMNS
 from hearsay.plans.kinds import SetOf
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2
@@ -30,7 +33,7 @@ def pairs(
     question: analyst_pb2.PairsRequest,
     tallies: Tallies,
     found: Mapping[str, PairTally],
-) -> analyst_pb2.PairsResponse:
+) -> Answer:
     """Answer a `PairsRequest` from the counts of pairs at each level.
 
     `tallies` are those of the same selection: they tell how often one person may be among the
@@ -55,26 +58,32 @@ def pairs(
     first, second = np.triu_indices(len(domain.values), 1)
     order = np.argsort(-estimate.value, kind="stable")[: question.top or _SHOWN]
     left = [level for level in levels if level not in found]
-    return analyst_pb2.PairsResponse(
-        survey=plan.survey,
-        attribute=question.attribute,
-        title=plan.asked(question.attribute).title,
+    first, second = first[order], second[order]
+    columns = {
+        "estimate": estimate.value[order],
+        "standard_error": estimate.standard_error[order],
+        "low": low[order],
+        "high": high[order],
+        "independent": shares[first] * shares[second],
+    }
+    rows = Table(
+        "rows",
+        roles.index(
+            ("first", [domain.values[item] for item in first]),
+            ("second", [domain.values[item] for item in second]),
+        ),
+        tuple(roles.column(name, columns[name], "share") for name in PAIR_COLUMNS),
+        left_out=len(estimate.value) - order.size,
+    )
+    return Answer(
+        "pairs",
+        plan.survey,
+        (Subject(question.attribute, plan.asked(question.attribute).title),),
+        "share of both",
+        (rows,),
         confidence=confidence,
         reports=n,
-        method=estimate.method,
         repeats=max(own.factor for _, _, own in each),
-        pairs=[
-            analyst_pb2.Pair(
-                first=domain.values[first[place]],
-                second=domain.values[second[place]],
-                estimate=estimate.value[place],
-                standard_error=estimate.standard_error[place],
-                low=low[place],
-                high=high[place],
-                independent=shares[first[place]] * shares[second[place]],
-            )
-            for place in order.tolist()
-        ],
-        pairs_left_out=first.size - order.size,
-        warning=f"reports of {', '.join(left)} tell no pairs" if left else "",
+        method=estimate.method,
+        notes=(Note(f"reports of {', '.join(left)} tell no pairs"),) if left else (),
     )

@@ -12,6 +12,8 @@ from typing import TypeVar
 import numpy as np
 
 import hearsay.plans.plan
+from hearsay.asking import roles, wire
+from hearsay.asking.answer import Answer, Note, Subject, Table
 from hearsay.asking.columns import NOT_GIVEN
 from hearsay.plans.kinds import Categorical, Ratings, SetOf, Strings, Value
 from hearsay.plans.plan import Plan
@@ -144,8 +146,7 @@ def distribution(
 ) -> list[bytes]:
     """Answer `Distribution` in one message; raise as `distributions.distribution`."""
     work = rectangles.rectangles if question.other else distributions.distribution
-    answer = work(_parsed(frozen), question, tallies)
-    return [answer.SerializeToString()]
+    return [_data(work(_parsed(frozen), question, tallies))]
 
 
 def comparison(
@@ -272,9 +273,7 @@ def fit(
     """Answer `Fit` in one message; raise as `fits.fit`. `dropped` is as of `crosstab`."""
     with records.telling_of_dropped(dropped):
         answer = fits.fit(_parsed(frozen), question, records.merged(parts))
-    records.warn_of_dropped(answer, dropped)
-    data: bytes = answer.SerializeToString()
-    return data
+    return _data(records.with_note_of_dropped(answer, dropped))
 
 
 def mixed(frozen: bytes, page: Page, levels: Sequence[str]) -> list[bytes]:
@@ -320,23 +319,30 @@ def suspicions(
     domain = _domain(plan, attribute)
     mechanisms = {name: plan.levels[name].mechanisms[attribute] for name in found}
     few = [name for name, s in found.items() if not suspicion.has_gap(mechanisms[name], s.n)]
-    answer = analyst_pb2.SuspicionsResponse(
-        targets=[domain.values[target] for target in targets],
-        warning=f"too few reports for norm_sub_gap at {', '.join(few)}" if few else "",
-        suspicions=[
-            analyst_pb2.Suspicion(
-                level=level,
-                reports=seen.n,
-                test=each.test,
-                statistic=each.statistic,
-                p_value=each.p_value,
-            )
-            for level, seen in found.items()
-            for each in suspicion.suspicions(mechanisms[level], seen)
-        ],
+    tests = [
+        (level, seen.n, test)
+        for level, seen in found.items()
+        for test in suspicion.suspicions(mechanisms[level], seen)
+    ]
+    index = roles.index(
+        ("level", [level for level, _, _ in tests]), ("test", [test.test for _, _, test in tests])
     )
-    data: bytes = answer.SerializeToString()
-    return data
+    columns: dict[str, list[float]] = {
+        "statistic": [test.statistic for _, _, test in tests],
+        "p_value": [test.p_value for _, _, test in tests],
+        "reports": [n for _, n, _ in tests],
+    }
+    answer = Answer(
+        "suspicions",
+        plan.survey,
+        (Subject(attribute, plan.asked(attribute).title),),
+        "test",
+        (Table("rows", index, tuple(roles.column(*each, "none") for each in columns.items())),),
+        reports=sum(seen.n for seen in found.values()),
+        notes=(Note(f"too few reports for norm_sub_gap at {', '.join(few)}"),) if few else (),
+        figures={"targets": [domain.values[target] for target in targets]},
+    )
+    return _data(answer)
 
 
 def set_pair_counts(
@@ -353,9 +359,7 @@ def set_pairs(
     found: Mapping[str, PairTally],
 ) -> bytes:
     """Answer `Pairs` in one message, from the pairs counted at each level."""
-    answer = paired.pairs(_parsed(frozen), question, tallies, found)
-    data: bytes = answer.SerializeToString()
-    return data
+    return _data(paired.pairs(_parsed(frozen), question, tallies, found))
 
 
 def check_words(frozen: bytes, question: analyst_pb2.WordsRequest) -> None:
@@ -382,6 +386,11 @@ def words(
         answer = worded.words(_parsed(frozen), question, tallies, parts)
     records.warn_of_dropped(answer, dropped)
     return list(_messages(answer))
+
+
+def _data(answer: Answer) -> bytes:
+    data: bytes = wire.to_message(answer).SerializeToString()
+    return data
 
 
 def _messages(answer: _Long) -> Iterator[bytes]:

@@ -7,12 +7,13 @@ so only as long as the retention keeps rows.
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hearsay import asking
 from hearsay.plans import presence
 from hearsay.plans.plan import Plan
 from hearsay.plans.properties import group_of
@@ -25,10 +26,7 @@ from ldp.errors import InvalidInput
 from ldp.estimating.pairs import PairTally, check_pair, count_pairs
 
 Answer = (
-    analyst_pb2.CrosstabResponse
-    | analyst_pb2.CompareGroupsResponse
-    | analyst_pb2.FitResponse
-    | analyst_pb2.EstimateResponse
+    analyst_pb2.CrosstabResponse | analyst_pb2.CompareGroupsResponse | analyst_pb2.EstimateResponse
 )
 
 Chosen = tuple[str, str]
@@ -181,11 +179,22 @@ def telling_of_dropped(dropped: int) -> Iterator[None]:
 def warn_of_dropped(answer: Answer, dropped: int) -> None:
     """Add a warning where the answer is from what the retention has left of the rows."""
     if dropped:
-        text = (
-            f"the retention has dropped the rows of {dropped} batches: this is from the rows that "
-            "are stored still"
-        )
+        text = _dropped(dropped)
         answer.warning = f"{answer.warning}; {text}" if answer.warning else text
+
+
+def with_note_of_dropped(answer: asking.Answer, dropped: int) -> asking.Answer:
+    """Return an answer with a note where it is from what the retention has left of the rows."""
+    if not dropped:
+        return answer
+    return replace(answer, notes=(*answer.notes, asking.Note(_dropped(dropped))))
+
+
+def _dropped(dropped: int) -> str:
+    return (
+        f"the retention has dropped the rows of {dropped} batches: this is from the rows that are "
+        "stored still"
+    )
 
 
 def merged(parts: Sequence[Complete]) -> Complete:

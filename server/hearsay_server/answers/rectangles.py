@@ -5,6 +5,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from hearsay.asking import roles
+from hearsay.asking.answer import Answer, Subject, Table
 from hearsay.plans.kinds import Binned
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2
@@ -16,9 +18,7 @@ _MOST = 1024
 """Rectangles that one question may ask for."""
 
 
-def rectangles(
-    plan: Plan, question: analyst_pb2.DistributionRequest, tallies: Tallies
-) -> analyst_pb2.DistributionResponse:
+def rectangles(plan: Plan, question: analyst_pb2.DistributionRequest, tallies: Tallies) -> Answer:
     """Answer a `DistributionRequest` about two numbers, from the tallies of views that ask both.
 
     The estimate is stratified, or pooled where the survey declares that levels are alike. Raises
@@ -27,6 +27,8 @@ def rectangles(
     names = question.attribute, question.other
     confidence = confidence_of(question)
     first, second = (_binned(plan, name) for name in names)
+    if question.view not in ("", "between"):
+        raise InvalidInput(f"of two numbers the view is between, got {question.view!r}")
     if question.edges or question.bins or question.quantiles or question.cumulative:
         raise InvalidInput("of two numbers ask for ranges: leave out the rest of a distribution")
     if not 1 <= len(question.ranges) <= _MOST or len(question.ranges) != len(question.other_ranges):
@@ -47,21 +49,24 @@ def rectangles(
         f"{second.points.range_label(other.low, other.high)}"
         for one, other in each
     ]
-    columns = np.stack([found.value, found.standard_error, low, high], axis=1).tolist()
-    return analyst_pb2.DistributionResponse(
-        survey=plan.survey,
-        attribute=f"{question.attribute}+{question.other}",
+    numbers = (found.value, found.standard_error, low, high)
+    each_column = zip(("estimate", "standard_error", "low", "high"), numbers, strict=True)
+    name = f"{question.attribute}+{question.other}"
+    title = " / ".join(
+        plan.attributes[part].title or part for part in (question.attribute, question.other)
+    )
+    columns = tuple(roles.column(*named, "share") for named in each_column)
+    return Answer(
+        "between",
+        plan.survey,
+        (Subject(name, title),),
+        "share",
+        (Table("ranges", roles.index((name, labels)), columns),),
         confidence=confidence,
         reports=cohorts.n,
-        method=found.method,
         repeats=cohorts.most_repeated,
-        title=" / ".join(
-            plan.attributes[name].title or name for name in (question.attribute, question.other)
-        ),
-        ranges=[
-            analyst_pb2.Row(label=label, estimate=value, standard_error=error, low=least, high=most)
-            for label, (value, error, least, most) in zip(labels, columns, strict=True)
-        ],
+        method=found.method,
+        figures={"step": None},
     )
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from hearsay.asking.answer import Answer, Note
 from hearsay.plans.kinds import Ratings, SetOf
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2
@@ -87,23 +88,36 @@ def method(question: analyst_pb2.EstimateRequest | analyst_pb2.DistributionReque
     return f"weighted to {', '.join(' and '.join(m.properties) for m in question.margins)}"
 
 
-def tell(
-    answer: analyst_pb2.EstimateResponse | analyst_pb2.DistributionResponse,
-    weights: Weights,
-    assumed: Sequence[str],
-) -> None:
+def tell(answer: analyst_pb2.EstimateResponse, weights: Weights, assumed: Sequence[str]) -> None:
     """Put into an answer what there is to know of its weights."""
     answer.reports = weights.n
     answer.design_effect = weights.design_effect
     answer.smallest_weight, answer.largest_weight = weights.range
+    answer.warning = "; ".join(filter(None, (answer.warning, *_told(weights, assumed))))
+
+
+def noted(answer: Answer, weights: Weights, assumed: Sequence[str]) -> Answer:
+    """Return an answer with what there is to know of its weights."""
+    return replace(
+        answer,
+        reports=weights.n,
+        notes=(*answer.notes, *map(Note, _told(weights, assumed))),
+        figures={
+            **answer.figures,
+            "design_effect": weights.design_effect,
+            "weights": list(weights.range),
+        },
+    )
+
+
+def _told(weights: Weights, assumed: Sequence[str]) -> list[str]:
     left = int(weights.counts.sum()) - weights.n
-    told = [answer.warning] if answer.warning else []
-    told += assumed
+    told = list(assumed)
     if left:
         told.append(f"{left:,} respondents of groups with a share of 0 are left out")
     if weights.joined:
         told.append(f"small groups are taken together: {'; '.join(weights.joined)}")
-    answer.warning = "; ".join(told)
+    return told
 
 
 def check(plan: Plan, question: analyst_pb2.EstimateRequest) -> None:

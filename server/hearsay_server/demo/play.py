@@ -26,7 +26,8 @@ from hearsay import Analyst
 from hearsay.plans.kinds import Binned, Domain, Grid, Numeric, Ratings, SetOf, Strings
 from hearsay.plans.views import combination
 from hearsay.sending.transport import open_calls
-from hearsay.v1 import admin_pb2, analyst_pb2, survey_pb2
+from hearsay.v1 import admin_pb2, survey_pb2
+from hearsay_server import cells
 from hearsay_server.demo.devices import Respondent, Sent, deliver, start
 from hearsay_server.demo.exhibits import show_device, show_devices
 from hearsay_server.demo.results import Comparison, draw, show
@@ -291,25 +292,20 @@ def _ask_ranges(
     analyst: Analyst, survey: str, name: str, domain: Binned, given: Sequence[Any]
 ) -> list[Comparison]:
     """Ask for the shares of as many ranges as the reports can show; of two where they can't any."""
-    answer = analyst.query_distribution(
-        analyst_pb2.DistributionRequest(survey=survey, attribute=name)
-    )
-    if not answer.bins:
-        answer = analyst.query_distribution(
-            analyst_pb2.DistributionRequest(survey=survey, attribute=name, bins=2)
-        )
+    frame = analyst.distribution(survey, name, quantiles=()).to_frame()
+    if frame.empty:
+        frame = analyst.distribution(survey, name, bins=2, quantiles=()).to_frame()
     counts = np.bincount([domain.encode(answer) for answer in given], minlength=domain.count)
+    left, right = (frame.index.get_level_values(level).tolist() for level in ("left", "right"))
+    numbers = frame[["estimate", "standard_error", "low", "high"]].to_dict("records")
     return [
         Comparison(
             attribute=name,
-            label=each.share.label,
-            estimate=each.share.estimate,
-            standard_error=each.share.standard_error,
-            low=each.share.low,
-            high=each.share.high,
-            truth=float(domain.points.overlaps(each.left, each.right) @ counts / len(given)),
+            label=label,
+            truth=float(domain.points.overlaps(*ends) @ counts / len(given)),
+            **row,  # type: ignore[arg-type]
         )
-        for each in answer.bins
+        for label, *ends, row in zip(cells.ranges(left, right), left, right, numbers, strict=True)
     ]
 
 

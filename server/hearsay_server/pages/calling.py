@@ -8,11 +8,13 @@ from typing import Any, TypeVar
 
 from google.protobuf.message import Message
 
-from hearsay import Analyst, NotReady, Unreachable
+from hearsay import Analyst, NotReady, Unreachable, asking
+from hearsay.asking import wire
 from hearsay.asking.selection import quietly
 from hearsay.sending.failures import OUR_FAULT
 from hearsay.sending.transport import Answer
 from hearsay.trouble import Reason
+from hearsay.v1 import answer_pb2
 from hearsay_server.limits import TooMany
 from hearsay_server.serving.auth import Proof
 from hearsay_server.serving.inside import Inside
@@ -100,6 +102,10 @@ class _Calls:
         """Return the answer, as `Calls.call` does."""
         answer = self._wait(self._inside.call(method, request, self._proof), timeout)
         return _parsed(answer, kind)
+
+    def ask(self, method: str, request: Message, timeout: float) -> asking.Answer:
+        """Return the answer to a question, which is this server's own."""
+        return wire.from_message(self.call(method, request, answer_pb2.Answer, timeout))
 
     def stream(
         self, method: str, request: Message, kind: type[Answer], timeout: float | None = None

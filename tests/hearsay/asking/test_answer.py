@@ -3,14 +3,19 @@
 import csv
 import json
 import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from hearsay.asking import Answer, reading
+from hearsay.asking import Answer, Cohort, Column, Note, Subject, Table, reading, roles, wire
+from hearsay.asking.answer import Unit
+from hearsay.asking.columns import FIT_COLUMNS, PAIR_COLUMNS
 from hearsay.asking.plots import figure, over_time
-from hearsay.v1 import analyst_pb2
+from hearsay.v1 import analyst_pb2, answer_pb2
 from ldp import InvalidInput
 
 HOSTILE = '<b onmouseover="x()">tea</b>'
@@ -47,6 +52,14 @@ def changed(kind: analyst_pb2.ChangeRequest.Kind) -> analyst_pb2.ChangeResponse:
     )
 
 
+def of_columns(view: str, labels: dict[str, str], names: Sequence[str], unit: Unit) -> Answer:
+    """An answer of one row, whose numbers are 0.5 and the integers 3."""
+    columns = [roles.column(name, [0.5], unit) for name in names]
+    columns = [replace(c, values=np.array([3.0])) if c.whole else c for c in columns]
+    index = roles.index(*((name, [label]) for name, label in labels.items()))
+    return Answer(view, "s", (Subject("drink"),), "", (Table("rows", index, tuple(columns)),))
+
+
 FIRST_TABLES = {
     "estimate": (
         lambda: reading.estimate(
@@ -62,11 +75,7 @@ FIRST_TABLES = {
         "share:estimate:share",
     ),
     "pairs": (
-        lambda: reading.pairs(
-            analyst_pb2.PairsResponse(
-                survey="s", attribute="drink", pairs=[analyst_pb2.Pair(first="a", second="b")]
-            )
-        ),
+        lambda: of_columns("pairs", {"first": "a", "second": "b"}, PAIR_COLUMNS, "share"),
         "estimate:estimate:share standard_error:error:share low:low:share high:high:share "
         "independent:reference:share",
     ),
@@ -83,22 +92,16 @@ FIRST_TABLES = {
         "adjusted_p_value:p:none mix:reference:share",
     ),
     "fit": (
-        lambda: reading.fit(
-            analyst_pb2.FitResponse(survey="s", coefficients=[analyst_pb2.Coefficient()]),
-            ["Intercept"],
-            "pay",
-            "pay ~ 1",
-        ),
+        lambda: of_columns("fit", {"pay": "Intercept"}, FIT_COLUMNS, "own"),
         "estimate:estimate:own standard_error:error:own z:statistic:none p_value:p:none "
         "low:low:own high:high:own naive:reference:own",
     ),
     "suspicions": (
-        lambda: reading.suspicions(
-            analyst_pb2.SuspicionsResponse(
-                suspicions=[analyst_pb2.Suspicion(level="one", test="together", reports=3)]
-            ),
-            "s",
-            "drink",
+        lambda: of_columns(
+            "suspicions",
+            {"level": "one", "test": "together"},
+            ("statistic", "p_value", "reports"),
+            "none",
         ),
         "statistic:statistic:none p_value:p:none reports:n:count",
     ),
@@ -115,6 +118,72 @@ def test_each_column_says_what_it_is_and_in_which_unit(view: str) -> None:
     made, expected = FIRST_TABLES[view]
     columns = [f"{c.name}:{c.role}:{c.unit}" for c in made().table().columns]
     assert " ".join(columns) == expected
+
+
+def same(answer: Answer, other: Answer) -> bool:
+    """Tell whether two answers have the same values, texts and types, nan where the other has."""
+    plain = [each.to_dict() for each in (answer, other)]
+    levels = [
+        [type(label) for table in each.tables for level in table.index for label in level.labels]
+        for each in (answer, other)
+    ]
+    return plain[0] == plain[1] and levels[0] == levels[1]
+
+
+@pytest.mark.parametrize("view", FIRST_TABLES)
+def test_an_answer_is_the_same_after_the_wire(view: str) -> None:
+    answer = FIRST_TABLES[view][0]()
+    message = answer_pb2.Answer.FromString(wire.to_message(answer).SerializeToString())
+    assert same(wire.from_message(message), answer)
+
+
+def test_what_is_not_told_of_one_row_comes_over_the_wire_too() -> None:
+    columns = (
+        roles.column("estimate", [0.25, math.nan, 1e-300], "share"),
+        Column("period", "text", "none", ["D1", "", "D2"]),
+        roles.column("reports", [2**53, 0, 1], "none"),
+    )
+    index = roles.index(("group", ["a", "a", "b"]), ("at", [0.1, 0.2, 1e9]))
+    answer = Answer(
+        "by",
+        "s",
+        (Subject("drink", "What?"), Subject("food")),
+        "frequency",
+        (Table("rows", index, columns, 7, "share"), Table("sums", roles.index(("x", [])), ())),
+        0.9,
+        True,
+        12,
+        {"a": 5, "b": 7},
+        2.5,
+        "mle",
+        (Note("few", "a"), Note("of all")),
+        {"none": None, "one": 1.5, "two": [1.0, 2.0], "texts": ["x"], "by": {"a": 0.5}, "is": True},
+        (Cohort(b"r", "open", "D1", "", 1.25, "krr", 3),),
+    )
+    assert same(wire.from_message(wire.to_message(answer)), answer)
+    assert math.isnan(wire.from_message(wire.to_message(answer)).table().columns[0].values[1])
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda m: m.tables[0].columns[0].numbers.append(1.0), "'estimate' has 3 of 2 rows"),
+        (lambda m: m.tables[0].index[0].labels.append("milk"), "other labels than the 2 given"),
+        (lambda m: m.tables[0].index[0].places.append(3), "other labels than the 1 given"),
+        (lambda m: m.tables[0].columns.add(name="estimate", role=1, unit=1), "a column once"),
+        (lambda m: setattr(m.tables[0].columns[0], "role", 99), "nothing that a column can be"),
+        (lambda m: m.tables.append(m.tables[0]), "tables: one comes twice"),
+        (lambda m: m.ClearField("tables"), "an answer has a table"),
+        (lambda m: m.figures.update({"deep": [[1.0]]}), "figures"),
+    ],
+)
+def test_a_message_that_is_no_answer_is_refused(change: Any, why: str) -> None:
+    index = roles.index(("drink", ["tea", "tea"]))
+    rows = Table("rows", index, (roles.column("estimate", [0.5, 0.25], "share"),))
+    message = wire.to_message(Answer("estimate", "s", (Subject("drink"),), "share", (rows,)))
+    change(message)
+    with pytest.raises(InvalidInput, match=why):
+        wire.from_message(message)
 
 
 @pytest.mark.parametrize("view", FIRST_TABLES)
@@ -241,26 +310,7 @@ def test_what_has_no_picture_is_refused(made: object, reason: str) -> None:
         figure(*answers)
 
 
-def test_the_tables_of_a_distribution_are_told_by_their_names() -> None:
-    message = analyst_pb2.DistributionResponse(
-        survey="s",
-        attribute="minutes",
-        confidence=0.95,
-        bins=[analyst_pb2.Bin(left=0, right=5, share=row("0 to 5"))],
-        quantiles=[row("0.5")],
-        cumulative=[row("5")],
-    )
-    answer = reading.distribution(message)
-    assert [table.name for table in answer.tables] == ["bins", "quantiles"]
-    assert answer.to_frame().index.tolist() == [(0.0, 5.0)]
-    assert answer.table("quantiles").columns[0].unit == "own"
-    assert answer.to_frame("quantiles").attrs["statistic"] == "minutes"
-    assert answer.to_frame().attrs["statistic"] == "share"
-    first = {view: reading.distribution(message, view).table().name for view in ("cdf", "between")}
-    assert first == {"cdf": "below", "between": "ranges"}
-
-
 def test_every_field_of_a_row_has_a_role() -> None:
     names = {field.name for field in analyst_pb2.Row.DESCRIPTOR.fields} - {"label"}
     names |= {field.name for field in analyst_pb2.Difference.DESCRIPTOR.fields}
-    assert names - {"label", "period"} <= set(reading._ROLES)
+    assert names - {"label", "period"} <= set(roles.ROLES)

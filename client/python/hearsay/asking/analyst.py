@@ -18,13 +18,13 @@ from hearsay.asking.distributions import Distributions
 from hearsay.asking.distributions import range_of as range_of
 from hearsay.asking.forecasting import Forecasts
 from hearsay.asking.margins import read_margins as read_margins
-from hearsay.asking.selection import LONG, fields, single, warn_of
+from hearsay.asking.selection import LONG, fields, single, warn_of, warned
 from hearsay.asking.selection import Options as Options
 from hearsay.asking.selection import Selection as Selection
 from hearsay.asking.sets import Sets
 from hearsay.asking.shuffled import Shuffles
 from hearsay.asking.words import Words
-from hearsay.checking.calls import open_checked
+from hearsay.checking.calls import AnalystCalls, open_checked
 from hearsay.plans import plan as plans
 from hearsay.plans.kinds import Binned, ByKind, Categorical, Ratings, SetOf, Strings
 from hearsay.sending.transport import Tls, Token
@@ -78,7 +78,7 @@ class Analyst(Changes, Comparisons, Distributions, Forecasts, Sets, Shuffles, Wo
         `tls` names other files than the system's authorities; `token` is the analyst's, where
         the server asks for one.
         """
-        self._calls = open_checked(target, tls=tls, token=token, insecure=insecure)
+        self._calls: AnalystCalls = open_checked(target, tls=tls, token=token, insecure=insecure)
         self._timeout = timeout
 
     def surveys(self) -> "pd.DataFrame":
@@ -248,16 +248,10 @@ class Analyst(Changes, Comparisons, Distributions, Forecasts, Sets, Shuffles, Wo
         left out. `targets` are values that an attack may have promoted, by default the three most
         frequent. The server reads all the reports: that takes time.
         """
-        answer = self.query_suspicions(
-            analyst_pb2.SuspicionsRequest(
-                survey=survey,
-                attribute=attribute,
-                targets=targets,
-                **fields(selection, Selection),
-            )
+        request = analyst_pb2.SuspicionsRequest(
+            survey=survey, attribute=attribute, targets=targets, **fields(selection, Selection)
         )
-        warn_of(answer.warning)
-        return reading.suspicions(answer, survey, attribute)
+        return warned(self._calls.ask("Analyst/Suspicions", request, LONG))
 
     def rows(self, survey: str, **selection: Unpack[Selection]) -> "pd.DataFrame":
         """Return the stored rows, as randomised as they came, in random order.
@@ -360,13 +354,6 @@ class Analyst(Changes, Comparisons, Distributions, Forecasts, Sets, Shuffles, Wo
         )
         kind = analyst_pb2.EstimateResponse
         return self._calls.stream("Analyst/Watch", request, kind)
-
-    def query_suspicions(
-        self, request: analyst_pb2.SuspicionsRequest
-    ) -> analyst_pb2.SuspicionsResponse:
-        """Return the tests for forged reports as a message; waits up to an hour."""
-        kind = analyst_pb2.SuspicionsResponse
-        return self._calls.call("Analyst/Suspicions", request, kind, LONG)
 
     def chunks(
         self,

@@ -6,7 +6,7 @@ from typing import Literal, Unpack
 from hearsay.asking import reading
 from hearsay.asking.answer import Answer
 from hearsay.asking.selection import Selection, fields, single, warn_of
-from hearsay.sending.transport import Calls
+from hearsay.checking.calls import AnalystCalls
 from hearsay.v1 import analyst_pb2
 from ldp.errors import InvalidInput
 
@@ -30,7 +30,7 @@ class ChangeOptions(Selection, total=False):
 class Changes:
     """The questions of `Analyst` about what changed over time."""
 
-    _calls: Calls
+    _calls: AnalystCalls
     _timeout: float
 
     def change(

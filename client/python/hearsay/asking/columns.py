@@ -44,24 +44,22 @@ _RENAMED = {
     analyst_pb2.ChangeRequest.BREAKS: {"first": "before", "second": "after"},
     analyst_pb2.ChangeRequest.TREND: {"difference": "slope"},
 }
-FIT_COLUMNS = ("estimate", "standard_error", "z", "p_value", "low", "high")
+FIT_COLUMNS = ("estimate", "standard_error", "z", "p_value", "low", "high", "naive")
 
 
-PAIR_COLUMNS = (
-    "first",
-    "second",
-    "estimate",
-    "standard_error",
-    "low",
-    "high",
-    "independent",
-)
+PAIR_COLUMNS = ("estimate", "standard_error", "low", "high", "independent")
 
 
 def change_columns(kind: analyst_pb2.ChangeRequest.Kind) -> list[str]:
     """Return the names of `DIFFERENCE_COLUMNS` of a change of this kind."""
     renamed = _RENAMED.get(kind, {})
     return [renamed.get(name, name) for name in DIFFERENCE_COLUMNS]
+
+
+def variable_name(variable: analyst_pb2.Variable) -> str:
+    """Return what a variable of a regression is called, such as "wage" or "smokes[yes]"."""
+    value = f"[{variable.value}]" if variable.HasField("value") else ""
+    return f"{variable.attribute}{value}"
 
 
 def given_columns(rows: Sequence[analyst_pb2.Row]) -> list[str]:

@@ -3,10 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
-from hearsay.asking import reading
 from hearsay.asking.answer import Answer
-from hearsay.asking.selection import Selection, Weighting, fields, warn_of
-from hearsay.sending.transport import Calls
+from hearsay.asking.selection import Selection, Weighting, fields, warned
+from hearsay.checking.calls import AnalystCalls
 from hearsay.v1 import analyst_pb2
 from ldp.errors import InvalidInput
 
@@ -14,7 +13,7 @@ from ldp.errors import InvalidInput
 class Distributions:
     """The questions of `Analyst` that are about more of a number than its mean."""
 
-    _calls: Calls
+    _calls: AnalystCalls
     _timeout: float
 
     def distribution(
@@ -47,7 +46,8 @@ class Distributions:
         (nan), and a warning says so. `figures["step"]` is None for a curve; with `margins`, which
         no curve has, there are also the design_effect and the weights, as of `estimate`.
         """
-        answer = self._distribution(
+        return self._distribution(
+            "distribution",
             survey,
             attribute,
             selection,
@@ -56,7 +56,6 @@ class Distributions:
             quantiles=quantiles,
             **_stated(step, confidence),
         )
-        return reading.distribution(answer)
 
     def between(
         self,
@@ -78,10 +77,9 @@ class Distributions:
         whatever they are like.
         """
         asked = [range_of((low, high))]
-        answer = self._distribution(
-            survey, attribute, selection, ranges=asked, **_stated(step, confidence)
+        return self._distribution(
+            "between", survey, attribute, selection, ranges=asked, **_stated(step, confidence)
         )
-        return reading.distribution(answer, "between")
 
     def rectangle(
         self,
@@ -100,7 +98,8 @@ class Distributions:
         if len(ranges) != 2:
             raise InvalidInput(f"a rectangle has the ranges of two numbers, got {len(ranges)}")
         (attribute, one), (other, second) = ranges.items()
-        answer = self._distribution(
+        return self._distribution(
+            "between",
             survey,
             attribute,
             selection,
@@ -109,7 +108,6 @@ class Distributions:
             other_ranges=[range_of(second)],
             confidence=confidence,
         )
-        return reading.distribution(answer, "between")
 
     def quantile(
         self,
@@ -126,10 +124,9 @@ class Distributions:
         The interval of a quantile ends where bins do, if only bins were collected.
         """
         asked = [q] if isinstance(q, int | float) else list(q)
-        answer = self._distribution(
-            survey, attribute, selection, quantiles=asked, **_stated(step, confidence)
+        return self._distribution(
+            "quantiles", survey, attribute, selection, quantiles=asked, **_stated(step, confidence)
         )
-        return reading.distribution(answer, "quantiles")
 
     def cdf(
         self,
@@ -145,30 +142,17 @@ class Distributions:
         Columns as `distribution`; indexed by the point or the end, `below`. Each interval covers
         its own share with probability `confidence`.
         """
-        answer = self._distribution(
-            survey, attribute, selection, cumulative=True, **_stated(step, confidence)
+        return self._distribution(
+            "cdf", survey, attribute, selection, cumulative=True, **_stated(step, confidence)
         )
-        return reading.distribution(answer, "cdf")
 
     def _distribution(
-        self, survey: str, attribute: str, selection: Selection, **asked: Any
-    ) -> analyst_pb2.DistributionResponse:
-        answer = self.query_distribution(
-            analyst_pb2.DistributionRequest(
-                survey=survey, attribute=attribute, **asked, **fields(selection, Weighting)
-            )
+        self, view: str, survey: str, attribute: str, selection: Selection, **asked: Any
+    ) -> Answer:
+        request = analyst_pb2.DistributionRequest(
+            survey=survey, attribute=attribute, view=view, **asked, **fields(selection, Weighting)
         )
-        warn_of(answer.warning, above=1)
-        return answer
-
-    # --- the same as messages, without pandas ----------------------------------------------
-
-    def query_distribution(
-        self, request: analyst_pb2.DistributionRequest
-    ) -> analyst_pb2.DistributionResponse:
-        """Return a histogram and quantiles as a message."""
-        kind = analyst_pb2.DistributionResponse
-        return self._calls.call("Analyst/Distribution", request, kind, self._timeout)
+        return warned(self._calls.ask("Analyst/Distribution", request, self._timeout), above=1)
 
 
 def range_of(ends: tuple[float, float]) -> analyst_pb2.Range:

@@ -27,20 +27,12 @@ _CATEGORICAL = re.compile(
 class Model:
     """A regression that a server can be asked for.
 
-    `labels` name the columns as statsmodels does, such as "C(sex)[T.male]". `response` has a value
+    Labels name the columns as statsmodels does, such as "C(sex)[T.male]". `response` has a value
     where it is whether an attribute has the value.
     """
 
     response: analyst_pb2.Variable
     columns: Sequence[analyst_pb2.Product]
-    labels: Sequence[str]
-
-    @property
-    def explained(self) -> str:
-        """The name of what is explained, such as "wage" or "smokes[yes]"."""
-        response = self.response
-        value = f"[{response.value}]" if response.HasField("value") else ""
-        return f"{response.attribute}{value}"
 
 
 @dataclass(frozen=True)
@@ -85,18 +77,14 @@ def parse(
     terms = [term for term in terms if term != ["1"]]
     factors = {expr: _factor(expr, attributes) for term in terms for expr in term}
     _check_main_effects(terms, factors)
-    labels, columns = [], []
-    if intercept:
-        labels.append("Intercept")
-        columns.append(analyst_pb2.Product())
+    columns = [analyst_pb2.Product(label="Intercept")] if intercept else []
     full = None if intercept else _first_categorical(terms, factors)
     for term in terms:
         for label, variables in _columns(term, factors, full):
-            labels.append(label)
-            columns.append(analyst_pb2.Product(variables=variables))
+            columns.append(analyst_pb2.Product(variables=variables, label=label))
     if not columns:
         raise InvalidInput(f"the formula {formula!r} has nothing that explains")
-    return Model(response, columns, labels)
+    return Model(response, columns)
 
 
 def _response(

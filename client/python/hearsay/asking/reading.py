@@ -9,66 +9,23 @@ import numpy as np
 from google.protobuf.message import Message
 from numpy.typing import NDArray
 
+from hearsay.asking import roles
 from hearsay.asking.answer import (
     Answer,
     Cohort,
     Column,
     FigureValue,
-    Level,
     Note,
-    Role,
     Subject,
     Table,
     Unit,
 )
 from hearsay.asking.columns import (
     DIFFERENCE_COLUMNS,
-    FIT_COLUMNS,
-    PAIR_COLUMNS,
     change_columns,
     given_columns,
 )
 from hearsay.v1 import analyst_pb2
-
-_ROLES: Mapping[str, Role] = {
-    "estimate": "estimate",
-    "difference": "estimate",
-    "slope": "estimate",
-    "alike": "reference",
-    "raw": "reference",
-    "share": "estimate",
-    "unweighted": "reference",
-    "independent": "reference",
-    "first": "reference",
-    "second": "reference",
-    "before": "reference",
-    "after": "reference",
-    "mix": "reference",
-    "naive": "reference",
-    "standard_error": "error",
-    "share_standard_error": "error",
-    "unweighted_standard_error": "error",
-    "low": "low",
-    "alike_low": "low",
-    "share_low": "low",
-    "high": "high",
-    "alike_high": "high",
-    "share_high": "high",
-    "p_value": "p",
-    "adjusted_p_value": "p",
-    "pvalue": "p",
-    "effective_sample_size": "n",
-    "reports": "n",
-    "shift_down": "moved",
-    "shift_up": "moved",
-    "z": "statistic",
-    "statistic": "statistic",
-    "dof": "statistic",
-    "noncentrality": "statistic",
-    "detectable": "statistic",
-}
-_WHOLE = ("reports", "dof")
-_SHARES = ("share", "share_standard_error", "share_low", "share_high")
 
 
 def estimate(answer: analyst_pb2.EstimateResponse, view: str = "estimate") -> Answer:
@@ -111,35 +68,6 @@ def by(answers: Sequence[analyst_pb2.EstimateResponse], by: str) -> Answer:
     )
 
 
-def pairs(answer: analyst_pb2.PairsResponse) -> Answer:
-    """Return the shares of people who have both of two items, indexed by the items."""
-    items = [(pair.first, pair.second) for pair in answer.pairs]
-    index = _levels(("first", [a for a, _ in items]), ("second", [b for _, b in items]))
-    columns = _of_fields(answer.pairs, PAIR_COLUMNS[2:], "share")
-    table = Table("rows", index, columns, answer.pairs_left_out)
-    return _answer("pairs", answer, [table], statistic="share of both")
-
-
-def distribution(answer: analyst_pb2.DistributionResponse, view: str = "distribution") -> Answer:
-    """Return the table that the view is of: "bins" and "quantiles" of a distribution, "quantiles",
-    "ranges" or "below"."""
-    ends = ("left", [b.left for b in answer.bins]), ("right", [b.right for b in answer.bins])
-    bins = _rows("bins", ends, [b.share for b in answer.bins], answer)
-    levels = [float(row.label) for row in answer.quantiles]
-    quantiles = replace(
-        _rows("quantiles", [("quantile", levels)], answer.quantiles, answer, unit="own"),
-        statistic=answer.attribute,
-    )
-    ranges = _rows("ranges", answer.attribute, answer.ranges, answer)
-    points = [float(row.label) for row in answer.cumulative]
-    below = _rows("below", [("below", points)], answer.cumulative, answer)
-    first = {"quantiles": quantiles, "between": ranges, "cdf": below}.get(view, bins)
-    others = [quantiles] if view == "distribution" and len(quantiles) else []
-    step: dict[str, FigureValue] = {"step": answer.step if answer.HasField("step") else None}
-    figures = {**step, **_weights(answer)}
-    return _answer(view, answer, [first, *others], figures, statistic="share")
-
-
 def compare(answer: analyst_pb2.CompareResponse) -> Answer:
     """Return the differences between two parts of the reports; see `Analyst.compare`."""
     table = _differences("rows", [(answer.attribute, _labels(answer.rows))], answer.rows, answer)
@@ -154,7 +82,7 @@ def change(answer: analyst_pb2.ChangeResponse) -> Answer:
     table = _differences("rows", index, answer.rows, answer, names)
     columns = list(table.columns)
     if answer.rows and answer.rows[0].HasField("mix"):
-        columns += _of_fields(answer.rows, ["mix"], _unit(answer.statistic))
+        columns += _of_fields(answer.rows, ["mix"], roles.unit_of(answer.statistic))
     if answer.kind == analyst_pb2.ChangeRequest.BREAKS:
         periods = [row.period for row in answer.rows]
         columns.insert(0, Column("period", "text", "none", periods))
@@ -203,38 +131,6 @@ def differences(answer: analyst_pb2.CompareGroupsResponse) -> Answer:
     return _of_groups("differences", answer, [differences, rows, groups])
 
 
-def fit(
-    answer: analyst_pb2.FitResponse, labels: Sequence[str], explained: str, formula: str
-) -> Answer:
-    """Return a regression, a row for each term; see `Analyst.ols`."""
-    columns = _of_fields(answer.coefficients, (*FIT_COLUMNS, "naive"), "own")
-    table = Table("rows", _levels((explained, list(labels))), columns)
-    figures: dict[str, FigureValue] = {"formula": formula, "n": answer.reports}
-    subject = (Subject(explained, formula),)
-    return _answer("fit", answer, [table], figures, statistic="coefficient", subjects=subject)
-
-
-def suspicions(answer: analyst_pb2.SuspicionsResponse, survey: str, attribute: str) -> Answer:
-    """Return tests of whether reports look forged, by level and test."""
-    index = _levels(
-        ("level", [each.level for each in answer.suspicions]),
-        ("test", [each.test for each in answer.suspicions]),
-    )
-    columns = _of_fields(answer.suspicions, ("statistic", "p_value", "reports"), "none")
-    notes = (Note(answer.warning),) if answer.warning else ()
-    reports = {each.level: each.reports for each in answer.suspicions}  # of each of its tests
-    return Answer(
-        "suspicions",
-        survey,
-        (Subject(attribute),),
-        "test",
-        (Table("rows", index, columns),),
-        reports=sum(reports.values()),
-        notes=notes,
-        figures={"targets": list(answer.targets)},
-    )
-
-
 def _answer(
     view: str,
     message: Any,
@@ -277,9 +173,7 @@ def _figures(answer: analyst_pb2.EstimateResponse) -> dict[str, FigureValue]:
     return found | _weights(answer)
 
 
-def _weights(
-    answer: analyst_pb2.EstimateResponse | analyst_pb2.DistributionResponse,
-) -> dict[str, FigureValue]:
+def _weights(answer: analyst_pb2.EstimateResponse) -> dict[str, FigureValue]:
     """Return what there is to know of the weights of an answer with margins."""
     if not answer.HasField("design_effect"):
         return {}
@@ -297,8 +191,8 @@ def _rows(
 ) -> Table:
     """Return a table of rows; an index that is a name has the rows' labels."""
     levels = [(index, _labels(rows))] if isinstance(index, str) else index
-    unit = unit or _unit(getattr(answer, "statistic", "share"))
-    return Table(name, _levels(*levels), _of_fields(rows, given_columns(rows), unit), left_out)
+    unit = unit or roles.unit_of(getattr(answer, "statistic", "share"))
+    return Table(name, roles.index(*levels), _of_fields(rows, given_columns(rows), unit), left_out)
 
 
 def _rated_shares(table: Table) -> Table:
@@ -306,7 +200,7 @@ def _rated_shares(table: Table) -> Table:
     columns = [
         Column(column.name.removeprefix("share_"), column.role, "share", column.values)
         for column in table.columns
-        if column.name in _SHARES
+        if column.name in roles.SHARES
     ]
     columns[0] = Column("estimate", "estimate", "share", columns[0].values)
     return Table("shares", table.index, tuple(columns), statistic="share who rated")
@@ -325,7 +219,7 @@ def _stacked(name: str, by: str, found: Mapping[str, Answer]) -> Table:
     }
     return Table(
         name,
-        _levels((by, groups), (inner, labels)),
+        roles.index((by, groups), (inner, labels)),
         tuple(Column(c.name, c.role, c.unit, values[c.name], c.whole) for c in columns.values()),
         sum(table.left_out for table in tables.values()),
     )
@@ -345,8 +239,8 @@ def _differences(
     answer: Any,
     names: Sequence[str] = DIFFERENCE_COLUMNS,
 ) -> Table:
-    columns = _of_fields(rows, DIFFERENCE_COLUMNS, _unit(answer.statistic), names)
-    return Table(name, _levels(*index), columns)
+    columns = _of_fields(rows, DIFFERENCE_COLUMNS, roles.unit_of(answer.statistic), names)
+    return Table(name, roles.index(*index), columns)
 
 
 def _independence(answer: analyst_pb2.CrosstabResponse) -> Table:
@@ -359,9 +253,9 @@ def _independence(answer: analyst_pb2.CrosstabResponse) -> Table:
         "detectable": test.detectable,
         "reports": answer.reports,
     }
-    columns = tuple(_column(name, [number], "none") for name, number in numbers.items())
+    columns = tuple(roles.column(name, [number], "none") for name, number in numbers.items())
     name = f"{answer.attribute} and {answer.other}"
-    return Table("independence", _levels(("attributes", [name])), columns)
+    return Table("independence", roles.index(("attributes", [name])), columns)
 
 
 def _groups(answer: analyst_pb2.CompareGroupsResponse) -> tuple[Table, Table, Table]:
@@ -402,10 +296,6 @@ def _cohorts(cohorts: Iterable[analyst_pb2.Cohort]) -> tuple[Cohort, ...]:
     )
 
 
-def _levels(*levels: tuple[str, Sequence[Any]]) -> tuple[Level, ...]:
-    return tuple(Level(name, labels) for name, labels in levels)
-
-
 def _labels(rows: Iterable[Any]) -> list[str]:
     return [row.label for row in rows]
 
@@ -415,14 +305,9 @@ def _of_fields(
 ) -> tuple[Column, ...]:
     """Return a column for each field of the rows, called as the field unless there are names."""
     return tuple(
-        _column(name, [number(row, field) for row in rows], unit)
+        roles.column(name, [number(row, field) for row in rows], unit)
         for field, name in zip(fields, names or fields, strict=True)
     )
-
-
-def _column(name: str, numbers: Sequence[float], unit: Unit) -> Column:
-    values = np.array(numbers, dtype=np.float64)
-    return Column(name, _ROLES[name], _unit_of(name, unit), values, name in _WHOLE)
 
 
 def number(row: Message, field: str) -> float:
@@ -432,19 +317,3 @@ def number(row: Message, field: str) -> float:
     if found == 0 and row.DESCRIPTOR.fields_by_name[field].has_presence and not row.HasField(field):
         return math.nan
     return found
-
-
-def _unit(statistic: str) -> Unit:
-    """Return the unit of an answer's estimates by what they are of."""
-    return "own" if statistic in ("mean", "rating") else "share"
-
-
-def _unit_of(column: str, unit: Unit) -> Unit:
-    role = _ROLES[column]
-    if role in ("p", "statistic"):
-        return "none"
-    if role == "n":
-        return "count"
-    if column in _SHARES:
-        return "share"
-    return "per period" if column == "slope" else unit

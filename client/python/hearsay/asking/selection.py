@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, TypedDict, TypeVar
 
+from hearsay.asking.answer import Answer
 from hearsay.asking.margins import Margins, messages
 from hearsay.v1 import analyst_pb2
 from ldp.errors import AnswerRefused
@@ -120,6 +121,12 @@ def warn_of(warning: str, *, above: int = 0) -> None:
     """
     if warning and not _quiet.get():
         warnings.warn(warning, stacklevel=3 + above)
+
+
+def warned(answer: Answer, *, above: int = 0) -> Answer:
+    """Return an answer, and warn of its notes, as `warn_of` does."""
+    warn_of(answer.warning, above=1 + above)
+    return answer
 
 
 @contextlib.contextmanager

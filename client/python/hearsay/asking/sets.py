@@ -6,15 +6,15 @@ from typing import Unpack
 
 from hearsay.asking import reading
 from hearsay.asking.answer import Answer
-from hearsay.asking.selection import LONG, Options, Selection, fields, warn_of
-from hearsay.sending.transport import Calls
+from hearsay.asking.selection import LONG, Options, Selection, fields, warn_of, warned
+from hearsay.checking.calls import AnalystCalls
 from hearsay.v1 import analyst_pb2
 
 
 class Sets:
     """The questions of `Analyst` that are about answers of several items each."""
 
-    _calls: Calls
+    _calls: AnalystCalls
 
     @abstractmethod
     def estimate(self, survey: str, attribute: str, **options: Unpack[Options]) -> Answer:
@@ -68,21 +68,11 @@ class Sets:
         high, and independent, the product of the two items' shares. The server reads all the
         reports: that takes time. Raises `InvalidInput` where a report has one member alone.
         """
-        answer = self.query_pairs(
-            analyst_pb2.PairsRequest(
-                survey=survey,
-                attribute=attribute,
-                top=top,
-                confidence=confidence,
-                **fields(selection, Selection),
-            )
+        request = analyst_pb2.PairsRequest(
+            survey=survey,
+            attribute=attribute,
+            top=top,
+            confidence=confidence,
+            **fields(selection, Selection),
         )
-        warn_of(answer.warning)
-        return reading.pairs(answer)
-
-    # --- the same as messages, without pandas ----------------------------------------------
-
-    def query_pairs(self, request: analyst_pb2.PairsRequest) -> analyst_pb2.PairsResponse:
-        """Return the shares of pairs of items as a message; waits up to an hour."""
-        kind = analyst_pb2.PairsResponse
-        return self._calls.call("Analyst/Pairs", request, kind, LONG)
+        return warned(self._calls.ask("Analyst/Pairs", request, LONG))

@@ -5,9 +5,9 @@ from typing import Any, Unpack
 
 from hearsay.asking import formulas, reading
 from hearsay.asking.answer import Answer
-from hearsay.asking.selection import LONG, Selection, fields, single, warn_of
+from hearsay.asking.selection import LONG, Selection, fields, single, warn_of, warned
+from hearsay.checking.calls import AnalystCalls
 from hearsay.plans import plan as plans
-from hearsay.sending.transport import Calls
 from hearsay.v1 import admin_pb2, analyst_pb2
 
 
@@ -18,7 +18,7 @@ class Together:
     that the retention has not dropped. The server reads all of them: that takes time.
     """
 
-    _calls: Calls
+    _calls: AnalystCalls
 
     @abstractmethod
     def show_survey(self, survey: str) -> admin_pb2.ShowSurveyResponse:
@@ -171,19 +171,20 @@ class Together:
         selection: Selection,
     ) -> Answer:
         model = self.model(survey, formula, logistic=logistic, success=success)
-        answer = self.query_fit(
-            fit_request(
-                survey,
-                model,
-                logistic=logistic,
-                method=method,
-                confidence=confidence,
-                simultaneous=simultaneous,
-                selection=selection,
-            )
+        kind = analyst_pb2.FitRequest
+        chosen: dict[str, Any] = fields(selection, Selection)
+        request = kind(
+            survey=survey,
+            family=kind.LOGISTIC if logistic else kind.LINEAR,
+            response=model.response,
+            columns=model.columns,
+            method=method,
+            confidence=confidence,
+            simultaneous=simultaneous,
+            formula=formula,
+            **chosen,
         )
-        warn_of(answer.warning)
-        return reading.fit(answer, model.labels, model.explained, formula)
+        return warned(self._calls.ask("Analyst/Fit", request, LONG), above=1)
 
     # --- the same as messages, without pandas ----------------------------------------------
 
@@ -205,10 +206,6 @@ class Together:
         """Return an attribute within groups, and their differences, as a message."""
         kind = analyst_pb2.CompareGroupsResponse
         return single(self._calls.stream("Analyst/CompareGroups", request, kind, LONG))
-
-    def query_fit(self, request: analyst_pb2.FitRequest) -> analyst_pb2.FitResponse:
-        """Return a regression as a message; waits up to an hour."""
-        return self._calls.call("Analyst/Fit", request, analyst_pb2.FitResponse, LONG)
 
 
 def groups_request(
@@ -232,30 +229,5 @@ def groups_request(
         confidence=confidence,
         simultaneous=simultaneous,
         method=method,
-        **chosen,
-    )
-
-
-def fit_request(
-    survey: str,
-    model: formulas.Model,
-    *,
-    logistic: bool,
-    method: str = "",
-    confidence: float = 0.95,
-    simultaneous: bool = False,
-    selection: Selection,
-) -> analyst_pb2.FitRequest:
-    """Return the request of `Analyst.ols` and `Analyst.logit`."""
-    kind = analyst_pb2.FitRequest
-    chosen: dict[str, Any] = fields(selection, Selection)
-    return kind(
-        survey=survey,
-        family=kind.LOGISTIC if logistic else kind.LINEAR,
-        response=model.response,
-        columns=model.columns,
-        method=method,
-        confidence=confidence,
-        simultaneous=simultaneous,
         **chosen,
     )

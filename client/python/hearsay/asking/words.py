@@ -6,7 +6,7 @@ from typing import Unpack
 from hearsay.asking import reading
 from hearsay.asking.answer import Answer
 from hearsay.asking.selection import LONG, Selection, fields, single, warn_of
-from hearsay.sending.transport import Calls
+from hearsay.checking.calls import AnalystCalls
 from hearsay.v1 import analyst_pb2
 from ldp.errors import InvalidInput
 
@@ -14,7 +14,7 @@ from ldp.errors import InvalidInput
 class Words:
     """The questions of `Analyst` that are about attributes of strings."""
 
-    _calls: Calls
+    _calls: AnalystCalls
 
     def heavy_hitters(
         self,

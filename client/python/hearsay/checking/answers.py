@@ -1,14 +1,24 @@
 """An analyst's answers, checked against the question and the survey's plan."""
 
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import product
-from math import inf, isfinite
+from math import isfinite
 from typing import Any
 
 from google.protobuf.message import Message
 
-from hearsay.asking.columns import NO_MAP, NOT_GIVEN
+from hearsay.asking import roles
+from hearsay.asking.answer import Answer, Unit
+from hearsay.asking.columns import (
+    FIT_COLUMNS,
+    NO_MAP,
+    NOT_GIVEN,
+    PAIR_COLUMNS,
+    variable_name,
+)
+from hearsay.checking import tables
 from hearsay.checking.fields import check_known
 from hearsay.checking.plans import check_periods
 from hearsay.plans import period
@@ -28,6 +38,11 @@ _RANGE = f"{_NUMBER}(?: to (?:under )?{_NUMBER})?"
 _RANGES = re.compile(f"{_RANGE}(?:, {_RANGE})?")
 """A range of a number in words, or of two numbers."""
 
+_DISTRIBUTIONS = ("distribution", "quantiles", "between", "cdf")
+
+_COLUMNS = ("estimate", "standard_error", "low", "high")
+_TESTS = ("statistic", "p_value", "reports")
+
 _FOUND = 20
 _PAIRS = 100
 """Words, and pairs, of an answer unless others are asked for."""
@@ -38,7 +53,8 @@ def survey_of(request: Message) -> str | None:
     questions."""
     if isinstance(request, wire.EstimateByRequest | wire.WatchRequest):
         return request.question.survey
-    return request.survey if type(request) in _CHECKS else None  # type: ignore[attr-defined]
+    known = type(request) in _CHECKS or type(request) in _ANSWERED
+    return request.survey if known else None  # type: ignore[attr-defined]
 
 
 def check(request: Message, answer: Message, plan: Plan) -> None:
@@ -53,6 +69,55 @@ def check(request: Message, answer: Message, plan: Plan) -> None:
             raise InvalidInput(f"group: {answer.group!r} was not asked for")  # type: ignore[attr-defined]
     _check_named(question, answer)
     _CHECKS[type(question)](question, answer, plan)
+
+
+def check_answer(request: Message, answer: Answer, plan: Plan) -> None:
+    """Raise `InvalidInput` for an answer to a question that the survey's plan does not allow."""
+    question: Any = request
+    views, statistics, check = _ANSWERED[type(request)]
+    _check_among("view", [answer.view], views)
+    _check_among("statistic", [answer.statistic], statistics)
+    _check_same("survey", [answer.survey], [question.survey])
+    confident = "confidence" in question.DESCRIPTOR.fields_by_name
+    asked = question.confidence if confident and question.HasField("confidence") else None
+    if answer.confidence != (answer.confidence if asked is None else asked) or not (
+        0 < answer.confidence < 1 if confident else answer.confidence == 0
+    ):
+        raise InvalidInput(f"confidence: {answer.confidence} is not that of the question")
+    if answer.simultaneous != getattr(question, "simultaneous", False):
+        raise InvalidInput(f"simultaneous: {answer.simultaneous} was not asked for")
+    check(question, answer, plan)
+
+
+def _check_subjects(answer: Answer, plan: Plan, *names: str) -> None:
+    """Check which attributes an answer is about, and their titles."""
+    told = [(subject.name, subject.title) for subject in answer.subjects]
+    _check_same("attribute", told, [(name, plan.asked(name).title) for name in names])
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """A table that an answer has: its name, its index and its columns, and their unit."""
+
+    name: str
+    index: Sequence[str]
+    columns: Sequence[str]
+    unit: Unit = "share"
+    statistic: str = ""
+
+
+def _check_shape(answer: Answer, *shapes: _Shape) -> Mapping[str, Sequence[tuple[Any, ...]]]:
+    """Return the labels of the rows of each table, once the answer has these tables alone."""
+    _check_same("tables", [table.name for table in answer.tables], [shape.name for shape in shapes])
+    found = {}
+    for table, shape in zip(answer.tables, shapes, strict=True):
+        _check_same(f"{table.name}: index", [level.name for level in table.index], shape.index)
+        expected = [roles.column(name, (), shape.unit) for name in shape.columns]
+        both = [[(c.name, c.role, c.unit) for c in each] for each in (table.columns, expected)]
+        _check_same(f"{table.name}: columns", *both)
+        _check_same(f"{table.name}: statistic", [table.statistic], [shape.statistic])
+        found[table.name] = list(zip(*(level.labels for level in table.index), strict=True))
+    return found
 
 
 class Groups:
@@ -189,56 +254,65 @@ def _change(question: wire.ChangeRequest, answer: wire.ChangeResponse, plan: Pla
         raise InvalidInput(f"panels: {answer.panels} of {plan.panels}")
 
 
-def _distribution(
-    question: wire.DistributionRequest, answer: wire.DistributionResponse, plan: Plan
-) -> None:
-    check_known(answer)
+def _distribution(question: wire.DistributionRequest, answer: Answer, plan: Plan) -> None:
+    _check_same("view", [answer.view], [question.view or "distribution"])
     if question.other:
         both = question.attribute, question.other
-        _check_same("attribute", [answer.attribute], ["+".join(both)])
-        title = " / ".join(plan.asked(name).title or name for name in both)
+        name, title = "+".join(both), " / ".join(plan.asked(each).title or each for each in both)
     else:
-        title = plan.asked(question.attribute).title
-    _check_title(answer.title, title)
-    for row in [*answer.ranges, *(each.share for each in answer.bins)]:
-        if not _RANGES.fullmatch(row.label):
-            raise InvalidInput(f"label: {row.label!r} is no range of numbers")
-    _check_count("ranges", answer.ranges, question.ranges)
-    _check_count("quantiles", answer.quantiles, question.quantiles)
-    for row, level in zip(answer.quantiles, question.quantiles, strict=True):
-        if row.label != f"{level:g}":
-            raise InvalidInput(f"quantiles: asked for {level:g}, got {row.label!r}")
-    ends = [end for each in answer.bins for end in (each.left, each.right)]
+        name, title = question.attribute, plan.asked(question.attribute).title
+    told = [(subject.name, subject.title) for subject in answer.subjects]
+    _check_same("attribute", told, [(name, title)])
+    step: Any = answer.figures.get("step")
+    if step is not None and not (isinstance(step, float) and step > 0):
+        raise InvalidInput(f"step: {step} is no distance of points")
+    weights = ["design_effect", "weights"] if question.margins else []
+    _check_same("figures", sorted(answer.figures), sorted(["step", *weights]))
+    has_bins = answer.view == "distribution" or question.bins or question.edges
+    shapes = [_Shape("bins", ("left", "right"), _COLUMNS)] if has_bins else []
+    if question.quantiles:
+        shapes.append(_Shape("quantiles", ("quantile",), _COLUMNS, "own", name))
+    if question.ranges:
+        shapes.append(_Shape("ranges", (name,), _COLUMNS))
+    if question.cumulative:
+        shapes.append(_Shape("below", ("below",), _COLUMNS))
+    first = {"between": "ranges", "cdf": "below", "quantiles": "quantiles"}.get(answer.view, "bins")
+    shapes.sort(key=lambda shape: shape.name != first)
+    rows = _check_shape(answer, *shapes)
+    points = getattr(plan.asked(question.attribute).domain, "points", None)
+    curve = points is None and not question.HasField("step")
+    for table in answer.tables:
+        tables.check_estimated(table, errors=not curve and table.name != "quantiles")
+    for (label,) in rows.get("ranges", ()):
+        if not _RANGES.fullmatch(label):
+            raise InvalidInput(f"label: {label!r} is no range of numbers")
+    _check_count("ranges", rows.get("ranges", ()), question.ranges)
+    levels = [(float(f"{level:g}"),) for level in question.quantiles]
+    _check_same("quantiles", rows.get("quantiles", ()), levels)
+    ends = [end for row in rows.get("bins", ()) for end in row]
     lefts = ends[::2]
-    if ends != sorted(ends) or lefts != sorted(set(lefts)) or not all(map(isfinite, ends)):
+    if ends != sorted(ends) or lefts != sorted(set(lefts)):
         raise InvalidInput("bins: their ends do not rise")
     if question.edges:
-        _check_count("bins", answer.bins, question.edges[1:])
-    elif len(answer.bins) > (question.bins or _MOST_ROWS):
-        raise InvalidInput(f"bins: asked for {question.bins or _MOST_ROWS}, got {len(answer.bins)}")
-    before = -inf
-    for row in answer.cumulative if question.cumulative else []:
-        try:
-            point = float(row.label)
-        except ValueError:
-            raise InvalidInput(f"cumulative: {row.label!r} is no number") from None
-        if not before < point < inf:
-            raise InvalidInput("cumulative: the points do not rise")
-        before = point
-    if answer.cumulative and not question.cumulative:
-        raise InvalidInput("cumulative: it was not asked for")
-    if answer.HasField("step") and not answer.step > 0:
-        raise InvalidInput(f"step: {answer.step} is no distance of points")
+        _check_count("bins", lefts, question.edges[1:])
+    elif len(lefts) > (question.bins or _MOST_ROWS):
+        raise InvalidInput(f"bins: asked for {question.bins or _MOST_ROWS}, got {len(lefts)}")
+    below = [point for (point,) in rows.get("below", ())]
+    if below != sorted(set(below)):
+        raise InvalidInput("below: the points do not rise")
 
 
-def _suspicions(
-    question: wire.SuspicionsRequest, answer: wire.SuspicionsResponse, plan: Plan
-) -> None:
-    labels = plan.asked(question.attribute).domain.labels
-    _check_among("targets", answer.targets, labels)
-    tests = [(each.level, each.test) for each in answer.suspicions]
+def _suspicions(question: wire.SuspicionsRequest, answer: Answer, plan: Plan) -> None:
+    _check_subjects(answer, plan, question.attribute)
+    tests = _check_shape(answer, _Shape("rows", ("level", "test"), _TESTS, "none"))["rows"]
     _check_among("level", [level for level, _ in tests], plan.levels)
     _check_once("suspicions", tests)
+    _check_same("figures", list(answer.figures), ["targets"])
+    targets: Any = answer.figures["targets"]
+    _check_once("targets", targets)
+    if question.targets:
+        _check_same("targets", sorted(targets), sorted(question.targets))
+    _check_among("targets", targets, plan.asked(question.attribute).domain.labels)
 
 
 def _crosstab(question: wire.CrosstabRequest, answer: wire.CrosstabResponse, plan: Plan) -> None:
@@ -268,18 +342,25 @@ def _groups(
     _check_once("differences", told)
 
 
-def _fit(question: wire.FitRequest, answer: wire.FitResponse, plan: Plan) -> None:
-    check_known(answer)
-    _check_count("coefficients", answer.coefficients, question.columns)
+def _fit(question: wire.FitRequest, answer: Answer, plan: Plan) -> None:
+    tables.check_known(answer)
+    explained = variable_name(question.response)
+    told = [(subject.name, subject.title) for subject in answer.subjects]
+    _check_same("attribute", told, [(explained, question.formula)])
+    figures = {"formula": question.formula, "n": answer.reports}
+    _check_same("figures", sorted(answer.figures.items()), sorted(figures.items()))
+    rows = _check_shape(answer, _Shape("rows", (explained,), FIT_COLUMNS, "own"))["rows"]
+    _check_same("rows", rows, [(column.label,) for column in question.columns])
 
 
-def _pairs(question: wire.PairsRequest, answer: wire.PairsResponse, plan: Plan) -> None:
-    check_known(answer)
-    asked = plan.asked(question.attribute)
-    _check_title(answer.title, asked.title)
-    items = [item for each in answer.pairs for item in (each.first, each.second)]
-    _check_among("pairs", items, asked.domain.labels)
-    pairs = [frozenset((each.first, each.second)) for each in answer.pairs]
+def _pairs(question: wire.PairsRequest, answer: Answer, plan: Plan) -> None:
+    tables.check_known(answer)
+    _check_subjects(answer, plan, question.attribute)
+    _check_same("figures", list(answer.figures), [])
+    rows = _check_shape(answer, _Shape("rows", ("first", "second"), PAIR_COLUMNS))["rows"]
+    items = [item for pair in rows for item in pair]
+    _check_among("pairs", items, plan.asked(question.attribute).domain.labels)
+    pairs = [frozenset(pair) for pair in rows]
     _check_once("pairs", pairs)
     if len(pairs) > (question.top or _PAIRS) or any(len(pair) < 2 for pair in pairs):
         raise InvalidInput(f"pairs: asked for {question.top or _PAIRS}, got {len(pairs)}")
@@ -290,13 +371,18 @@ _CHECKS: dict[type[Message], Callable[[Any, Any, Plan], None]] = {
     wire.WordsRequest: _words,
     wire.CompareRequest: _compare,
     wire.ChangeRequest: _change,
-    wire.DistributionRequest: _distribution,
-    wire.SuspicionsRequest: _suspicions,
     wire.CrosstabRequest: _crosstab,
     wire.CompareGroupsRequest: _groups,
-    wire.FitRequest: _fit,
-    wire.PairsRequest: _pairs,
 }
+_ANSWERED: dict[
+    type[Message], tuple[Sequence[str], Sequence[str], Callable[[Any, Answer, Plan], None]]
+] = {
+    wire.DistributionRequest: (_DISTRIBUTIONS, ["share"], _distribution),
+    wire.FitRequest: (["fit"], ["coefficient"], _fit),
+    wire.PairsRequest: (["pairs"], ["share of both"], _pairs),
+    wire.SuspicionsRequest: (["suspicions"], ["test"], _suspicions),
+}
+"""The views of the answers to each question, what their estimates are of, and their check."""
 
 
 def _check_cohorts(answer: wire.EstimateResponse, plan: Plan) -> None:

@@ -1,16 +1,20 @@
 """Calls of analysts and operators, whose answers are checked once, here."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Protocol, TypeVar
 
 from google.protobuf.message import Message
 
+from hearsay.asking import wire
+from hearsay.asking.answer import Answer as Answered
 from hearsay.checking import answers, registered, streams
 from hearsay.checking.fields import check_fields
+from hearsay.checking.tables import check_tables
 from hearsay.plain import on_one_line
 from hearsay.plans.plan import Plan, parse
 from hearsay.sending.transport import Answer, Calls, Tls, Token, Unreachable, open_calls
-from hearsay.v1 import admin_pb2
+from hearsay.v1 import admin_pb2, answer_pb2
 from ldp.errors import AnswerRefused, InvalidInput
 
 _TIMEOUT = 30.0
@@ -21,6 +25,15 @@ _MOST_BYTES = 1 << 28
 
 _MOST_GROUPS = 1 << 20
 """Answers to one question."""
+
+_Any = TypeVar("_Any")
+
+
+class AnalystCalls(Calls, Protocol):
+    """The calls of an analyst to a server."""
+
+    def ask(self, method: str, request: Message, timeout: float) -> Answered:
+        """Return the answer to a question; raise as `Calls.call`."""
 
 
 class CheckedCalls:
@@ -60,6 +73,15 @@ class CheckedCalls:
                         groups.add(answer)
                 yield answer
 
+    def ask(self, method: str, request: Message, timeout: float) -> Answered:
+        """Return the answer to an analyst's question, once it is checked."""
+        message = self._calls.call(method, request, answer_pb2.Answer, timeout)
+        with _refusing(method):
+            found = wire.from_message(message)
+            check_tables(found)
+            self._by_plan(request, found, answers.check_answer)
+        return found
+
     def close(self) -> None:
         """Disconnect."""
         self._calls.close()
@@ -70,20 +92,26 @@ class CheckedCalls:
         registered.check(request, answer)
         if isinstance(answer, admin_pb2.ShowSurveyResponse):
             self._plans[answer.status.survey] = parse(answer.plan)
+        self._by_plan(request, answer, answers.check)
+
+    def _by_plan(
+        self, request: Message, answer: _Any, check: Callable[[Message, _Any, Plan], None]
+    ) -> None:
+        """Check an answer by the survey's plan; raise as `check`."""
         name = answers.survey_of(request)
         if name is None:
             return
         plan = self._plans.get(name)
         if plan is not None:
             try:
-                answers.check(request, answer, plan)
+                check(request, answer, plan)
             except InvalidInput:
                 # The survey may have been deleted, and created again with another plan.
                 if self._fetched(name).revision == plan.revision:
                     raise
             else:
                 return
-        answers.check(request, answer, self._plans.get(name) or self._fetched(name))
+        check(request, answer, self._plans.get(name) or self._fetched(name))
 
     def _fetched(self, survey: str) -> Plan:
         """Return the survey's plan of now."""

@@ -15,7 +15,10 @@ from hearsay.sending.proxies import Proxy
 from ldp.errors import HearsayError
 
 LARGEST = 5 << 20
-"""Bytes of the largest message that is read: a plan has 4 MiB, and a little comes with it."""
+"""Bytes of the largest message that a device reads: a plan of 4 MiB, and a little with it."""
+
+LARGEST_ANSWER = 32 << 20
+"""Bytes of the largest message that an analyst reads."""
 
 _AROUND = 256 << 10
 """Bytes of an answer beside its message: headers, the sizes of chunks, answers before the last."""
@@ -37,13 +40,13 @@ class Interrupted(HearsayError):
 class Call:
     """A call under way: when it must have ended, and how much may still come."""
 
-    def __init__(self, timeout: float | None) -> None:
+    def __init__(self, timeout: float | None, largest: int = LARGEST) -> None:
         self._deadline = None if timeout is None else time.monotonic() + min(timeout, _LONGEST)
         self._lock = threading.RLock()  # a socket is not closed while it is shut down
         self._socket: socket.socket | None = None
         self._names: queue.SimpleQueue[Any] | None = None
         self._interrupted = False
-        self.room = LARGEST + _AROUND
+        self.room = largest + (largest >> 4) + _AROUND
 
     def hurry(self, most: float) -> None:
         """Let the call end within so many seconds."""

@@ -11,6 +11,7 @@ from google.protobuf.message import Message
 
 from hearsay.plain import on_one_line
 from hearsay.sending.channels import abandoned, channels
+from hearsay.sending.connection import LARGEST, LARGEST_ANSWER
 from hearsay.sending.failures import OUR_FAULT, TOLD
 from hearsay.sending.grpc_failures import explained, has_no_connection, missing, retry_after
 from hearsay.sending.transport import (
@@ -42,10 +43,7 @@ _ONE_THREAD = ("SingleThreadedUnaryStream", 1)
 """Calls that stream answers need no thread but the caller's. gRPC may drop this option: then they
 work as well, with a thread for each call."""
 
-_LARGEST = ("grpc.max_receive_message_length", 5 << 20)
-"""The largest message that is read: a plan has 4 MiB at most, and a little comes with it."""
-
-_CHANNEL = [*_KEEP_ALIVE, _IDLE, _LARGEST, ("grpc.use_local_subchannel_pool", 1)]
+_CHANNEL = [*_KEEP_ALIVE, _IDLE, ("grpc.use_local_subchannel_pool", 1)]
 """Options of a channel, which shares its connection with no other, nor across a fork."""
 
 _PATH = "/hearsay.v1."
@@ -68,7 +66,7 @@ class _Route:
         return missing(status, tls=tls, certificate=certificate)
 
     def open(self) -> grpc.Channel:
-        return _open(self.target, self.tls, self.insecure, [_ONE_THREAD])
+        return _open(self.target, self.tls, self.insecure, LARGEST, [_ONE_THREAD])
 
 
 class GrpcTransport(ServerTransport):
@@ -186,7 +184,7 @@ def open_channel(
     path can read and forge batches, and use the `token`, which goes with every call.
     Raises `InvalidInput` where a file of `tls` cannot be read.
     """
-    channel = _open(target, tls, insecure, [])
+    channel = _open(target, tls, insecure, LARGEST_ANSWER, [])
     return channel if token is None else grpc.intercept_channel(channel, _Bearer(token))
 
 
@@ -211,8 +209,10 @@ def _credentials(tls: Tls) -> grpc.ChannelCredentials:
     return grpc.ssl_channel_credentials(*tls.read())
 
 
-def _open(target: str, tls: Tls | None, insecure: bool, more: list[Any]) -> grpc.Channel:
-    options = [*_CHANNEL, *more]
+def _open(
+    target: str, tls: Tls | None, insecure: bool, largest: int, more: list[Any]
+) -> grpc.Channel:
+    options = [*_CHANNEL, ("grpc.max_receive_message_length", largest), *more]
     if tls is not None:
         credentials, name = _credentials(tls), tls.server_name
         override = [] if name is None else [("grpc.ssl_target_name_override", name)]

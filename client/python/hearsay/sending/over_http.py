@@ -18,6 +18,7 @@ from hearsay.plain import on_one_line
 from hearsay.sending import failures
 from hearsay.sending.connection import (
     LARGEST,
+    LARGEST_ANSWER,
     UNUSED,
     Call,
     Connection,
@@ -145,6 +146,7 @@ class Server:
     ) -> None:
         self.site = site(target, tls=tls, insecure=insecure)
         self.pool = _shared.setdefault(self.site, _Pool()) if shared else _Pool()
+        self.largest = LARGEST if shared else LARGEST_ANSWER
         self._token = token
 
     @property
@@ -165,7 +167,7 @@ class Server:
         connection, response = self._asked(call, PATH + method, entries, body, again)
         try:
             self._check_answer(connection, response, UNARY)
-            return connection.body(response, LARGEST)
+            return connection.body(response, self.largest)
         except Exception as error:
             raise self._told(error) from None
         finally:
@@ -182,8 +184,8 @@ class Server:
             self._check_answer(connection, response, _STREAM)
             response.expect_body()
             while True:
-                call.room = LARGEST + (LARGEST >> 4)
-                flags, message = _part(response)
+                call.room = self.largest + (self.largest >> 4)
+                flags, message = _part(response, self.largest)
                 if flags & _LAST:
                     break
                 if flags:
@@ -354,7 +356,9 @@ class HttpCalls:
         """Return the answer, as `Calls.call` does."""
         again = not method.startswith("Admin/")  # which changes things
         try:
-            data = self._server.unary(Call(timeout), method, request, timeout, again)
+            data = self._server.unary(
+                Call(timeout, LARGEST_ANSWER), method, request, timeout, again
+            )
         except _Status as status:
             raise self._translated(status) from None
         return _parsed(data, kind, self._server.site)
@@ -414,12 +418,12 @@ def _envelope(message: bytes) -> bytes:
     return b"\0" + len(message).to_bytes(4, "big") + message
 
 
-def _part(response: Response) -> tuple[int, bytes]:
+def _part(response: Response, largest: int) -> tuple[int, bytes]:
     """Return the flags and the message of the next envelope of a stream."""
     head = response.read(5)
     size = int.from_bytes(head[1:], "big")
-    if size > LARGEST:
-        raise Answered(f"with more than {LARGEST} bytes at once")
+    if size > largest:
+        raise Answered(f"with more than {largest} bytes at once")
     message = response.read(size) if size else b""
     if len(head) < 5 or len(message) < size:
         raise CutOff("an envelope that was cut off")

@@ -1,3 +1,4 @@
+from hearsay.v1 import answer_pb2 as _answer_pb2
 from hearsay.v1 import collector_pb2 as _collector_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
@@ -359,10 +360,11 @@ class ChangeResponse(_message.Message):
     def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., title: _Optional[str] = ..., statistic: _Optional[str] = ..., kind: _Optional[_Union[ChangeRequest.Kind, str]] = ..., confidence: _Optional[float] = ..., simultaneous: bool = ..., periods: _Optional[_Iterable[str]] = ..., period_reports: _Optional[_Iterable[int]] = ..., rows: _Optional[_Iterable[_Union[Difference, _Mapping]]] = ..., panels: _Optional[int] = ..., warning: _Optional[str] = ..., more: bool = ..., any_p_value: _Optional[float] = ...) -> None: ...
 
 class DistributionRequest(_message.Message):
-    __slots__ = ("survey", "attribute", "selection", "confidence", "edges", "bins", "quantiles", "step", "ranges", "cumulative", "other", "other_ranges", "margins", "least")
+    __slots__ = ("survey", "attribute", "selection", "view", "confidence", "edges", "bins", "quantiles", "step", "ranges", "cumulative", "other", "other_ranges", "margins", "least")
     SURVEY_FIELD_NUMBER: _ClassVar[int]
     ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
     SELECTION_FIELD_NUMBER: _ClassVar[int]
+    VIEW_FIELD_NUMBER: _ClassVar[int]
     CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
     EDGES_FIELD_NUMBER: _ClassVar[int]
     BINS_FIELD_NUMBER: _ClassVar[int]
@@ -377,6 +379,7 @@ class DistributionRequest(_message.Message):
     survey: str
     attribute: str
     selection: Selection
+    view: str
     confidence: float
     edges: _containers.RepeatedScalarFieldContainer[float]
     bins: int
@@ -388,7 +391,7 @@ class DistributionRequest(_message.Message):
     other_ranges: _containers.RepeatedCompositeFieldContainer[Range]
     margins: _containers.RepeatedCompositeFieldContainer[Margin]
     least: int
-    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., selection: _Optional[_Union[Selection, _Mapping]] = ..., confidence: _Optional[float] = ..., edges: _Optional[_Iterable[float]] = ..., bins: _Optional[int] = ..., quantiles: _Optional[_Iterable[float]] = ..., step: _Optional[float] = ..., ranges: _Optional[_Iterable[_Union[Range, _Mapping]]] = ..., cumulative: bool = ..., other: _Optional[str] = ..., other_ranges: _Optional[_Iterable[_Union[Range, _Mapping]]] = ..., margins: _Optional[_Iterable[_Union[Margin, _Mapping]]] = ..., least: _Optional[int] = ...) -> None: ...
+    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., selection: _Optional[_Union[Selection, _Mapping]] = ..., view: _Optional[str] = ..., confidence: _Optional[float] = ..., edges: _Optional[_Iterable[float]] = ..., bins: _Optional[int] = ..., quantiles: _Optional[_Iterable[float]] = ..., step: _Optional[float] = ..., ranges: _Optional[_Iterable[_Union[Range, _Mapping]]] = ..., cumulative: bool = ..., other: _Optional[str] = ..., other_ranges: _Optional[_Iterable[_Union[Range, _Mapping]]] = ..., margins: _Optional[_Iterable[_Union[Margin, _Mapping]]] = ..., least: _Optional[int] = ...) -> None: ...
 
 class Range(_message.Message):
     __slots__ = ("low", "high")
@@ -397,52 +400,6 @@ class Range(_message.Message):
     low: float
     high: float
     def __init__(self, low: _Optional[float] = ..., high: _Optional[float] = ...) -> None: ...
-
-class DistributionResponse(_message.Message):
-    __slots__ = ("survey", "attribute", "confidence", "reports", "method", "bins", "quantiles", "repeats", "warning", "step", "title", "ranges", "cumulative", "design_effect", "smallest_weight", "largest_weight")
-    SURVEY_FIELD_NUMBER: _ClassVar[int]
-    ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
-    CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
-    REPORTS_FIELD_NUMBER: _ClassVar[int]
-    METHOD_FIELD_NUMBER: _ClassVar[int]
-    BINS_FIELD_NUMBER: _ClassVar[int]
-    QUANTILES_FIELD_NUMBER: _ClassVar[int]
-    REPEATS_FIELD_NUMBER: _ClassVar[int]
-    WARNING_FIELD_NUMBER: _ClassVar[int]
-    STEP_FIELD_NUMBER: _ClassVar[int]
-    TITLE_FIELD_NUMBER: _ClassVar[int]
-    RANGES_FIELD_NUMBER: _ClassVar[int]
-    CUMULATIVE_FIELD_NUMBER: _ClassVar[int]
-    DESIGN_EFFECT_FIELD_NUMBER: _ClassVar[int]
-    SMALLEST_WEIGHT_FIELD_NUMBER: _ClassVar[int]
-    LARGEST_WEIGHT_FIELD_NUMBER: _ClassVar[int]
-    survey: str
-    attribute: str
-    confidence: float
-    reports: int
-    method: str
-    bins: _containers.RepeatedCompositeFieldContainer[Bin]
-    quantiles: _containers.RepeatedCompositeFieldContainer[Row]
-    repeats: float
-    warning: str
-    step: float
-    title: str
-    ranges: _containers.RepeatedCompositeFieldContainer[Row]
-    cumulative: _containers.RepeatedCompositeFieldContainer[Row]
-    design_effect: float
-    smallest_weight: float
-    largest_weight: float
-    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., confidence: _Optional[float] = ..., reports: _Optional[int] = ..., method: _Optional[str] = ..., bins: _Optional[_Iterable[_Union[Bin, _Mapping]]] = ..., quantiles: _Optional[_Iterable[_Union[Row, _Mapping]]] = ..., repeats: _Optional[float] = ..., warning: _Optional[str] = ..., step: _Optional[float] = ..., title: _Optional[str] = ..., ranges: _Optional[_Iterable[_Union[Row, _Mapping]]] = ..., cumulative: _Optional[_Iterable[_Union[Row, _Mapping]]] = ..., design_effect: _Optional[float] = ..., smallest_weight: _Optional[float] = ..., largest_weight: _Optional[float] = ...) -> None: ...
-
-class Bin(_message.Message):
-    __slots__ = ("left", "right", "share")
-    LEFT_FIELD_NUMBER: _ClassVar[int]
-    RIGHT_FIELD_NUMBER: _ClassVar[int]
-    SHARE_FIELD_NUMBER: _ClassVar[int]
-    left: float
-    right: float
-    share: Row
-    def __init__(self, left: _Optional[float] = ..., right: _Optional[float] = ..., share: _Optional[_Union[Row, _Mapping]] = ...) -> None: ...
 
 class CrosstabRequest(_message.Message):
     __slots__ = ("survey", "attribute", "other", "selection", "confidence", "simultaneous", "method", "nonnegative")
@@ -595,7 +552,7 @@ class GroupDifference(_message.Message):
     def __init__(self, first_group: _Optional[str] = ..., second_group: _Optional[str] = ..., difference: _Optional[_Union[Difference, _Mapping]] = ...) -> None: ...
 
 class FitRequest(_message.Message):
-    __slots__ = ("survey", "selection", "family", "response", "columns", "confidence", "simultaneous", "method")
+    __slots__ = ("survey", "selection", "family", "response", "columns", "confidence", "simultaneous", "method", "formula")
     class Family(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         FAMILY_UNSPECIFIED: _ClassVar[FitRequest.Family]
@@ -612,6 +569,7 @@ class FitRequest(_message.Message):
     CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
     SIMULTANEOUS_FIELD_NUMBER: _ClassVar[int]
     METHOD_FIELD_NUMBER: _ClassVar[int]
+    FORMULA_FIELD_NUMBER: _ClassVar[int]
     survey: str
     selection: Selection
     family: FitRequest.Family
@@ -620,7 +578,8 @@ class FitRequest(_message.Message):
     confidence: float
     simultaneous: bool
     method: str
-    def __init__(self, survey: _Optional[str] = ..., selection: _Optional[_Union[Selection, _Mapping]] = ..., family: _Optional[_Union[FitRequest.Family, str]] = ..., response: _Optional[_Union[Variable, _Mapping]] = ..., columns: _Optional[_Iterable[_Union[Product, _Mapping]]] = ..., confidence: _Optional[float] = ..., simultaneous: bool = ..., method: _Optional[str] = ...) -> None: ...
+    formula: str
+    def __init__(self, survey: _Optional[str] = ..., selection: _Optional[_Union[Selection, _Mapping]] = ..., family: _Optional[_Union[FitRequest.Family, str]] = ..., response: _Optional[_Union[Variable, _Mapping]] = ..., columns: _Optional[_Iterable[_Union[Product, _Mapping]]] = ..., confidence: _Optional[float] = ..., simultaneous: bool = ..., method: _Optional[str] = ..., formula: _Optional[str] = ...) -> None: ...
 
 class Variable(_message.Message):
     __slots__ = ("attribute", "value")
@@ -631,48 +590,12 @@ class Variable(_message.Message):
     def __init__(self, attribute: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
 
 class Product(_message.Message):
-    __slots__ = ("variables",)
+    __slots__ = ("variables", "label")
     VARIABLES_FIELD_NUMBER: _ClassVar[int]
+    LABEL_FIELD_NUMBER: _ClassVar[int]
     variables: _containers.RepeatedCompositeFieldContainer[Variable]
-    def __init__(self, variables: _Optional[_Iterable[_Union[Variable, _Mapping]]] = ...) -> None: ...
-
-class FitResponse(_message.Message):
-    __slots__ = ("survey", "confidence", "simultaneous", "reports", "method", "coefficients", "repeats", "warning")
-    SURVEY_FIELD_NUMBER: _ClassVar[int]
-    CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
-    SIMULTANEOUS_FIELD_NUMBER: _ClassVar[int]
-    REPORTS_FIELD_NUMBER: _ClassVar[int]
-    METHOD_FIELD_NUMBER: _ClassVar[int]
-    COEFFICIENTS_FIELD_NUMBER: _ClassVar[int]
-    REPEATS_FIELD_NUMBER: _ClassVar[int]
-    WARNING_FIELD_NUMBER: _ClassVar[int]
-    survey: str
-    confidence: float
-    simultaneous: bool
-    reports: int
-    method: str
-    coefficients: _containers.RepeatedCompositeFieldContainer[Coefficient]
-    repeats: float
-    warning: str
-    def __init__(self, survey: _Optional[str] = ..., confidence: _Optional[float] = ..., simultaneous: bool = ..., reports: _Optional[int] = ..., method: _Optional[str] = ..., coefficients: _Optional[_Iterable[_Union[Coefficient, _Mapping]]] = ..., repeats: _Optional[float] = ..., warning: _Optional[str] = ...) -> None: ...
-
-class Coefficient(_message.Message):
-    __slots__ = ("estimate", "standard_error", "z", "p_value", "low", "high", "naive")
-    ESTIMATE_FIELD_NUMBER: _ClassVar[int]
-    STANDARD_ERROR_FIELD_NUMBER: _ClassVar[int]
-    Z_FIELD_NUMBER: _ClassVar[int]
-    P_VALUE_FIELD_NUMBER: _ClassVar[int]
-    LOW_FIELD_NUMBER: _ClassVar[int]
-    HIGH_FIELD_NUMBER: _ClassVar[int]
-    NAIVE_FIELD_NUMBER: _ClassVar[int]
-    estimate: float
-    standard_error: float
-    z: float
-    p_value: float
-    low: float
-    high: float
-    naive: float
-    def __init__(self, estimate: _Optional[float] = ..., standard_error: _Optional[float] = ..., z: _Optional[float] = ..., p_value: _Optional[float] = ..., low: _Optional[float] = ..., high: _Optional[float] = ..., naive: _Optional[float] = ...) -> None: ...
+    label: str
+    def __init__(self, variables: _Optional[_Iterable[_Union[Variable, _Mapping]]] = ..., label: _Optional[str] = ...) -> None: ...
 
 class SuspicionsRequest(_message.Message):
     __slots__ = ("survey", "attribute", "selection", "targets")
@@ -685,30 +608,6 @@ class SuspicionsRequest(_message.Message):
     selection: Selection
     targets: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., selection: _Optional[_Union[Selection, _Mapping]] = ..., targets: _Optional[_Iterable[str]] = ...) -> None: ...
-
-class SuspicionsResponse(_message.Message):
-    __slots__ = ("targets", "suspicions", "warning")
-    TARGETS_FIELD_NUMBER: _ClassVar[int]
-    SUSPICIONS_FIELD_NUMBER: _ClassVar[int]
-    WARNING_FIELD_NUMBER: _ClassVar[int]
-    targets: _containers.RepeatedScalarFieldContainer[str]
-    suspicions: _containers.RepeatedCompositeFieldContainer[Suspicion]
-    warning: str
-    def __init__(self, targets: _Optional[_Iterable[str]] = ..., suspicions: _Optional[_Iterable[_Union[Suspicion, _Mapping]]] = ..., warning: _Optional[str] = ...) -> None: ...
-
-class Suspicion(_message.Message):
-    __slots__ = ("level", "reports", "test", "statistic", "p_value")
-    LEVEL_FIELD_NUMBER: _ClassVar[int]
-    REPORTS_FIELD_NUMBER: _ClassVar[int]
-    TEST_FIELD_NUMBER: _ClassVar[int]
-    STATISTIC_FIELD_NUMBER: _ClassVar[int]
-    P_VALUE_FIELD_NUMBER: _ClassVar[int]
-    level: str
-    reports: int
-    test: str
-    statistic: float
-    p_value: float
-    def __init__(self, level: _Optional[str] = ..., reports: _Optional[int] = ..., test: _Optional[str] = ..., statistic: _Optional[float] = ..., p_value: _Optional[float] = ...) -> None: ...
 
 class PairsRequest(_message.Message):
     __slots__ = ("survey", "attribute", "selection", "confidence", "top")
@@ -723,48 +622,6 @@ class PairsRequest(_message.Message):
     confidence: float
     top: int
     def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., selection: _Optional[_Union[Selection, _Mapping]] = ..., confidence: _Optional[float] = ..., top: _Optional[int] = ...) -> None: ...
-
-class PairsResponse(_message.Message):
-    __slots__ = ("survey", "attribute", "title", "confidence", "reports", "method", "repeats", "pairs", "pairs_left_out", "warning")
-    SURVEY_FIELD_NUMBER: _ClassVar[int]
-    ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
-    TITLE_FIELD_NUMBER: _ClassVar[int]
-    CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
-    REPORTS_FIELD_NUMBER: _ClassVar[int]
-    METHOD_FIELD_NUMBER: _ClassVar[int]
-    REPEATS_FIELD_NUMBER: _ClassVar[int]
-    PAIRS_FIELD_NUMBER: _ClassVar[int]
-    PAIRS_LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
-    WARNING_FIELD_NUMBER: _ClassVar[int]
-    survey: str
-    attribute: str
-    title: str
-    confidence: float
-    reports: int
-    method: str
-    repeats: float
-    pairs: _containers.RepeatedCompositeFieldContainer[Pair]
-    pairs_left_out: int
-    warning: str
-    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., title: _Optional[str] = ..., confidence: _Optional[float] = ..., reports: _Optional[int] = ..., method: _Optional[str] = ..., repeats: _Optional[float] = ..., pairs: _Optional[_Iterable[_Union[Pair, _Mapping]]] = ..., pairs_left_out: _Optional[int] = ..., warning: _Optional[str] = ...) -> None: ...
-
-class Pair(_message.Message):
-    __slots__ = ("first", "second", "estimate", "standard_error", "low", "high", "independent")
-    FIRST_FIELD_NUMBER: _ClassVar[int]
-    SECOND_FIELD_NUMBER: _ClassVar[int]
-    ESTIMATE_FIELD_NUMBER: _ClassVar[int]
-    STANDARD_ERROR_FIELD_NUMBER: _ClassVar[int]
-    LOW_FIELD_NUMBER: _ClassVar[int]
-    HIGH_FIELD_NUMBER: _ClassVar[int]
-    INDEPENDENT_FIELD_NUMBER: _ClassVar[int]
-    first: str
-    second: str
-    estimate: float
-    standard_error: float
-    low: float
-    high: float
-    independent: float
-    def __init__(self, first: _Optional[str] = ..., second: _Optional[str] = ..., estimate: _Optional[float] = ..., standard_error: _Optional[float] = ..., low: _Optional[float] = ..., high: _Optional[float] = ..., independent: _Optional[float] = ...) -> None: ...
 
 class WordsRequest(_message.Message):
     __slots__ = ("survey", "attribute", "selection", "confidence", "discover", "top", "candidates")

@@ -4,6 +4,7 @@ import grpc
 import warnings
 
 from hearsay.v1 import analyst_pb2 as hearsay_dot_v1_dot_analyst__pb2
+from hearsay.v1 import answer_pb2 as hearsay_dot_v1_dot_answer__pb2
 
 GRPC_GENERATED_VERSION = '1.76.0'
 GRPC_VERSION = grpc.__version__
@@ -69,12 +70,12 @@ class AnalystStub(object):
         self.Distribution = channel.unary_unary(
                 '/hearsay.v1.Analyst/Distribution',
                 request_serializer=hearsay_dot_v1_dot_analyst__pb2.DistributionRequest.SerializeToString,
-                response_deserializer=hearsay_dot_v1_dot_analyst__pb2.DistributionResponse.FromString,
+                response_deserializer=hearsay_dot_v1_dot_answer__pb2.Answer.FromString,
                 _registered_method=True)
         self.Suspicions = channel.unary_unary(
                 '/hearsay.v1.Analyst/Suspicions',
                 request_serializer=hearsay_dot_v1_dot_analyst__pb2.SuspicionsRequest.SerializeToString,
-                response_deserializer=hearsay_dot_v1_dot_analyst__pb2.SuspicionsResponse.FromString,
+                response_deserializer=hearsay_dot_v1_dot_answer__pb2.Answer.FromString,
                 _registered_method=True)
         self.Crosstab = channel.unary_stream(
                 '/hearsay.v1.Analyst/Crosstab',
@@ -89,12 +90,12 @@ class AnalystStub(object):
         self.Fit = channel.unary_unary(
                 '/hearsay.v1.Analyst/Fit',
                 request_serializer=hearsay_dot_v1_dot_analyst__pb2.FitRequest.SerializeToString,
-                response_deserializer=hearsay_dot_v1_dot_analyst__pb2.FitResponse.FromString,
+                response_deserializer=hearsay_dot_v1_dot_answer__pb2.Answer.FromString,
                 _registered_method=True)
         self.Pairs = channel.unary_unary(
                 '/hearsay.v1.Analyst/Pairs',
                 request_serializer=hearsay_dot_v1_dot_analyst__pb2.PairsRequest.SerializeToString,
-                response_deserializer=hearsay_dot_v1_dot_analyst__pb2.PairsResponse.FromString,
+                response_deserializer=hearsay_dot_v1_dot_answer__pb2.Answer.FromString,
                 _registered_method=True)
         self.Words = channel.unary_stream(
                 '/hearsay.v1.Analyst/Words',
@@ -275,12 +276,12 @@ def add_AnalystServicer_to_server(servicer, server):
             'Distribution': grpc.unary_unary_rpc_method_handler(
                     servicer.Distribution,
                     request_deserializer=hearsay_dot_v1_dot_analyst__pb2.DistributionRequest.FromString,
-                    response_serializer=hearsay_dot_v1_dot_analyst__pb2.DistributionResponse.SerializeToString,
+                    response_serializer=hearsay_dot_v1_dot_answer__pb2.Answer.SerializeToString,
             ),
             'Suspicions': grpc.unary_unary_rpc_method_handler(
                     servicer.Suspicions,
                     request_deserializer=hearsay_dot_v1_dot_analyst__pb2.SuspicionsRequest.FromString,
-                    response_serializer=hearsay_dot_v1_dot_analyst__pb2.SuspicionsResponse.SerializeToString,
+                    response_serializer=hearsay_dot_v1_dot_answer__pb2.Answer.SerializeToString,
             ),
             'Crosstab': grpc.unary_stream_rpc_method_handler(
                     servicer.Crosstab,
@@ -295,12 +296,12 @@ def add_AnalystServicer_to_server(servicer, server):
             'Fit': grpc.unary_unary_rpc_method_handler(
                     servicer.Fit,
                     request_deserializer=hearsay_dot_v1_dot_analyst__pb2.FitRequest.FromString,
-                    response_serializer=hearsay_dot_v1_dot_analyst__pb2.FitResponse.SerializeToString,
+                    response_serializer=hearsay_dot_v1_dot_answer__pb2.Answer.SerializeToString,
             ),
             'Pairs': grpc.unary_unary_rpc_method_handler(
                     servicer.Pairs,
                     request_deserializer=hearsay_dot_v1_dot_analyst__pb2.PairsRequest.FromString,
-                    response_serializer=hearsay_dot_v1_dot_analyst__pb2.PairsResponse.SerializeToString,
+                    response_serializer=hearsay_dot_v1_dot_answer__pb2.Answer.SerializeToString,
             ),
             'Words': grpc.unary_stream_rpc_method_handler(
                     servicer.Words,
@@ -486,7 +487,7 @@ class Analyst(object):
             target,
             '/hearsay.v1.Analyst/Distribution',
             hearsay_dot_v1_dot_analyst__pb2.DistributionRequest.SerializeToString,
-            hearsay_dot_v1_dot_analyst__pb2.DistributionResponse.FromString,
+            hearsay_dot_v1_dot_answer__pb2.Answer.FromString,
             options,
             channel_credentials,
             insecure,
@@ -513,7 +514,7 @@ class Analyst(object):
             target,
             '/hearsay.v1.Analyst/Suspicions',
             hearsay_dot_v1_dot_analyst__pb2.SuspicionsRequest.SerializeToString,
-            hearsay_dot_v1_dot_analyst__pb2.SuspicionsResponse.FromString,
+            hearsay_dot_v1_dot_answer__pb2.Answer.FromString,
             options,
             channel_credentials,
             insecure,
@@ -594,7 +595,7 @@ class Analyst(object):
             target,
             '/hearsay.v1.Analyst/Fit',
             hearsay_dot_v1_dot_analyst__pb2.FitRequest.SerializeToString,
-            hearsay_dot_v1_dot_analyst__pb2.FitResponse.FromString,
+            hearsay_dot_v1_dot_answer__pb2.Answer.FromString,
             options,
             channel_credentials,
             insecure,
@@ -621,7 +622,7 @@ class Analyst(object):
             target,
             '/hearsay.v1.Analyst/Pairs',
             hearsay_dot_v1_dot_analyst__pb2.PairsRequest.SerializeToString,
-            hearsay_dot_v1_dot_analyst__pb2.PairsResponse.FromString,
+            hearsay_dot_v1_dot_answer__pb2.Answer.FromString,
             options,
             channel_credentials,
             insecure,

@@ -16,7 +16,7 @@ def of_estimates(answer: Answer) -> list[str]:
 def weights(answer: Answer) -> list[str]:
     """Say how unequal the weights of an answer with margins are."""
     effect, ends = (answer.figures.get(name) for name in ("design_effect", "weights"))
-    if effect is None or not isinstance(ends, tuple):
+    if effect is None or not isinstance(ends, list | tuple):
         return []
     least, most = ends
     return [
