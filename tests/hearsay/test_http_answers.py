@@ -400,7 +400,7 @@ STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: application/connect+proto\r\n"
         (b"\0\0", Unreachable, "in the middle of its answer"),
         (b"", Unreachable, "in the middle of its answer"),
         (b"\1\0\0\0\1a", Unreachable, "with a compressed part"),
-        (b"\0\xff\0\0\0a", Unreachable, "with more than 5242880 bytes at once"),
+        (b"\0\xff\0\0\0a", Unreachable, "with more than 33554432 bytes at once"),
         (b"\0\0\0\0\2\xff\xff", Unreachable, "bytes that are no EstimateResponse"),
         (b'\2\0\0\0\x2a{"error": {"code": "unauthenticated"}}    ', Unreachable, "the token"),
         (b"\2\0\0\0\1?", Unreachable, "with an end that is no JSON"),

@@ -563,10 +563,10 @@ def test_the_command_shows_what_was_asked_for(collected: Collected, tmp_path: Pa
     assert float(lines[0]["effective_sample_size"]) > 0
     curve = command(collected, "income", "--bins", 4, view="ask distribution")
     assert "quantile" in curve.stdout
-    assert re.search(r"250 +│ 500 +│ +0\.\d+ │ +\u2013 │ +\u2013 │", curve.stdout)
+    assert re.search(r"250 to under 500 +│ +0\.\d+ │ +\u2013 │ +\u2013 │", curve.stdout)
     assert "warning: this is a curve without intervals" in curve.stderr
     steps = asked(collected, "income", "--bins", 4, "--step", 50, view="ask distribution")
-    assert re.search(r"250 +│ 500 +│ +0\.\d+ │ +0\.\d+ to 0\.\d+ │ +0\.\d+", steps)
+    assert re.search(r"250 to under 500 +│ +0\.\d+ │ +0\.\d+ to 0\.\d+ │ +0\.\d+", steps)
     lines = asked(collected, "income", "--bins", 4, "--csv", view="ask distribution").splitlines()
     assert lines[0] == "attribute,left,right,estimate,standard_error,low,high,confidence,reports"
     assert lines[1].startswith("income,0.0,250.0,0.")
