@@ -15,12 +15,11 @@ from command import hearsay
 from serving import submit
 
 from hearsay import Analyst
-from hearsay.asking import Answer, Subject, Table, reading, roles, views
-from hearsay.asking.columns import FIT_COLUMNS
+from hearsay.asking import Answer, Subject, Table, roles, views
+from hearsay.asking.columns import DIFFERENCE_COLUMNS, FIT_COLUMNS
 from hearsay.asking.selection import quietly
 from hearsay.asking.views.catalogue import VIEWS, survey_of
 from hearsay.asking.views.options import Given
-from hearsay.v1 import analyst_pb2
 from hearsay_server import cli
 from hearsay_server.commands import answered
 from hearsay_server.pages.analyst import charts
@@ -164,11 +163,12 @@ def test_tables_of_long_labels_fit_80_columns(capsys: pytest.CaptureFixture[str]
     said = capsys.readouterr().out
     assert max(map(len, said.splitlines())) <= 80
     assert said.count("-1234.5678 to 1234.5678") == 3 and "…" in said
-    more = {"standard_error": 0.0131, "low": -0.1234, "high": 0.1234, "p_value": 0.5}
-    of = dict(first=0.1, second=0.2, difference=0.1, adjusted_p_value=1.0, **more)
-    rows = [analyst_pb2.Difference(label=label, **of) for label in long]
-    change = analyst_pb2.CompareResponse(attribute="a" * 40, rows=rows, confidence=0.99)
-    answered.show(reading.compare(change), [], False, False)
+    numbers = (0.1, 0.2, 0.1, 0.0131, -0.1234, 0.1234, 0.5, 1.0)
+    each = zip(DIFFERENCE_COLUMNS, numbers, strict=True)
+    columns = tuple(roles.column(name, [number] * 3, "share") for name, number in each)
+    rows = Table("rows", roles.index(("a" * 40, long)), columns)
+    compared = Answer("compare", "pay", (Subject("a" * 40),), "frequency", (rows,), 0.99)
+    answered.show(compared, [], False, False)
     assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
 
 

@@ -29,6 +29,7 @@ from ldp.core.tally import add_up
 from ldp.errors import NotReady
 from ldp.estimating.differences import holm
 from ldp.testing import SeededCoins
+from support import rows_of
 
 VALUES = ["bus", "train", "bike, or foot", "<i>car</i>"]
 DAYS = [(datetime.now(UTC) - timedelta(days=back)).strftime("%Y-%m-%d") for back in range(8, 0, -1)]
@@ -262,8 +263,8 @@ def test_panels_tell_the_error_of_people_who_keep_their_answers(
         assert analyst.breaks(plan.survey, "how").to_frame().attrs["panels"] == 16
         three = change_request(plan.survey, "how", "DIFFERENCE", {"periods": DAYS[:2]})
         three.selection.panels.extend([1, 2, 3])
-        few = analyst.query_change(three)
-        assert few.panels == 0
+        few = analyst._calls.ask("Analyst/Change", three, 30.0)
+        assert few.figures["panels"] == 0
         assert "the panels have too few reports to tell an error by" in few.warning
         # Whatever is not about change takes all panels together.
         assert analyst.estimate(plan.survey, "how").to_frame().attrs["reports"] == 24_000
@@ -322,8 +323,8 @@ def test_views_and_ratings_change_too(attribute: str, panels: bool) -> None:
             add_up(tallies, [(cohort, tally)])
     request = change_request(plan.survey, attribute, "DIFFERENCE", {"periods": DAYS[:2]})
     answer = changes.change(plan, request, tallies)
-    assert answer.panels == 16 * panels
-    z = {row.label: row.difference / row.standard_error for row in answer.rows}
+    assert answer.figures["panels"] == 16 * panels
+    z = {row.label: row.difference / row.standard_error for row in rows_of(answer)}
     if attribute == "stars":
         assert answer.statistic == "share who rated"
         assert z.pop("food") > 3

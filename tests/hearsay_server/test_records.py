@@ -4,12 +4,14 @@ import numpy as np
 import pytest
 from collected import batch
 
+from hearsay.asking import wire
 from hearsay.plans.plan import Plan, parse
-from hearsay.v1 import analyst_pb2, collector_pb2
+from hearsay.v1 import analyst_pb2, answer_pb2, collector_pb2
 from hearsay_server.answers import fits, joints, questions, records
 from hearsay_server.answers.queries import NoReports
 from hearsay_server.surveys.survey import from_toml, resolve
 from ldp.testing import SeededCoins
+from support import rows_of
 
 TOML = """
 name = "pairs"
@@ -106,13 +108,13 @@ def test_people_may_be_in_several_periods() -> None:
     given = joints.by_levels(plan, ("a", "b"), twice)
     whole = [(*given.cohorts[0][:2], given.cohorts[0][2])]
     independent = joints.independence(whole).statistic
-    assert both.independence.statistic == pytest.approx(independent / 2)
-    shares = [cell.share for cell in both.rows]
+    (test,) = rows_of(both, "independence")
+    assert test.statistic == pytest.approx(independent / 2)
     errors = joints.joint(whole).standard_error.ravel()
-    assert all(own.standard_error > e for own, e in zip(shares, errors, strict=True))
+    assert all(own.standard_error > e for own, e in zip(rows_of(both), errors, strict=True))
     memo = made(TOML.replace('mechanism = "krr"', 'memo = 1\nmechanism = "krr"'))[1]
     repeated = joints.crosstab(memo, TABLE, twice)
-    wider = [own.share.standard_error for own in repeated.rows]
+    wider = [own.standard_error for own in rows_of(repeated)]
     assert wider == pytest.approx((2**0.5 * errors).tolist(), rel=0.02)
 
 
@@ -149,24 +151,6 @@ def test_rows_that_the_retention_dropped_are_told_of() -> None:
         questions.crosstab(data, TABLE, records.Pairs({}, {}), 3)
     with pytest.raises(NoReports, match=r"no stored record reports both 'a' and 'b' yet$"):
         questions.crosstab(data, TABLE, records.Pairs({}, {}))
-    (message,) = questions.crosstab(data, TABLE, tallies(plan, DAYS[:1]), 2)
-    answer = analyst_pb2.CrosstabResponse.FromString(message)
+    message = questions.crosstab(data, TABLE, tallies(plan, DAYS[:1]), 2)
+    answer = wire.from_message(answer_pb2.Answer.FromString(message))
     assert answer.warning.startswith("the retention has dropped the rows of 2 batches: this is")
-
-
-def test_a_long_answer_comes_in_several_messages(monkeypatch: pytest.MonkeyPatch) -> None:
-    data, plan = made()
-    found = tallies(plan, DAYS[:1])
-    whole = analyst_pb2.CrosstabResponse.FromString(questions.crosstab(data, TABLE, found)[0])
-    monkeypatch.setattr(questions, "_MESSAGE", 200)
-    parts = [
-        analyst_pb2.CrosstabResponse.FromString(part)
-        for part in questions.crosstab(data, TABLE, found)
-    ]
-    assert len(parts) > 1
-    assert [part.more for part in parts] == [True] * (len(parts) - 1) + [False]
-    merged = analyst_pb2.CrosstabResponse()
-    for part in parts:
-        merged.MergeFrom(part)
-    merged.more = False
-    assert merged == whole

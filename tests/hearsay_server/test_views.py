@@ -268,21 +268,23 @@ def test_a_table_groups_and_a_test_are_from_the_views_that_ask_both() -> None:
     question = analyst_pb2.CrosstabRequest(survey="sleep", attribute="sleeps", other="smokes")
     table = joints.crosstab_of_views(PLAN, question, found)
     truth = JOINT.sum(axis=2).T.ravel()
-    assert [(row.value, row.other) for row in table.rows[:3]] == [
+    assert [(row.sleeps, row.smokes) for row in rows_of(table)[:3]] == [
         ("well", "yes"),
         ("well", "no"),
         ("badly", "yes"),
     ]
-    for row, share in zip(table.rows, truth, strict=True):
-        assert abs(row.share.estimate - share) < 4 * row.share.standard_error < 0.05
+    for row, share in zip(rows_of(table), truth, strict=True):
+        assert abs(row.estimate - share) < 4 * row.standard_error < 0.05
     assert table.reports == sum(tally.n for tally in found.values())
-    assert table.independence.degrees == 2 and table.independence.p_value < 1e-4
+    (test,) = rows_of(table, "independence")
+    assert test.dof == 2 and test.pvalue < 1e-4
     asked_by = analyst_pb2.CompareGroupsRequest(survey="sleep", attribute="sleeps", by="smokes")
     groups = joints.groups_of_views(PLAN, asked_by, found)
     within = JOINT.sum(axis=2) / JOINT.sum(axis=(1, 2))[:, None]
-    for row, share in zip(groups.rows, within.ravel(), strict=True):
-        assert abs(row.row.estimate - share) < 4 * row.row.standard_error
-    assert {each.difference.label for each in groups.differences} == {"well", "badly", "hardly"}
+    for row, share in zip(rows_of(groups), within.ravel(), strict=True):
+        assert abs(row.estimate - share) < 4 * row.standard_error
+    labels = {row.sleeps for row in rows_of(groups, "differences")}
+    assert labels == {"well", "badly", "hardly"}
 
 
 # --- numbers in bins -----------------------------------------------------------------------------

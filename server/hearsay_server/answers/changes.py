@@ -5,7 +5,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from hearsay.asking.columns import DIFFERENCE_COLUMNS
+from hearsay.asking import roles
+from hearsay.asking.answer import Answer, Column, Note, Subject, Table, Unit
+from hearsay.asking.columns import change_columns
 from hearsay.plans import period
 from hearsay.plans.kinds import Binned, Numeric, Ratings
 from hearsay.plans.plan import Plan
@@ -30,6 +32,9 @@ MOST_PERIODS = 1000
 """Periods that one question may be about: it takes time in proportion to their square."""
 
 _LEAST = {Request.DIFFERENCE: 2, Request.TREND: 3, Request.BREAKS: 5}
+
+_KINDS = {Request.DIFFERENCE: "difference", Request.TREND: "trend", Request.BREAKS: "breaks"}
+_VIEWS = {**_KINDS, Request.DIFFERENCE: "change"}
 
 _NAMES = {Request.DIFFERENCE: "a difference", Request.TREND: "a trend", Request.BREAKS: "a break"}
 
@@ -56,7 +61,7 @@ def check(plan: Plan, question: Request) -> None:
 
 def change(
     plan: Plan, question: Request, tallies: Tallies, unfinished: Sequence[str] = ()
-) -> analyst_pb2.ChangeResponse:
+) -> Answer:
     """Answer a `ChangeRequest` from the tallies of its cohorts.
 
     `unfinished` are the periods that are not over yet. Raises `NoReports` where a period that is
@@ -76,29 +81,29 @@ def change(
         labels, statistic = _labels(plan, question), "share"
     elif isinstance(domain, Ratings):
         statistic = sets_of.RATED
-    return analyst_pb2.ChangeResponse(
-        survey=plan.survey,
-        attribute=question.attribute,
-        title=plan.asked(question.attribute).title,
-        statistic=statistic,
-        kind=question.kind,
+    view = _VIEWS[question.kind]
+    notes = (
+        _open([name for name in names if name in unfinished]),
+        _few(plan, found),
+        _mixed(found, tallies, changes, labels, domain.units),
+    )
+    counts = found.n.astype(int).tolist()
+    return Answer(
+        view,
+        plan.survey,
+        (Subject(question.attribute, plan.asked(question.attribute).title),),
+        statistic,
+        (_table(plan, question, changes, labels, names, roles.unit_of(statistic)),),
         confidence=confidence,
         simultaneous=question.simultaneous,
-        periods=names,
-        period_reports=found.n.astype(int).tolist(),
-        rows=_rows(plan, question, changes, labels, names, confidence),
-        any_p_value=changes.any_p_value,
-        panels=0 if found.scores is None else found.scores.shape[0],
-        warning="; ".join(
-            filter(
-                None,
-                (
-                    _open([name for name in names if name in unfinished]),
-                    _few(plan, found),
-                    _mixed(found, tallies, changes, labels, domain.units),
-                ),
-            )
-        ),
+        reports=sum(counts),
+        parts=dict(zip(names, counts, strict=True)),
+        notes=tuple(Note(note) for note in notes if note),
+        figures={
+            "panels": 0 if found.scores is None else found.scores.shape[0],
+            "kind": _KINDS[question.kind],
+            "any_p_value": changes.any_p_value,
+        },
     )
 
 
@@ -192,19 +197,20 @@ _COMPUTED: dict[int, Callable[[Series, list[int]], Changes]] = {
 }
 
 
-def _rows(
+def _table(
     plan: Plan,
     question: Request,
     changes: Changes,
     labels: Sequence[str],
     names: Sequence[str],
-    confidence: float,
-) -> list[analyst_pb2.Difference]:
+    unit: Unit,
+) -> Table:
     domain = plan.asked(question.attribute).domain
+    confidence = confidence_of(question)
     low, high = changes.interval(confidence, simultaneous=question.simultaneous)
     units = domain.units
     start = domain.low + units if isinstance(domain, Numeric) else 0.0  # of a mean in [-1, 1]
-    columns = (
+    numbers = (
         start + units * changes.first,
         start + units * changes.second,
         units * changes.value,
@@ -214,17 +220,14 @@ def _rows(
         changes.p_value,
         changes.adjusted_p_value,
     )
-    rows = [
-        analyst_pb2.Difference(label=label, **dict(zip(DIFFERENCE_COLUMNS, numbers, strict=True)))
-        for label, numbers in zip(labels, np.stack(columns, axis=1).tolist(), strict=True)
-    ]
+    each = zip(change_columns(question.kind), numbers, strict=True)
+    columns = [roles.column(*named, unit) for named in each]
     if changes.mix is not None:
-        for row, mix in zip(rows, (units * changes.mix).tolist(), strict=True):
-            row.mix = mix
+        columns.append(roles.column("mix", units * changes.mix, unit))
     if changes.place is not None:
-        for row, place in zip(rows, changes.place.tolist(), strict=True):
-            row.period = names[place]
-    return rows
+        periods = [names[place] for place in changes.place.tolist()]
+        columns.insert(0, Column("period", "text", "none", periods))
+    return Table("rows", roles.index((question.attribute, labels)), tuple(columns))
 
 
 def _open(unfinished: Sequence[str]) -> str:

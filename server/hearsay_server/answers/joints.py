@@ -2,10 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hearsay.asking import roles
+from hearsay.asking.answer import Answer, Column, Note, Subject, Table, Unit
 from hearsay.asking.columns import DIFFERENCE_COLUMNS
 from hearsay.plans.kinds import Categorical, Numeric
 from hearsay.plans.plan import Attribute, Plan
@@ -36,6 +39,8 @@ from ldp.estimating.joint import (
 from ldp.estimating.pairs import MAX_VALUES
 
 Floats = NDArray[np.float64]
+
+_COLUMNS = ("estimate", "standard_error", "low", "high")
 
 POOLED = "gls"
 """The method by which levels are pooled as if their people answered alike."""
@@ -72,14 +77,14 @@ def by_levels(plan: Plan, attributes: tuple[str, str], pairs: Pairs) -> PairCoho
 def check_crosstab(plan: Plan, question: analyst_pb2.CrosstabRequest) -> None:
     """Raise `InvalidInput` for a joint table that cannot be asked for, before rows are read."""
     check_confidence(confidence_of(question))
+    if question.view not in ("", "joint", "independent"):
+        raise InvalidInput(f"view must be joint or independent, got {question.view!r}")
     domains = [_values(plan, name) for name in (question.attribute, question.other)]
     _check_size(*domains)
     _alike(plan, question.method)
 
 
-def crosstab(
-    plan: Plan, question: analyst_pb2.CrosstabRequest, pairs: Pairs
-) -> analyst_pb2.CrosstabResponse:
+def crosstab(plan: Plan, question: analyst_pb2.CrosstabRequest, pairs: Pairs) -> Answer:
     """Answer a `CrosstabRequest` from the pair tallies of its records.
 
     Raises `NoReports` where there are none, `InvalidInput` for what cannot be asked.
@@ -92,7 +97,7 @@ def crosstab(
 
 def crosstab_of_views(
     plan: Plan, question: analyst_pb2.CrosstabRequest, tallies: Tallies
-) -> analyst_pb2.CrosstabResponse:
+) -> Answer:
     """Answer a `CrosstabRequest` from the tallies of the views that ask both attributes."""
     names = question.attribute, question.other
     table, most_repeated = _of_views(plan, names, question.method, tallies)
@@ -115,44 +120,55 @@ def table_answer(
     table: JointTable,
     test: Independence,
     most_repeated: float,
-) -> analyst_pb2.CrosstabResponse:
+) -> Answer:
     """Return the answer of a joint table, from wherever it is, and of its test."""
     confidence = check_confidence(confidence_of(question))
     low, high = table.interval(confidence, simultaneous=question.simultaneous)
     shown = table.likely if question.nonnegative else table.value
     one, other = plan.attributes[question.attribute], plan.attributes[question.other]
-    answer = analyst_pb2.CrosstabResponse(
-        survey=plan.survey,
-        attribute=one.name,
-        other=other.name,
-        title=one.title,
-        other_title=other.title,
+    pairs = list(product(_labels(one), _labels(other)))
+    numbers = {"estimate": shown, "standard_error": table.standard_error, "low": low, "high": high}
+    if question.nonnegative:
+        numbers["raw"] = table.value
+    rows = Table(
+        "rows",
+        roles.index((one.name, [a for a, _ in pairs]), (other.name, [b for _, b in pairs])),
+        tuple(roles.column(name, cells.ravel(), "share") for name, cells in numbers.items()),
+    )
+    tested = {
+        "statistic": test.statistic,
+        "dof": test.degrees,
+        "pvalue": test.p_value,
+        "noncentrality": test.noncentrality,
+        "detectable": detectable(test.degrees) if test.degrees else 0.0,
+        "reports": table.n,
+    }
+    independent = Table(
+        "independence",
+        roles.index(("attributes", [f"{one.name} and {other.name}"])),
+        tuple(roles.column(name, [number], "none") for name, number in tested.items()),
+    )
+    is_test = question.view == "independent"
+    return Answer(
+        question.view or "joint",
+        plan.survey,
+        (Subject(one.name, one.title), Subject(other.name, other.title)),
+        "test" if is_test else "frequency",
+        (independent,) if is_test else (rows, independent),
         confidence=confidence,
         simultaneous=question.simultaneous,
         reports=table.n,
-        method=table.method + (" + likely" if question.nonnegative else ""),
         repeats=most_repeated,
-        independence=analyst_pb2.Independence(
-            statistic=test.statistic,
-            degrees=test.degrees,
-            p_value=test.p_value,
-            noncentrality=test.noncentrality,
-            detectable=detectable(test.degrees) if test.degrees else 0.0,
-        ),
+        method=table.method + (" + likely" if question.nonnegative else ""),
+        figures={} if is_test else {"other": other.name, "chi2": tested},
     )
-    columns = np.stack([shown, table.standard_error, low, high, table.value], axis=2).tolist()
-    for value, cells in zip(_labels(one), columns, strict=True):
-        for across, (estimate, error, least, most, raw) in zip(_labels(other), cells, strict=True):
-            share = _row(f"{value}, {across}", (estimate, error, least, most))
-            if question.nonnegative:
-                share.raw = raw
-            answer.rows.add(value=value, other=across, share=share)
-    return answer
 
 
 def check_groups(plan: Plan, question: analyst_pb2.CompareGroupsRequest) -> None:
     """Raise `InvalidInput` for groups that cannot be compared, before rows are read."""
     check_confidence(confidence_of(question))
+    if question.view not in ("", "given", "differences"):
+        raise InvalidInput(f"view must be given or differences, got {question.view!r}")
     by = _values(plan, question.by)
     _reference(by, question)
     domain = plan.attributes[question.attribute].domain
@@ -171,9 +187,7 @@ def check_groups(plan: Plan, question: analyst_pb2.CompareGroupsRequest) -> None
             raise InvalidInput(f"means are stratified by level, got method {question.method!r}")
 
 
-def compare_groups(
-    plan: Plan, question: analyst_pb2.CompareGroupsRequest, pairs: Pairs
-) -> analyst_pb2.CompareGroupsResponse:
+def compare_groups(plan: Plan, question: analyst_pb2.CompareGroupsRequest, pairs: Pairs) -> Answer:
     """Answer a `CompareGroupsRequest` from the pair tallies of (attribute, by).
 
     Raises `NoReports` where there are none, `InvalidInput` for what cannot be asked.
@@ -193,7 +207,7 @@ def compare_groups(
 
 def groups_of_views(
     plan: Plan, question: analyst_pb2.CompareGroupsRequest, tallies: Tallies
-) -> analyst_pb2.CompareGroupsResponse:
+) -> Answer:
     """Answer a `CompareGroupsRequest` from the tallies of the views that ask both attributes."""
     names = question.attribute, question.by
     table, most_repeated = _of_views(plan, names, question.method, tallies)
@@ -206,25 +220,13 @@ def groups_answer(
     groups: Groups,
     method: str,
     most_repeated: float,
-) -> analyst_pb2.CompareGroupsResponse:
+) -> Answer:
     """Return the answer of an attribute's groups, from wherever they are."""
     confidence, simultaneous = check_confidence(confidence_of(question)), question.simultaneous
     attribute, by = plan.attributes[question.attribute], plan.attributes[question.by]
     names, labels = _labels(by), _labels(attribute)
-    answer = analyst_pb2.CompareGroupsResponse(
-        survey=plan.survey,
-        attribute=attribute.name,
-        by=by.name,
-        title=attribute.title,
-        by_title=by.title,
-        statistic="frequency" if isinstance(attribute.domain, Categorical) else "mean",
-        confidence=confidence,
-        simultaneous=simultaneous,
-        reports=groups.n,
-        method=method,
-        repeats=most_repeated,
-        warning=_unclear(names, groups),
-    )
+    statistic = "frequency" if isinstance(attribute.domain, Categorical) else "mean"
+    unit = roles.unit_of(statistic)
     shares = Groups(
         groups.share[:, None],
         np.diag(groups.share_error**2),
@@ -232,42 +234,64 @@ def groups_answer(
         groups.share_error,
         groups.n,
     )
-    low, high = shares.interval(confidence, simultaneous=simultaneous)
-    for name, *numbers in zip(
-        names, shares.share, shares.share_error, low[:, 0], high[:, 0], strict=True
-    ):
-        answer.groups.append(_row(name, numbers))
-    low, high = groups.interval(confidence, simultaneous=simultaneous)
-    columns = np.stack([groups.value, groups.standard_error, low, high], axis=2).tolist()
-    for name, own in zip(names, columns, strict=True):
-        for label, numbers in zip(labels, own, strict=True):
-            answer.rows.add(group=name, row=_row(label, numbers))
+    ends = shares.interval(confidence, simultaneous=simultaneous)
+    own = Table(
+        "groups",
+        roles.index((by.name, names)),
+        _columns(_COLUMNS, (shares.share, shares.share_error, *ends), "share"),
+        statistic="frequency",
+    )
+    ends = groups.interval(confidence, simultaneous=simultaneous)
+    each = list(product(names, labels))
+    rows = Table(
+        "rows",
+        roles.index((by.name, [a for a, _ in each]), (attribute.name, [b for _, b in each])),
+        _columns(_COLUMNS, (groups.value, groups.standard_error, *ends), unit),
+    )
     domain = by.domain
     assert isinstance(domain, Categorical)
     found = differences_between(groups, _reference(domain, question))
-    low, high = found.interval(confidence, simultaneous=simultaneous)
-    columns = np.stack(
-        [
-            found.first,
-            found.second,
-            found.value,
-            found.standard_error,
-            low,
-            high,
-            found.p_value,
-            found.adjusted_p_value,
-        ],
-        axis=2,
-    ).tolist()
-    for (first, second), own in zip(found.pairs, columns, strict=True):
-        for label, numbers in zip(labels, own, strict=True):
-            each = zip(DIFFERENCE_COLUMNS, numbers, strict=True)
-            answer.differences.add(
-                first_group=names[first],
-                second_group=names[second],
-                difference=analyst_pb2.Difference(label=label, **dict(each)),
-            )
-    return answer
+    ends = found.interval(confidence, simultaneous=simultaneous)
+    numbers = (found.first, found.second, found.value, found.standard_error, *ends)
+    two = list(product(found.pairs, labels))
+    differences = Table(
+        "differences",
+        roles.index(
+            ("first_group", [names[first] for (first, _), _ in two]),
+            ("second_group", [names[second] for (_, second), _ in two]),
+            (attribute.name, [label for _, label in two]),
+        ),
+        _columns(DIFFERENCE_COLUMNS, (*numbers, found.p_value, found.adjusted_p_value), unit),
+    )
+    if question.view == "differences":
+        tables = (differences, rows, own)
+    else:
+        tables = (rows, own, differences)
+    warning = _unclear(names, groups)
+    return Answer(
+        question.view or "given",
+        plan.survey,
+        (Subject(attribute.name, attribute.title), Subject(by.name, by.title)),
+        statistic,
+        tables,
+        confidence=confidence,
+        simultaneous=simultaneous,
+        reports=groups.n,
+        repeats=most_repeated,
+        method=method,
+        notes=(Note(warning),) if warning else (),
+        figures={
+            "by": by.name,
+            "groups": dict(zip(names, groups.share.tolist(), strict=True)),
+        },
+    )
+
+
+def _columns(
+    names: Sequence[str], numbers: Sequence[NDArray[np.float64]], unit: Unit
+) -> tuple[Column, ...]:
+    each = zip(names, numbers, strict=True)
+    return tuple(roles.column(name, numbers.ravel(), unit) for name, numbers in each)
 
 
 def _unclear(names: Sequence[str], groups: Groups) -> str:
@@ -279,11 +303,6 @@ def _unclear(names: Sequence[str], groups: Groups) -> str:
         f"too few people are known to be in {', '.join(unclear)} to tell of them: their intervals "
         "are all of the range, and they are not compared"
     )
-
-
-def _row(label: str, numbers: Sequence[float]) -> analyst_pb2.Row:
-    estimate, error, low, high = numbers
-    return analyst_pb2.Row(label=label, estimate=estimate, standard_error=error, low=low, high=high)
 
 
 def _labels(attribute: Attribute) -> Sequence[str]:

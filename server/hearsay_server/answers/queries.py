@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from hearsay import asking
+from hearsay.asking import roles
 from hearsay.asking.columns import DIFFERENCE_COLUMNS, NO_MAP
 from hearsay.plans.kinds import Categorical, Domain, Grid, Numeric, Ratings, SetOf, Strings
 from hearsay.plans.plan import Plan
@@ -399,7 +401,7 @@ _SHIFTED = 0.05
 
 def compare(
     plan: Plan, question: analyst_pb2.CompareRequest, first: Tallies, second: Tallies
-) -> analyst_pb2.CompareResponse:
+) -> asking.Answer:
     """Answer a `CompareRequest` from the tallies of both parts' cohorts, which differ.
 
     Each part's estimate is stratified by level and map. Errors allow for people who are in both
@@ -424,22 +426,27 @@ def compare(
         found.p_value,
         found.adjusted_p_value,
     )
-    rows = [
-        analyst_pb2.Difference(label=label, **dict(zip(DIFFERENCE_COLUMNS, numbers, strict=True)))
-        for label, numbers in zip(domain.labels, np.stack(columns, axis=1).tolist(), strict=True)
-    ]
-    return analyst_pb2.CompareResponse(
-        survey=plan.survey,
-        attribute=attribute,
-        title=plan.asked(attribute).title,
-        statistic=sets_of.RATED if isinstance(domain, Ratings) else domain.statistic,
+    statistic = sets_of.RATED if isinstance(domain, Ratings) else domain.statistic
+    unit = roles.unit_of(statistic)
+    each = zip(DIFFERENCE_COLUMNS, columns, strict=True)
+    rows = asking.Table(
+        "rows",
+        roles.index((attribute, domain.labels)),
+        tuple(roles.column(*named, unit) for named in each),
+    )
+    warning = _shifted(first, second)
+    return asking.Answer(
+        "compare",
+        plan.survey,
+        (asking.Subject(attribute, plan.asked(attribute).title),),
+        statistic,
+        (rows,),
         confidence=confidence,
         simultaneous=question.simultaneous,
-        first_reports=found.first.n,
-        second_reports=found.second.n,
-        rows=rows,
+        reports=found.first.n + found.second.n,
+        parts={"first": found.first.n, "second": found.second.n},
         repeats=max(part.most_repeated for part in parts),
-        warning=_shifted(first, second),
+        notes=(asking.Note(warning),) if warning else (),
     )
 
 

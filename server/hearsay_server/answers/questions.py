@@ -7,7 +7,6 @@ as the bytes of the messages to send, so that the server neither parses nor writ
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import TypeVar
 
 import numpy as np
 
@@ -48,19 +47,10 @@ reports, and more are rarely in one bucket of a hash."""
 _MESSAGE = 1 << 20
 """Bytes of a message at which an answer goes on in another one."""
 
-_Long = TypeVar(
-    "_Long",
-    analyst_pb2.EstimateResponse,
-    analyst_pb2.CompareResponse,
-    analyst_pb2.ChangeResponse,
-    analyst_pb2.CrosstabResponse,
-    analyst_pb2.CompareGroupsResponse,
-)
-
 _REHEARSED = 64
 """Answers of each level of which a question that is watched is asked before any report came."""
 
-_LISTS = ("groups", "rows", "cohorts", "differences")
+_LISTS = ("rows", "cohorts")
 """The fields of long answers that go on in the next message."""
 
 Page = Sequence[collector_pb2.Batch]
@@ -152,13 +142,13 @@ def distribution(
 def comparison(
     frozen: bytes, question: analyst_pb2.CompareRequest, tallies: Tallies, first: Collection[Cohort]
 ) -> list[bytes]:
-    """Answer `Compare` in messages; raise as `queries.compare`.
+    """Answer `Compare` in one message; raise as `queries.compare`.
 
     The tallies are of both parts, of which the first has the cohorts `first`.
     """
     one = {cohort: tally for cohort, tally in tallies.items() if cohort in first}
     other = {cohort: tally for cohort, tally in tallies.items() if cohort not in first}
-    return list(_messages(queries.compare(_parsed(frozen), question, one, other)))
+    return [_data(queries.compare(_parsed(frozen), question, one, other))]
 
 
 def change(
@@ -167,8 +157,8 @@ def change(
     tallies: Tallies,
     unfinished: Sequence[str] = (),
 ) -> list[bytes]:
-    """Answer `Change` in messages; raise as `changes.change`."""
-    return list(_messages(changes.change(_parsed(frozen), question, tallies, unfinished)))
+    """Answer `Change` in one message; raise as `changes.change`."""
+    return [_data(changes.change(_parsed(frozen), question, tallies, unfinished))]
 
 
 def check_together(
@@ -223,29 +213,28 @@ def crosstab(
     question: analyst_pb2.CrosstabRequest,
     pairs: records.Pairs,
     dropped: int = 0,
-) -> list[bytes]:
-    """Answer `Crosstab` in messages; raise as `joints.crosstab`.
+) -> bytes:
+    """Answer `Crosstab` in one message; raise as `joints.crosstab`.
 
     `dropped` batches were stored once, and have no rows any more.
     """
     with records.telling_of_dropped(dropped):
         answer = joints.crosstab(_parsed(frozen), question, pairs)
-    records.warn_of_dropped(answer, dropped)
-    return list(_messages(answer))
+    return _data(records.with_note_of_dropped(answer, dropped))
 
 
 def crosstab_of_views(
     frozen: bytes, question: analyst_pb2.CrosstabRequest, tallies: Tallies
-) -> list[bytes]:
-    """Answer `Crosstab` in messages, of attributes that views ask together."""
-    return list(_messages(joints.crosstab_of_views(_parsed(frozen), question, tallies)))
+) -> bytes:
+    """Answer `Crosstab` in one message, of attributes that views ask together."""
+    return _data(joints.crosstab_of_views(_parsed(frozen), question, tallies))
 
 
 def groups_of_views(
     frozen: bytes, question: analyst_pb2.CompareGroupsRequest, tallies: Tallies
-) -> list[bytes]:
-    """Answer `CompareGroups` in messages, of attributes that views ask together."""
-    return list(_messages(joints.groups_of_views(_parsed(frozen), question, tallies)))
+) -> bytes:
+    """Answer `CompareGroups` in one message, of attributes that views ask together."""
+    return _data(joints.groups_of_views(_parsed(frozen), question, tallies))
 
 
 def compare_groups(
@@ -253,15 +242,14 @@ def compare_groups(
     question: analyst_pb2.CompareGroupsRequest,
     pairs: records.Pairs,
     dropped: int = 0,
-) -> list[bytes]:
-    """Answer `CompareGroups` in messages; raise as `joints.compare_groups`.
+) -> bytes:
+    """Answer `CompareGroups` in one message; raise as `joints.compare_groups`.
 
     `dropped` is as of `crosstab`.
     """
     with records.telling_of_dropped(dropped):
         answer = joints.compare_groups(_parsed(frozen), question, pairs)
-    records.warn_of_dropped(answer, dropped)
-    return list(_messages(answer))
+    return _data(records.with_note_of_dropped(answer, dropped))
 
 
 def fit(
@@ -393,21 +381,20 @@ def _data(answer: Answer) -> bytes:
     return data
 
 
-def _messages(answer: _Long) -> Iterator[bytes]:
+def _messages(answer: analyst_pb2.EstimateResponse) -> Iterator[bytes]:
     """Yield an answer in messages of about `_MESSAGE` bytes, which merged are the answer."""
-    lists = [name for name in _LISTS if name in answer.DESCRIPTOR.fields_by_name]
-    message = type(answer)()
+    message = analyst_pb2.EstimateResponse()
     message.CopyFrom(answer)
-    for name in lists:
+    for name in _LISTS:
         message.ClearField(name)
     size = message.ByteSize()
-    for name in lists:
+    for name in _LISTS:
         for entry in getattr(answer, name):
             size += entry.ByteSize()
             if size > _MESSAGE:
                 message.more = True
                 yield message.SerializeToString()
-                message, size = type(answer)(), entry.ByteSize()
+                message, size = analyst_pb2.EstimateResponse(), entry.ByteSize()
             getattr(message, name).append(entry)
     yield message.SerializeToString()
 

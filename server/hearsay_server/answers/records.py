@@ -25,10 +25,6 @@ from ldp.core.repeated import Repeats, factors
 from ldp.errors import InvalidInput
 from ldp.estimating.pairs import PairTally, check_pair, count_pairs
 
-Answer = (
-    analyst_pb2.CrosstabResponse | analyst_pb2.CompareGroupsResponse | analyst_pb2.EstimateResponse
-)
-
 Chosen = tuple[str, str]
 """A level, and a map, "" for none."""
 
@@ -176,7 +172,7 @@ def telling_of_dropped(dropped: int) -> Iterator[None]:
         ) from None
 
 
-def warn_of_dropped(answer: Answer, dropped: int) -> None:
+def warn_of_dropped(answer: analyst_pb2.EstimateResponse, dropped: int) -> None:
     """Add a warning where the answer is from what the retention has left of the rows."""
     if dropped:
         text = _dropped(dropped)

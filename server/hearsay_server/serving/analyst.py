@@ -143,7 +143,7 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
 
     async def Compare(  # noqa: N802
         self, request: analyst_pb2.CompareRequest, context: object
-    ) -> AsyncIterator[bytes]:
+    ) -> bytes:
         with _telling():
             frozen, plan = await self._plan(request)
             first, second = [
@@ -161,12 +161,12 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
                     )
             work = partial(questions.comparison, first=frozenset(first))
             both = PackedTallies({**first.packed, **second.packed})
-            for message in await self._answer(frozen, request, both, work):
-                yield message
+            (message,) = await self._answer(frozen, request, both, work)
+            return message
 
     async def Change(  # noqa: N802
         self, request: analyst_pb2.ChangeRequest, context: object
-    ) -> AsyncIterator[bytes]:
+    ) -> bytes:
         with _telling():
             frozen, plan = await self._plan(request)
             changes.check(plan, request)
@@ -175,8 +175,8 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
             names = sorted({cohort.period for cohort in tallies})
             unfinished = [name for name in names if period.end(plan.period, name) > now]
             work = partial(questions.change, unfinished=unfinished)
-            for message in await self._answer(frozen, request, tallies, work, also=unfinished):
-                yield message
+            (message,) = await self._answer(frozen, request, tallies, work, also=unfinished)
+            return message
 
     async def Watch(  # noqa: N802
         self, request: analyst_pb2.WatchRequest, context: object
@@ -279,19 +279,17 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
 
     async def Crosstab(  # noqa: N802
         self, request: analyst_pb2.CrosstabRequest, context: object
-    ) -> AsyncIterator[bytes]:
+    ) -> bytes:
         with _telling():
             frozen, plan = await self._frozen(request.survey)
-            for message in await self._together.tabled(frozen, plan, request):
-                yield message
+            return await self._together.tabled(frozen, plan, request)
 
     async def CompareGroups(  # noqa: N802
         self, request: analyst_pb2.CompareGroupsRequest, context: object
-    ) -> AsyncIterator[bytes]:
+    ) -> bytes:
         with _telling():
             frozen, plan = await self._frozen(request.survey)
-            for message in await self._together.tabled(frozen, plan, request):
-                yield message
+            return await self._together.tabled(frozen, plan, request)
 
     async def Fit(self, request: analyst_pb2.FitRequest, context: object) -> bytes:  # noqa: N802
         with _telling():

@@ -44,8 +44,8 @@ class Together:
         self._analyses = analyses
         self._read = read
 
-    async def tabled(self, frozen: bytes, plan: Plan, question: Table) -> Sequence[bytes]:
-        """Answer a `Crosstab` or a `CompareGroups` in messages."""
+    async def tabled(self, frozen: bytes, plan: Plan, question: Table) -> bytes:
+        """Answer a `Crosstab` or a `CompareGroups` in one message."""
         names = attributes_of(question)
         _check_attributes(plan, names)
         selected = resolve(plan, question.selection)

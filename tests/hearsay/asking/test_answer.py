@@ -13,11 +13,12 @@ from matplotlib.figure import Figure
 
 from hearsay.asking import Answer, Cohort, Column, Note, Subject, Table, reading, roles, wire
 from hearsay.asking.answer import Unit
-from hearsay.asking.columns import FIT_COLUMNS, PAIR_COLUMNS
+from hearsay.asking.columns import FIT_COLUMNS, PAIR_COLUMNS, change_columns
 from hearsay.asking.plots import figure, over_time
 from hearsay.v1 import analyst_pb2, answer_pb2
 from ldp import InvalidInput
 
+Request = analyst_pb2.ChangeRequest
 HOSTILE = '<b onmouseover="x()">tea</b>'
 
 
@@ -33,31 +34,20 @@ def estimated(*rows: analyst_pb2.Row, **more: object) -> analyst_pb2.EstimateRes
     return answer
 
 
-def difference(label: str, **more: object) -> analyst_pb2.Difference:
-    numbers = dict.fromkeys(("first", "second", "difference", "low", "high"), 0.1)
-    return analyst_pb2.Difference(label=label, standard_error=0.1, p_value=0.5, **numbers, **more)
-
-
-def changed(kind: analyst_pb2.ChangeRequest.Kind) -> analyst_pb2.ChangeResponse:
-    period = "D2" if kind == analyst_pb2.ChangeRequest.BREAKS else ""
-    return analyst_pb2.ChangeResponse(
-        survey="s",
-        attribute="drink",
-        statistic="frequency",
-        kind=kind,
-        confidence=0.95,
-        periods=["D1", "D2"],
-        period_reports=[10, 20],
-        rows=[difference("tea", period=period, mix=0.0)],
-    )
-
-
 def of_columns(view: str, labels: dict[str, str], names: Sequence[str], unit: Unit) -> Answer:
     """An answer of one row, whose numbers are 0.5 and the integers 3."""
     columns = [roles.column(name, [0.5], unit) for name in names]
     columns = [replace(c, values=np.array([3.0])) if c.whole else c for c in columns]
     index = roles.index(*((name, [label]) for name, label in labels.items()))
     return Answer(view, "s", (Subject("drink"),), "", (Table("rows", index, tuple(columns)),))
+
+
+def broken() -> Answer:
+    """A break of one value, in the period D2."""
+    names = [*change_columns(Request.BREAKS), "mix"]
+    answer = of_columns("breaks", {"drink": "tea"}, names, "share")
+    columns = (Column("period", "text", "none", ["D2"]), *answer.table().columns)
+    return replace(answer, confidence=0.9, tables=(replace(answer.table(), columns=columns),))
 
 
 FIRST_TABLES = {
@@ -80,13 +70,15 @@ FIRST_TABLES = {
         "independent:reference:share",
     ),
     "trend": (
-        lambda: reading.change(changed(analyst_pb2.ChangeRequest.TREND)),
+        lambda: of_columns(
+            "trend", {"drink": "tea"}, [*change_columns(Request.TREND), "mix"], "share"
+        ),
         "first:reference:share second:reference:share slope:estimate:per period "
         "standard_error:error:share low:low:share high:high:share p_value:p:none "
         "adjusted_p_value:p:none mix:reference:share",
     ),
     "breaks": (
-        lambda: reading.change(changed(analyst_pb2.ChangeRequest.BREAKS)),
+        broken,
         "period:text:none before:reference:share after:reference:share difference:estimate:share "
         "standard_error:error:share low:low:share high:high:share p_value:p:none "
         "adjusted_p_value:p:none mix:reference:share",
@@ -106,7 +98,12 @@ FIRST_TABLES = {
         "statistic:statistic:none p_value:p:none reports:n:count",
     ),
     "independent": (
-        lambda: reading.independent(analyst_pb2.CrosstabResponse(attribute="a", other="b")),
+        lambda: of_columns(
+            "independent",
+            {"attributes": "a and b"},
+            ("statistic", "dof", "pvalue", "noncentrality", "detectable", "reports"),
+            "none",
+        ),
         "statistic:statistic:none dof:statistic:none pvalue:p:none noncentrality:statistic:none "
         "detectable:statistic:none reports:n:count",
     ),
@@ -278,9 +275,9 @@ def test_a_printed_answer_has_its_question_table_and_warnings() -> None:
 
 def test_a_trend_is_drawn_over_the_estimates_of_periods() -> None:
     days = [estimated(row("tea"), group=day) for day in ("D1", "D2")]
-    change = reading.change(changed(analyst_pb2.ChangeRequest.BREAKS))
+    change = broken()
     answer = over_time(reading.by(days, "period"), change)
-    assert answer.figures["drawn"] == {"tea": [0.1, 0.1, "D2"]}
+    assert answer.figures["drawn"] == {"tea": [0.5, 0.5, "D2"]}
     assert len(figure(answer, change).axes) == 2
 
 
@@ -312,5 +309,4 @@ def test_what_has_no_picture_is_refused(made: object, reason: str) -> None:
 
 def test_every_field_of_a_row_has_a_role() -> None:
     names = {field.name for field in analyst_pb2.Row.DESCRIPTOR.fields} - {"label"}
-    names |= {field.name for field in analyst_pb2.Difference.DESCRIPTOR.fields}
-    assert names - {"label", "period"} <= set(roles.ROLES)
+    assert names <= set(roles.ROLES)

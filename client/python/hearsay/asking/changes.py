@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from typing import Literal, Unpack
 
-from hearsay.asking import reading
 from hearsay.asking.answer import Answer
-from hearsay.asking.selection import Selection, fields, single, warn_of
+from hearsay.asking.selection import Selection, fields, warned
 from hearsay.checking.calls import AnalystCalls
 from hearsay.v1 import analyst_pb2
 from ldp.errors import InvalidInput
@@ -81,16 +80,8 @@ class Changes:
         return self._changed(survey, attribute, "BREAKS", options)
 
     def _changed(self, survey: str, attribute: str, kind: Kind, options: ChangeOptions) -> Answer:
-        answer = self.query_change(change_request(survey, attribute, kind, options))
-        warn_of(answer.warning, above=1)
-        return reading.change(answer)
-
-    # --- the same as messages, without pandas ----------------------------------------------
-
-    def query_change(self, request: analyst_pb2.ChangeRequest) -> analyst_pb2.ChangeResponse:
-        """Return changes over time as a message."""
-        kind = analyst_pb2.ChangeResponse
-        return single(self._calls.stream("Analyst/Change", request, kind, self._timeout))
+        request = change_request(survey, attribute, kind, options)
+        return warned(self._calls.ask("Analyst/Change", request, self._timeout), above=1)
 
 
 def change_request(

@@ -2,9 +2,8 @@
 
 from typing import Unpack
 
-from hearsay.asking import reading
 from hearsay.asking.answer import Answer
-from hearsay.asking.selection import Selection, fields, single, warn_of
+from hearsay.asking.selection import LONG, Selection, fields, warned
 from hearsay.asking.together import Together, groups_request
 from hearsay.v1 import analyst_pb2
 from ldp.errors import InvalidInput
@@ -49,24 +48,22 @@ class Comparisons(Together):
         if by:
             if first is not None or second is not None:
                 raise InvalidInput("give two parts of the reports or by, not both")
-            found = self.query_groups(
-                groups_request(
-                    survey,
-                    attribute,
-                    by,
-                    reference=reference,
-                    confidence=confidence,
-                    simultaneous=simultaneous,
-                    selection=selection,
-                )
+            question = groups_request(
+                survey,
+                attribute,
+                by,
+                reference=reference,
+                confidence=confidence,
+                simultaneous=simultaneous,
+                view="differences",
+                selection=selection,
             )
-            warn_of(found.warning)
-            return reading.differences(found)
+            return warned(self._calls.ask("Analyst/CompareGroups", question, LONG))
         if first is None or second is None or reference or selection:
             raise InvalidInput(
                 "compare two parts of the reports, each with a selection of its own, or give by"
             )
-        question = compare_request(
+        request = compare_request(
             survey,
             attribute,
             first,
@@ -74,16 +71,7 @@ class Comparisons(Together):
             confidence=confidence,
             simultaneous=simultaneous,
         )
-        answer = self.query_compare(question)
-        warn_of(answer.warning)
-        return reading.compare(answer)
-
-    # --- the same as messages, without pandas ----------------------------------------------
-
-    def query_compare(self, request: analyst_pb2.CompareRequest) -> analyst_pb2.CompareResponse:
-        """Return the differences between two parts of the reports as a message."""
-        kind = analyst_pb2.CompareResponse
-        return single(self._calls.stream("Analyst/Compare", request, kind, self._timeout))
+        return warned(self._calls.ask("Analyst/Compare", request, self._timeout))
 
 
 def compare_request(

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,8 +20,6 @@ from hearsay.asking.answer import (
     Unit,
 )
 from hearsay.asking.columns import (
-    DIFFERENCE_COLUMNS,
-    change_columns,
     given_columns,
 )
 from hearsay.v1 import analyst_pb2
@@ -66,69 +63,6 @@ def by(answers: Sequence[analyst_pb2.EstimateResponse], by: str) -> Answer:
         notes=tuple(Note(a.warning, a.group) for a in answers if a.warning),
         cohorts=tuple(cohort for each in found.values() for cohort in each.cohorts),
     )
-
-
-def compare(answer: analyst_pb2.CompareResponse) -> Answer:
-    """Return the differences between two parts of the reports; see `Analyst.compare`."""
-    table = _differences("rows", [(answer.attribute, _labels(answer.rows))], answer.rows, answer)
-    parts = {"first": answer.first_reports, "second": answer.second_reports}
-    return _answer("compare", answer, [table], parts=parts)
-
-
-def change(answer: analyst_pb2.ChangeResponse) -> Answer:
-    """Return changes over time; see `Analyst.change`, `.trend` and `.breaks`."""
-    names = change_columns(answer.kind)
-    index = [(answer.attribute, _labels(answer.rows))]
-    table = _differences("rows", index, answer.rows, answer, names)
-    columns = list(table.columns)
-    if answer.rows and answer.rows[0].HasField("mix"):
-        columns += _of_fields(answer.rows, ["mix"], roles.unit_of(answer.statistic))
-    if answer.kind == analyst_pb2.ChangeRequest.BREAKS:
-        periods = [row.period for row in answer.rows]
-        columns.insert(0, Column("period", "text", "none", periods))
-    kind = analyst_pb2.ChangeRequest.Kind.Name(answer.kind).lower()
-    view = {"difference": "change"}.get(kind, kind)
-    figures: dict[str, FigureValue] = {
-        "panels": answer.panels,
-        "kind": kind,
-        "any_p_value": answer.any_p_value,
-    }
-    parts = dict(zip(answer.periods, answer.period_reports, strict=True))
-    table = replace(table, columns=tuple(columns))
-    return _answer(view, answer, [table], figures, parts=parts)
-
-
-def joint(answer: analyst_pb2.CrosstabResponse) -> Answer:
-    """Return a joint table, and the table "independence" with the test; see `Analyst.crosstab`."""
-    index = (
-        (answer.attribute, [cell.value for cell in answer.rows]),
-        (answer.other, [cell.other for cell in answer.rows]),
-    )
-    tables = [
-        _rows("rows", index, [cell.share for cell in answer.rows], answer),
-        _independence(answer),
-    ]
-    test = {column.name: column.plain()[0] for column in tables[1].columns}
-    figures: dict[str, FigureValue] = {"other": answer.other, "chi2": test}
-    return _answer("joint", answer, tables, figures, statistic="frequency", subjects=_both(answer))
-
-
-def independent(answer: analyst_pb2.CrosstabResponse) -> Answer:
-    """Return the test that two attributes are independent; see `Analyst.chi2_contingency`."""
-    table = [_independence(answer)]
-    return _answer("independent", answer, table, statistic="test", subjects=_both(answer))
-
-
-def given(answer: analyst_pb2.CompareGroupsResponse) -> Answer:
-    """Return an attribute within groups; tables "groups" and "differences" beside it."""
-    rows, groups, differences = _groups(answer)
-    return _of_groups("given", answer, [rows, groups, differences])
-
-
-def differences(answer: analyst_pb2.CompareGroupsResponse) -> Answer:
-    """Return the differences between groups; tables "rows" and "groups" beside it."""
-    rows, groups, differences = _groups(answer)
-    return _of_groups("differences", answer, [differences, rows, groups])
 
 
 def _answer(
@@ -230,63 +164,6 @@ def _or_nan(table: Table, name: str) -> NDArray[np.float64]:
         if column.name == name:
             return np.asarray(column.values, dtype=np.float64)
     return np.full(len(table), math.nan)
-
-
-def _differences(
-    name: str,
-    index: Iterable[tuple[str, Sequence[Any]]],
-    rows: Sequence[analyst_pb2.Difference],
-    answer: Any,
-    names: Sequence[str] = DIFFERENCE_COLUMNS,
-) -> Table:
-    columns = _of_fields(rows, DIFFERENCE_COLUMNS, roles.unit_of(answer.statistic), names)
-    return Table(name, roles.index(*index), columns)
-
-
-def _independence(answer: analyst_pb2.CrosstabResponse) -> Table:
-    test = answer.independence
-    numbers = {
-        "statistic": test.statistic,
-        "dof": test.degrees,
-        "pvalue": test.p_value,
-        "noncentrality": test.noncentrality,
-        "detectable": test.detectable,
-        "reports": answer.reports,
-    }
-    columns = tuple(roles.column(name, [number], "none") for name, number in numbers.items())
-    name = f"{answer.attribute} and {answer.other}"
-    return Table("independence", roles.index(("attributes", [name])), columns)
-
-
-def _groups(answer: analyst_pb2.CompareGroupsResponse) -> tuple[Table, Table, Table]:
-    index = (
-        (answer.by, [row.group for row in answer.rows]),
-        (answer.attribute, [row.row.label for row in answer.rows]),
-    )
-    rows = _rows("rows", index, [row.row for row in answer.rows], answer)
-    groups = replace(
-        _rows("groups", answer.by, answer.groups, answer, unit="share"), statistic="frequency"
-    )
-    two = (
-        ("first_group", [row.first_group for row in answer.differences]),
-        ("second_group", [row.second_group for row in answer.differences]),
-        (answer.attribute, [row.difference.label for row in answer.differences]),
-    )
-    each = [row.difference for row in answer.differences]
-    return rows, groups, _differences("differences", two, each, answer)
-
-
-def _of_groups(
-    view: str, answer: analyst_pb2.CompareGroupsResponse, tables: Sequence[Table]
-) -> Answer:
-    groups = {row.label: row.estimate for row in answer.groups}
-    subjects = Subject(answer.attribute, answer.title), Subject(answer.by, answer.by_title)
-    figures: dict[str, FigureValue] = {"by": answer.by, "groups": groups}
-    return _answer(view, answer, tables, figures, subjects=subjects)
-
-
-def _both(answer: analyst_pb2.CrosstabResponse) -> tuple[Subject, Subject]:
-    return Subject(answer.attribute, answer.title), Subject(answer.other, answer.other_title)
 
 
 def _cohorts(cohorts: Iterable[analyst_pb2.Cohort]) -> tuple[Cohort, ...]:

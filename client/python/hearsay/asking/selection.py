@@ -5,21 +5,12 @@ import itertools
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from typing import Any, TypedDict, TypeVar
+from typing import Any, TypedDict
 
 from hearsay.asking.answer import Answer
 from hearsay.asking.margins import Margins, messages
 from hearsay.v1 import analyst_pb2
 from ldp.errors import AnswerRefused
-
-_Answer = TypeVar(
-    "_Answer",
-    analyst_pb2.EstimateResponse,
-    analyst_pb2.CompareResponse,
-    analyst_pb2.ChangeResponse,
-    analyst_pb2.CrosstabResponse,
-    analyst_pb2.CompareGroupsResponse,
-)
 
 _quiet: ContextVar[bool] = ContextVar("hearsay_quiet", default=False)
 """Whether warnings are left to the answers' `attrs`."""
@@ -89,7 +80,9 @@ class Options(Weighting, total=False):
     sizes: bool
 
 
-def single(messages: Iterator[_Answer]) -> _Answer:
+def single(
+    messages: Iterator[analyst_pb2.EstimateResponse],
+) -> analyst_pb2.EstimateResponse:
     """Return the one answer to a question; raise `AnswerRefused` where there is not one."""
     with contextlib.closing(messages):  # type: ignore[type-var]
         answers = list(itertools.islice(messages, 2))

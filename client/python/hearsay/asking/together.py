@@ -3,9 +3,9 @@
 from abc import abstractmethod
 from typing import Any, Unpack
 
-from hearsay.asking import formulas, reading
+from hearsay.asking import formulas
 from hearsay.asking.answer import Answer
-from hearsay.asking.selection import LONG, Selection, fields, single, warn_of, warned
+from hearsay.asking.selection import LONG, Selection, fields, warned
 from hearsay.checking.calls import AnalystCalls
 from hearsay.plans import plan as plans
 from hearsay.v1 import admin_pb2, analyst_pb2
@@ -46,20 +46,17 @@ class Together:
         alike. The answer holds the survey, attribute and other, confidence, method, the number
         of records (reports), repeats, warning, and chi2: the test of `chi2_contingency`.
         """
-        answer = self.query_crosstab(
-            analyst_pb2.CrosstabRequest(
-                survey=survey,
-                attribute=attribute,
-                other=other,
-                confidence=confidence,
-                simultaneous=simultaneous,
-                method=method,
-                nonnegative=nonnegative,
-                **fields(selection, Selection),
-            )
+        request = analyst_pb2.CrosstabRequest(
+            survey=survey,
+            attribute=attribute,
+            other=other,
+            confidence=confidence,
+            simultaneous=simultaneous,
+            method=method,
+            nonnegative=nonnegative,
+            **fields(selection, Selection),
         )
-        warn_of(answer.warning)
-        return reading.joint(answer)
+        return warned(self._calls.ask("Analyst/Crosstab", request, LONG))
 
     def chi2_contingency(
         self, survey: str, attribute: str, other: str, **selection: Unpack[Selection]
@@ -73,11 +70,13 @@ class Together:
         answered in several, and says "dependent" too rarely rather than too often.
         """
         request = analyst_pb2.CrosstabRequest(
-            survey=survey, attribute=attribute, other=other, **fields(selection, Selection)
+            survey=survey,
+            attribute=attribute,
+            other=other,
+            view="independent",
+            **fields(selection, Selection),
         )
-        answer = self.query_crosstab(request)
-        warn_of(answer.warning)
-        return reading.independent(answer)
+        return warned(self._calls.ask("Analyst/Crosstab", request, LONG))
 
     def within(
         self,
@@ -98,20 +97,17 @@ class Together:
         much they differ, all pairs or each from `reference`, one of the groups. A group of which
         too few people are known has intervals of all of the range, and a warning.
         """
-        answer = self.query_groups(
-            groups_request(
-                survey,
-                attribute,
-                by,
-                reference=reference,
-                confidence=confidence,
-                simultaneous=simultaneous,
-                method=method,
-                selection=selection,
-            )
+        request = groups_request(
+            survey,
+            attribute,
+            by,
+            reference=reference,
+            confidence=confidence,
+            simultaneous=simultaneous,
+            method=method,
+            selection=selection,
         )
-        warn_of(answer.warning)
-        return reading.given(answer)
+        return warned(self._calls.ask("Analyst/CompareGroups", request, LONG))
 
     def ols(
         self,
@@ -195,18 +191,6 @@ class Together:
         attributes = plans.parse(self.show_survey(survey).plan).attributes
         return formulas.parse(formula, attributes, logistic=logistic, success=success)
 
-    def query_crosstab(self, request: analyst_pb2.CrosstabRequest) -> analyst_pb2.CrosstabResponse:
-        """Return a joint table as a message; waits up to an hour."""
-        kind = analyst_pb2.CrosstabResponse
-        return single(self._calls.stream("Analyst/Crosstab", request, kind, LONG))
-
-    def query_groups(
-        self, request: analyst_pb2.CompareGroupsRequest
-    ) -> analyst_pb2.CompareGroupsResponse:
-        """Return an attribute within groups, and their differences, as a message."""
-        kind = analyst_pb2.CompareGroupsResponse
-        return single(self._calls.stream("Analyst/CompareGroups", request, kind, LONG))
-
 
 def groups_request(
     survey: str,
@@ -217,6 +201,7 @@ def groups_request(
     confidence: float = 0.95,
     simultaneous: bool = False,
     method: str = "",
+    view: str = "",
     selection: Selection,
 ) -> analyst_pb2.CompareGroupsRequest:
     """Return the request of `Analyst.within` and of `Analyst.compare` with `by`."""
@@ -229,5 +214,6 @@ def groups_request(
         confidence=confidence,
         simultaneous=simultaneous,
         method=method,
+        view=view,
         **chosen,
     )

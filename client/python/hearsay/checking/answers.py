@@ -10,12 +10,14 @@ from typing import Any
 from google.protobuf.message import Message
 
 from hearsay.asking import roles
-from hearsay.asking.answer import Answer, Unit
+from hearsay.asking.answer import Answer, Column, Unit
 from hearsay.asking.columns import (
+    DIFFERENCE_COLUMNS,
     FIT_COLUMNS,
     NO_MAP,
     NOT_GIVEN,
     PAIR_COLUMNS,
+    change_columns,
     variable_name,
 )
 from hearsay.checking import tables
@@ -41,6 +43,8 @@ _RANGES = re.compile(f"{_RANGE}(?:, {_RANGE})?")
 _DISTRIBUTIONS = ("distribution", "quantiles", "between", "cdf")
 
 _COLUMNS = ("estimate", "standard_error", "low", "high")
+_OF_VALUES = ("frequency", "mean", "share", "share who rated")
+_INDEPENDENCE = ("statistic", "dof", "pvalue", "noncentrality", "detectable", "reports")
 _TESTS = ("statistic", "p_value", "reports")
 
 _FOUND = 20
@@ -104,6 +108,8 @@ class _Shape:
     columns: Sequence[str]
     unit: Unit = "share"
     statistic: str = ""
+    texts: Sequence[str] = ()
+    """Columns of words, which stand before the others."""
 
 
 def _check_shape(answer: Answer, *shapes: _Shape) -> Mapping[str, Sequence[tuple[Any, ...]]]:
@@ -112,7 +118,8 @@ def _check_shape(answer: Answer, *shapes: _Shape) -> Mapping[str, Sequence[tuple
     found = {}
     for table, shape in zip(answer.tables, shapes, strict=True):
         _check_same(f"{table.name}: index", [level.name for level in table.index], shape.index)
-        expected = [roles.column(name, (), shape.unit) for name in shape.columns]
+        expected = [Column(name, "text", "none", ()) for name in shape.texts]
+        expected += [roles.column(name, (), shape.unit) for name in shape.columns]
         both = [[(c.name, c.role, c.unit) for c in each] for each in (table.columns, expected)]
         _check_same(f"{table.name}: columns", *both)
         _check_same(f"{table.name}: statistic", [table.statistic], [shape.statistic])
@@ -224,34 +231,50 @@ def _words(question: wire.WordsRequest, answer: wire.EstimateResponse, plan: Pla
             raise InvalidInput("rows: a share is nan, and its interval is not [0, 1]")
 
 
-def _compare(question: wire.CompareRequest, answer: wire.CompareResponse, plan: Plan) -> None:
-    check_known(answer)
-    asked = plan.asked(question.attribute)
-    _check_title(answer.title, asked.title)
-    _check_same("rows", [row.label for row in answer.rows], asked.domain.labels)
+def _compare(question: wire.CompareRequest, answer: Answer, plan: Plan) -> None:
+    tables.check_known(answer)
+    _check_subjects(answer, plan, question.attribute)
+    _check_same("figures", list(answer.figures), [])
+    _check_same("parts", list(answer.parts), ["first", "second"])
+    shape = _Shape("rows", (question.attribute,), DIFFERENCE_COLUMNS, _unit(answer))
+    rows = _check_shape(answer, shape)["rows"]
+    labels = plan.asked(question.attribute).domain.labels
+    _check_same("rows", rows, [(label,) for label in labels])
 
 
-def _change(question: wire.ChangeRequest, answer: wire.ChangeResponse, plan: Plan) -> None:
-    check_known(answer)
-    asked = plan.asked(question.attribute)
-    _check_title(answer.title, asked.title)
-    labels = [row.label for row in answer.rows]
+def _change(question: wire.ChangeRequest, answer: Answer, plan: Plan) -> None:
+    tables.check_known(answer)
+    _check_subjects(answer, plan, question.attribute)
+    kind = wire.ChangeRequest.Kind.Name(question.kind).lower()
+    _check_same("view", [answer.view], ["change" if kind == "difference" else kind])
+    _check_same("figures", sorted(answer.figures), ["any_p_value", "kind", "panels"])
+    _check_same("kind", [answer.figures["kind"]], [kind])
+    has_mix = "mix" in answer.table().names
+    names = [*change_columns(question.kind), *(["mix"] if has_mix else [])]
+    breaks = question.kind == wire.ChangeRequest.BREAKS
+    shape = _Shape("rows", (question.attribute,), names, _unit(answer), texts=["period"] * breaks)
+    rows = _check_shape(answer, shape)["rows"]
     if question.sums:
-        _check_same("rows", labels, _joined(question.sums))
+        _check_same("rows", rows, [(label,) for label in _joined(question.sums)])
     elif question.ranges:
-        _check_count("rows", labels, question.ranges)
+        _check_count("rows", rows, question.ranges)
     else:
-        _check_same("rows", labels, asked.domain.labels)
-    names = list(answer.periods)
-    _check_count("period_reports", answer.period_reports, names)
+        labels = plan.asked(question.attribute).domain.labels
+        _check_same("rows", rows, [(label,) for label in labels])
+    names = list(answer.parts)
     if question.kind == wire.ChangeRequest.DIFFERENCE:
         _check_same("periods", names, question.selection.periods)
     else:
         check_periods(plan, names)
-    breaks = question.kind == wire.ChangeRequest.BREAKS
-    _check_among("rows: period", [row.period for row in answer.rows], names if breaks else [""])
-    if not 0 <= answer.panels <= plan.panels:
-        raise InvalidInput(f"panels: {answer.panels} of {plan.panels}")
+    if breaks:
+        _check_among("rows: period", answer.table().column("period").values, names)
+    panels: Any = answer.figures["panels"]
+    if not 0 <= panels <= plan.panels or panels % 1:
+        raise InvalidInput(f"panels: {panels} of {plan.panels}")
+
+
+def _unit(answer: Answer) -> Unit:
+    return roles.unit_of(answer.statistic)
 
 
 def _distribution(question: wire.DistributionRequest, answer: Answer, plan: Plan) -> None:
@@ -282,7 +305,8 @@ def _distribution(question: wire.DistributionRequest, answer: Answer, plan: Plan
     points = getattr(plan.asked(question.attribute).domain, "points", None)
     curve = points is None and not question.HasField("step")
     for table in answer.tables:
-        tables.check_estimated(table, errors=not curve and table.name != "quantiles")
+        missing = ("standard_error",) if table.name == "quantiles" else ()
+        tables.check_estimated(table, without=_COLUMNS[1:] if curve else missing)
     for (label,) in rows.get("ranges", ()):
         if not _RANGES.fullmatch(label):
             raise InvalidInput(f"label: {label!r} is no range of numbers")
@@ -315,35 +339,58 @@ def _suspicions(question: wire.SuspicionsRequest, answer: Answer, plan: Plan) ->
     _check_among("targets", targets, plan.asked(question.attribute).domain.labels)
 
 
-def _crosstab(question: wire.CrosstabRequest, answer: wire.CrosstabResponse, plan: Plan) -> None:
-    check_known(answer)
-    one, other = plan.asked(question.attribute), plan.asked(question.other)
-    _check_title(answer.title, one.title)
-    _check_title(answer.other_title, other.title)
-    pairs = list(product(one.domain.labels, other.domain.labels))
-    _check_same("rows", [(cell.value, cell.other) for cell in answer.rows], pairs)
-    _check_same("rows", [cell.share.label for cell in answer.rows], list(map(", ".join, pairs)))
+def _crosstab(question: wire.CrosstabRequest, answer: Answer, plan: Plan) -> None:
+    tables.check_known(answer)
+    _check_same("view", [answer.view], [question.view or "joint"])
+    names = question.attribute, question.other
+    _check_subjects(answer, plan, *names)
+    test = _Shape("independence", ("attributes",), _INDEPENDENCE, "none")
+    if answer.view == "independent":
+        _check_same("figures", list(answer.figures), [])
+        rows = _check_shape(answer, test)
+    else:
+        _check_same("figures", sorted(answer.figures), ["chi2", "other"])
+        _check_same("figures: other", [answer.figures["other"]], [question.other])
+        columns = (*_COLUMNS, *(["raw"] if question.nonnegative else []))
+        rows = _check_shape(answer, _Shape("rows", names, columns), test)
+        one, other = (plan.asked(name).domain.labels for name in names)
+        _check_same("rows", rows["rows"], list(product(one, other)))
+        told: Any = answer.figures["chi2"]
+        tested = {column.name: column.plain() for column in answer.table("independence").columns}
+        _check_same(
+            "figures: chi2", sorted(told.items()), sorted((n, v[0]) for n, v in tested.items())
+        )
+    _check_same("independence", rows["independence"], [(" and ".join(names),)])
 
 
-def _groups(
-    question: wire.CompareGroupsRequest, answer: wire.CompareGroupsResponse, plan: Plan
-) -> None:
+def _groups(question: wire.CompareGroupsRequest, answer: Answer, plan: Plan) -> None:
+    _check_same("view", [answer.view], [question.view or "given"])
     attribute, by = plan.asked(question.attribute), plan.asked(question.by)
-    _check_title(answer.title, attribute.title)
-    _check_title(answer.by_title, by.title)
+    _check_subjects(answer, plan, question.attribute, question.by)
     names, labels = by.domain.labels, attribute.domain.labels
     if not isinstance(attribute.domain, Categorical | Binned | Grid):
         labels = ("mean",)
-    _check_same("groups", [row.label for row in answer.groups], names)
-    rows = [(row.group, row.row.label) for row in answer.rows]
-    _check_same("rows", rows, list(product(names, labels)))
-    told = [(d.first_group, d.second_group, d.difference.label) for d in answer.differences]
-    _check_among("differences", told, set(product(names, names, labels)))
-    _check_once("differences", told)
+    unit, two = _unit(answer), ("first_group", "second_group", question.attribute)
+    shapes = [
+        _Shape("rows", (question.by, question.attribute), _COLUMNS, unit),
+        _Shape("groups", (question.by,), _COLUMNS, "share", "frequency"),
+        _Shape("differences", two, DIFFERENCE_COLUMNS, unit),
+    ]
+    if answer.view == "differences":
+        shapes = [shapes[2], *shapes[:2]]
+    rows = _check_shape(answer, *shapes)
+    _check_same("groups", rows["groups"], [(name,) for name in names])
+    _check_same("rows", rows["rows"], list(product(names, labels)))
+    _check_among("differences", rows["differences"], set(product(names, names, labels)))
+    _check_once("differences", rows["differences"])
+    _check_same("figures", sorted(answer.figures), ["by", "groups"])
+    shares = answer.table("groups").column("estimate").values
+    figures = {"by": question.by, "groups": dict(zip(names, shares, strict=True))}
+    _check_same("figures", sorted(answer.figures.items()), sorted(figures.items()))
 
 
 def _fit(question: wire.FitRequest, answer: Answer, plan: Plan) -> None:
-    tables.check_known(answer)
+    tables.check_estimated(answer.table(), without=["naive"])
     explained = variable_name(question.response)
     told = [(subject.name, subject.title) for subject in answer.subjects]
     _check_same("attribute", told, [(explained, question.formula)])
@@ -369,14 +416,14 @@ def _pairs(question: wire.PairsRequest, answer: Answer, plan: Plan) -> None:
 _CHECKS: dict[type[Message], Callable[[Any, Any, Plan], None]] = {
     wire.EstimateRequest: _estimate,
     wire.WordsRequest: _words,
-    wire.CompareRequest: _compare,
-    wire.ChangeRequest: _change,
-    wire.CrosstabRequest: _crosstab,
-    wire.CompareGroupsRequest: _groups,
 }
 _ANSWERED: dict[
     type[Message], tuple[Sequence[str], Sequence[str], Callable[[Any, Answer, Plan], None]]
 ] = {
+    wire.ChangeRequest: (["change", "trend", "breaks"], _OF_VALUES, _change),
+    wire.CompareGroupsRequest: (["given", "differences"], ["frequency", "mean"], _groups),
+    wire.CompareRequest: (["compare"], _OF_VALUES, _compare),
+    wire.CrosstabRequest: (["joint", "independent"], ["frequency", "test"], _crosstab),
     wire.DistributionRequest: (_DISTRIBUTIONS, ["share"], _distribution),
     wire.FitRequest: (["fit"], ["coefficient"], _fit),
     wire.PairsRequest: (["pairs"], ["share of both"], _pairs),

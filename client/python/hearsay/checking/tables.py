@@ -1,6 +1,6 @@
 """Every text and number of an `Answer`, by itself: words that can be seen, numbers that can be."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,16 +54,17 @@ def check_tables(answer: Answer) -> None:
 
 
 def check_known(answer: Answer) -> None:
-    """Raise `InvalidInput` where an estimate, or its error, is missing."""
+    """Raise `InvalidInput` where a number of an answer is missing."""
     for table in answer.tables:
         check_estimated(table)
 
 
-def check_estimated(table: Table, *, errors: bool = True) -> None:
-    """Raise `InvalidInput` where an estimate of a table is missing, or one of its `errors`."""
+def check_estimated(table: Table, without: Collection[str] = ()) -> None:
+    """Raise `InvalidInput` where a number of a table is missing, but in the columns `without`."""
     for column in table.columns:
-        known = column.role == "estimate" or (errors and column.role in ("error", "low", "high"))
-        if known and np.isnan(_numbers(column)).any():
+        if column.role == "text" or column.name in without:
+            continue
+        if np.isnan(_numbers(column)).any():
             raise InvalidInput(f"{table.name}: {column.name} is nan")
 
 
@@ -140,6 +141,8 @@ def _check_figure(name: str, value: FigureValue) -> None:
         if isinstance(each, str):
             _check_plain(name, each)
         elif isinstance(each, float):
+            if np.isnan(each):
+                raise InvalidInput(f"{name}: the number is nan")
             least = 0.0 if name in (*_POSITIVE, *_SHARES) else -np.inf
             most = 1.0 if name in _SHARES else np.inf
             _check_range(name, np.array([each]), least, most, name == "findable")

@@ -243,60 +243,6 @@ class CompareRequest(_message.Message):
     simultaneous: bool
     def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., first: _Optional[_Union[Selection, _Mapping]] = ..., second: _Optional[_Union[Selection, _Mapping]] = ..., confidence: _Optional[float] = ..., simultaneous: bool = ...) -> None: ...
 
-class CompareResponse(_message.Message):
-    __slots__ = ("survey", "attribute", "title", "statistic", "confidence", "simultaneous", "first_reports", "second_reports", "rows", "repeats", "warning", "more")
-    SURVEY_FIELD_NUMBER: _ClassVar[int]
-    ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
-    TITLE_FIELD_NUMBER: _ClassVar[int]
-    STATISTIC_FIELD_NUMBER: _ClassVar[int]
-    CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
-    SIMULTANEOUS_FIELD_NUMBER: _ClassVar[int]
-    FIRST_REPORTS_FIELD_NUMBER: _ClassVar[int]
-    SECOND_REPORTS_FIELD_NUMBER: _ClassVar[int]
-    ROWS_FIELD_NUMBER: _ClassVar[int]
-    REPEATS_FIELD_NUMBER: _ClassVar[int]
-    WARNING_FIELD_NUMBER: _ClassVar[int]
-    MORE_FIELD_NUMBER: _ClassVar[int]
-    survey: str
-    attribute: str
-    title: str
-    statistic: str
-    confidence: float
-    simultaneous: bool
-    first_reports: int
-    second_reports: int
-    rows: _containers.RepeatedCompositeFieldContainer[Difference]
-    repeats: float
-    warning: str
-    more: bool
-    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., title: _Optional[str] = ..., statistic: _Optional[str] = ..., confidence: _Optional[float] = ..., simultaneous: bool = ..., first_reports: _Optional[int] = ..., second_reports: _Optional[int] = ..., rows: _Optional[_Iterable[_Union[Difference, _Mapping]]] = ..., repeats: _Optional[float] = ..., warning: _Optional[str] = ..., more: bool = ...) -> None: ...
-
-class Difference(_message.Message):
-    __slots__ = ("label", "first", "second", "difference", "standard_error", "low", "high", "p_value", "adjusted_p_value", "mix", "period")
-    LABEL_FIELD_NUMBER: _ClassVar[int]
-    FIRST_FIELD_NUMBER: _ClassVar[int]
-    SECOND_FIELD_NUMBER: _ClassVar[int]
-    DIFFERENCE_FIELD_NUMBER: _ClassVar[int]
-    STANDARD_ERROR_FIELD_NUMBER: _ClassVar[int]
-    LOW_FIELD_NUMBER: _ClassVar[int]
-    HIGH_FIELD_NUMBER: _ClassVar[int]
-    P_VALUE_FIELD_NUMBER: _ClassVar[int]
-    ADJUSTED_P_VALUE_FIELD_NUMBER: _ClassVar[int]
-    MIX_FIELD_NUMBER: _ClassVar[int]
-    PERIOD_FIELD_NUMBER: _ClassVar[int]
-    label: str
-    first: float
-    second: float
-    difference: float
-    standard_error: float
-    low: float
-    high: float
-    p_value: float
-    adjusted_p_value: float
-    mix: float
-    period: str
-    def __init__(self, label: _Optional[str] = ..., first: _Optional[float] = ..., second: _Optional[float] = ..., difference: _Optional[float] = ..., standard_error: _Optional[float] = ..., low: _Optional[float] = ..., high: _Optional[float] = ..., p_value: _Optional[float] = ..., adjusted_p_value: _Optional[float] = ..., mix: _Optional[float] = ..., period: _Optional[str] = ...) -> None: ...
-
 class ChangeRequest(_message.Message):
     __slots__ = ("survey", "attribute", "selection", "kind", "confidence", "simultaneous", "sums", "ranges")
     class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
@@ -326,38 +272,6 @@ class ChangeRequest(_message.Message):
     sums: _containers.RepeatedCompositeFieldContainer[ValueSet]
     ranges: _containers.RepeatedCompositeFieldContainer[Range]
     def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., selection: _Optional[_Union[Selection, _Mapping]] = ..., kind: _Optional[_Union[ChangeRequest.Kind, str]] = ..., confidence: _Optional[float] = ..., simultaneous: bool = ..., sums: _Optional[_Iterable[_Union[ValueSet, _Mapping]]] = ..., ranges: _Optional[_Iterable[_Union[Range, _Mapping]]] = ...) -> None: ...
-
-class ChangeResponse(_message.Message):
-    __slots__ = ("survey", "attribute", "title", "statistic", "kind", "confidence", "simultaneous", "periods", "period_reports", "rows", "panels", "warning", "more", "any_p_value")
-    SURVEY_FIELD_NUMBER: _ClassVar[int]
-    ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
-    TITLE_FIELD_NUMBER: _ClassVar[int]
-    STATISTIC_FIELD_NUMBER: _ClassVar[int]
-    KIND_FIELD_NUMBER: _ClassVar[int]
-    CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
-    SIMULTANEOUS_FIELD_NUMBER: _ClassVar[int]
-    PERIODS_FIELD_NUMBER: _ClassVar[int]
-    PERIOD_REPORTS_FIELD_NUMBER: _ClassVar[int]
-    ROWS_FIELD_NUMBER: _ClassVar[int]
-    PANELS_FIELD_NUMBER: _ClassVar[int]
-    WARNING_FIELD_NUMBER: _ClassVar[int]
-    MORE_FIELD_NUMBER: _ClassVar[int]
-    ANY_P_VALUE_FIELD_NUMBER: _ClassVar[int]
-    survey: str
-    attribute: str
-    title: str
-    statistic: str
-    kind: ChangeRequest.Kind
-    confidence: float
-    simultaneous: bool
-    periods: _containers.RepeatedScalarFieldContainer[str]
-    period_reports: _containers.RepeatedScalarFieldContainer[int]
-    rows: _containers.RepeatedCompositeFieldContainer[Difference]
-    panels: int
-    warning: str
-    more: bool
-    any_p_value: float
-    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., title: _Optional[str] = ..., statistic: _Optional[str] = ..., kind: _Optional[_Union[ChangeRequest.Kind, str]] = ..., confidence: _Optional[float] = ..., simultaneous: bool = ..., periods: _Optional[_Iterable[str]] = ..., period_reports: _Optional[_Iterable[int]] = ..., rows: _Optional[_Iterable[_Union[Difference, _Mapping]]] = ..., panels: _Optional[int] = ..., warning: _Optional[str] = ..., more: bool = ..., any_p_value: _Optional[float] = ...) -> None: ...
 
 class DistributionRequest(_message.Message):
     __slots__ = ("survey", "attribute", "selection", "view", "confidence", "edges", "bins", "quantiles", "step", "ranges", "cumulative", "other", "other_ranges", "margins", "least")
@@ -402,7 +316,7 @@ class Range(_message.Message):
     def __init__(self, low: _Optional[float] = ..., high: _Optional[float] = ...) -> None: ...
 
 class CrosstabRequest(_message.Message):
-    __slots__ = ("survey", "attribute", "other", "selection", "confidence", "simultaneous", "method", "nonnegative")
+    __slots__ = ("survey", "attribute", "other", "selection", "confidence", "simultaneous", "method", "nonnegative", "view")
     SURVEY_FIELD_NUMBER: _ClassVar[int]
     ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
     OTHER_FIELD_NUMBER: _ClassVar[int]
@@ -411,6 +325,7 @@ class CrosstabRequest(_message.Message):
     SIMULTANEOUS_FIELD_NUMBER: _ClassVar[int]
     METHOD_FIELD_NUMBER: _ClassVar[int]
     NONNEGATIVE_FIELD_NUMBER: _ClassVar[int]
+    VIEW_FIELD_NUMBER: _ClassVar[int]
     survey: str
     attribute: str
     other: str
@@ -419,66 +334,11 @@ class CrosstabRequest(_message.Message):
     simultaneous: bool
     method: str
     nonnegative: bool
-    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., other: _Optional[str] = ..., selection: _Optional[_Union[Selection, _Mapping]] = ..., confidence: _Optional[float] = ..., simultaneous: bool = ..., method: _Optional[str] = ..., nonnegative: bool = ...) -> None: ...
-
-class CrosstabResponse(_message.Message):
-    __slots__ = ("survey", "attribute", "other", "title", "other_title", "confidence", "simultaneous", "reports", "method", "rows", "independence", "repeats", "warning", "more")
-    SURVEY_FIELD_NUMBER: _ClassVar[int]
-    ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
-    OTHER_FIELD_NUMBER: _ClassVar[int]
-    TITLE_FIELD_NUMBER: _ClassVar[int]
-    OTHER_TITLE_FIELD_NUMBER: _ClassVar[int]
-    CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
-    SIMULTANEOUS_FIELD_NUMBER: _ClassVar[int]
-    REPORTS_FIELD_NUMBER: _ClassVar[int]
-    METHOD_FIELD_NUMBER: _ClassVar[int]
-    ROWS_FIELD_NUMBER: _ClassVar[int]
-    INDEPENDENCE_FIELD_NUMBER: _ClassVar[int]
-    REPEATS_FIELD_NUMBER: _ClassVar[int]
-    WARNING_FIELD_NUMBER: _ClassVar[int]
-    MORE_FIELD_NUMBER: _ClassVar[int]
-    survey: str
-    attribute: str
-    other: str
-    title: str
-    other_title: str
-    confidence: float
-    simultaneous: bool
-    reports: int
-    method: str
-    rows: _containers.RepeatedCompositeFieldContainer[Cell]
-    independence: Independence
-    repeats: float
-    warning: str
-    more: bool
-    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., other: _Optional[str] = ..., title: _Optional[str] = ..., other_title: _Optional[str] = ..., confidence: _Optional[float] = ..., simultaneous: bool = ..., reports: _Optional[int] = ..., method: _Optional[str] = ..., rows: _Optional[_Iterable[_Union[Cell, _Mapping]]] = ..., independence: _Optional[_Union[Independence, _Mapping]] = ..., repeats: _Optional[float] = ..., warning: _Optional[str] = ..., more: bool = ...) -> None: ...
-
-class Cell(_message.Message):
-    __slots__ = ("value", "other", "share")
-    VALUE_FIELD_NUMBER: _ClassVar[int]
-    OTHER_FIELD_NUMBER: _ClassVar[int]
-    SHARE_FIELD_NUMBER: _ClassVar[int]
-    value: str
-    other: str
-    share: Row
-    def __init__(self, value: _Optional[str] = ..., other: _Optional[str] = ..., share: _Optional[_Union[Row, _Mapping]] = ...) -> None: ...
-
-class Independence(_message.Message):
-    __slots__ = ("statistic", "degrees", "p_value", "noncentrality", "detectable")
-    STATISTIC_FIELD_NUMBER: _ClassVar[int]
-    DEGREES_FIELD_NUMBER: _ClassVar[int]
-    P_VALUE_FIELD_NUMBER: _ClassVar[int]
-    NONCENTRALITY_FIELD_NUMBER: _ClassVar[int]
-    DETECTABLE_FIELD_NUMBER: _ClassVar[int]
-    statistic: float
-    degrees: int
-    p_value: float
-    noncentrality: float
-    detectable: float
-    def __init__(self, statistic: _Optional[float] = ..., degrees: _Optional[int] = ..., p_value: _Optional[float] = ..., noncentrality: _Optional[float] = ..., detectable: _Optional[float] = ...) -> None: ...
+    view: str
+    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., other: _Optional[str] = ..., selection: _Optional[_Union[Selection, _Mapping]] = ..., confidence: _Optional[float] = ..., simultaneous: bool = ..., method: _Optional[str] = ..., nonnegative: bool = ..., view: _Optional[str] = ...) -> None: ...
 
 class CompareGroupsRequest(_message.Message):
-    __slots__ = ("survey", "attribute", "by", "selection", "confidence", "simultaneous", "reference", "method")
+    __slots__ = ("survey", "attribute", "by", "selection", "confidence", "simultaneous", "reference", "method", "view")
     SURVEY_FIELD_NUMBER: _ClassVar[int]
     ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
     BY_FIELD_NUMBER: _ClassVar[int]
@@ -487,6 +347,7 @@ class CompareGroupsRequest(_message.Message):
     SIMULTANEOUS_FIELD_NUMBER: _ClassVar[int]
     REFERENCE_FIELD_NUMBER: _ClassVar[int]
     METHOD_FIELD_NUMBER: _ClassVar[int]
+    VIEW_FIELD_NUMBER: _ClassVar[int]
     survey: str
     attribute: str
     by: str
@@ -495,61 +356,8 @@ class CompareGroupsRequest(_message.Message):
     simultaneous: bool
     reference: str
     method: str
-    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., by: _Optional[str] = ..., selection: _Optional[_Union[Selection, _Mapping]] = ..., confidence: _Optional[float] = ..., simultaneous: bool = ..., reference: _Optional[str] = ..., method: _Optional[str] = ...) -> None: ...
-
-class CompareGroupsResponse(_message.Message):
-    __slots__ = ("survey", "attribute", "by", "title", "by_title", "statistic", "confidence", "simultaneous", "reports", "method", "groups", "rows", "differences", "repeats", "warning", "more")
-    SURVEY_FIELD_NUMBER: _ClassVar[int]
-    ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
-    BY_FIELD_NUMBER: _ClassVar[int]
-    TITLE_FIELD_NUMBER: _ClassVar[int]
-    BY_TITLE_FIELD_NUMBER: _ClassVar[int]
-    STATISTIC_FIELD_NUMBER: _ClassVar[int]
-    CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
-    SIMULTANEOUS_FIELD_NUMBER: _ClassVar[int]
-    REPORTS_FIELD_NUMBER: _ClassVar[int]
-    METHOD_FIELD_NUMBER: _ClassVar[int]
-    GROUPS_FIELD_NUMBER: _ClassVar[int]
-    ROWS_FIELD_NUMBER: _ClassVar[int]
-    DIFFERENCES_FIELD_NUMBER: _ClassVar[int]
-    REPEATS_FIELD_NUMBER: _ClassVar[int]
-    WARNING_FIELD_NUMBER: _ClassVar[int]
-    MORE_FIELD_NUMBER: _ClassVar[int]
-    survey: str
-    attribute: str
-    by: str
-    title: str
-    by_title: str
-    statistic: str
-    confidence: float
-    simultaneous: bool
-    reports: int
-    method: str
-    groups: _containers.RepeatedCompositeFieldContainer[Row]
-    rows: _containers.RepeatedCompositeFieldContainer[GroupRow]
-    differences: _containers.RepeatedCompositeFieldContainer[GroupDifference]
-    repeats: float
-    warning: str
-    more: bool
-    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., by: _Optional[str] = ..., title: _Optional[str] = ..., by_title: _Optional[str] = ..., statistic: _Optional[str] = ..., confidence: _Optional[float] = ..., simultaneous: bool = ..., reports: _Optional[int] = ..., method: _Optional[str] = ..., groups: _Optional[_Iterable[_Union[Row, _Mapping]]] = ..., rows: _Optional[_Iterable[_Union[GroupRow, _Mapping]]] = ..., differences: _Optional[_Iterable[_Union[GroupDifference, _Mapping]]] = ..., repeats: _Optional[float] = ..., warning: _Optional[str] = ..., more: bool = ...) -> None: ...
-
-class GroupRow(_message.Message):
-    __slots__ = ("group", "row")
-    GROUP_FIELD_NUMBER: _ClassVar[int]
-    ROW_FIELD_NUMBER: _ClassVar[int]
-    group: str
-    row: Row
-    def __init__(self, group: _Optional[str] = ..., row: _Optional[_Union[Row, _Mapping]] = ...) -> None: ...
-
-class GroupDifference(_message.Message):
-    __slots__ = ("first_group", "second_group", "difference")
-    FIRST_GROUP_FIELD_NUMBER: _ClassVar[int]
-    SECOND_GROUP_FIELD_NUMBER: _ClassVar[int]
-    DIFFERENCE_FIELD_NUMBER: _ClassVar[int]
-    first_group: str
-    second_group: str
-    difference: Difference
-    def __init__(self, first_group: _Optional[str] = ..., second_group: _Optional[str] = ..., difference: _Optional[_Union[Difference, _Mapping]] = ...) -> None: ...
+    view: str
+    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., by: _Optional[str] = ..., selection: _Optional[_Union[Selection, _Mapping]] = ..., confidence: _Optional[float] = ..., simultaneous: bool = ..., reference: _Optional[str] = ..., method: _Optional[str] = ..., view: _Optional[str] = ...) -> None: ...
 
 class FitRequest(_message.Message):
     __slots__ = ("survey", "selection", "family", "response", "columns", "confidence", "simultaneous", "method", "formula")

@@ -52,15 +52,15 @@ class AnalystStub(object):
                 request_serializer=hearsay_dot_v1_dot_analyst__pb2.EstimateByRequest.SerializeToString,
                 response_deserializer=hearsay_dot_v1_dot_analyst__pb2.EstimateResponse.FromString,
                 _registered_method=True)
-        self.Compare = channel.unary_stream(
+        self.Compare = channel.unary_unary(
                 '/hearsay.v1.Analyst/Compare',
                 request_serializer=hearsay_dot_v1_dot_analyst__pb2.CompareRequest.SerializeToString,
-                response_deserializer=hearsay_dot_v1_dot_analyst__pb2.CompareResponse.FromString,
+                response_deserializer=hearsay_dot_v1_dot_answer__pb2.Answer.FromString,
                 _registered_method=True)
-        self.Change = channel.unary_stream(
+        self.Change = channel.unary_unary(
                 '/hearsay.v1.Analyst/Change',
                 request_serializer=hearsay_dot_v1_dot_analyst__pb2.ChangeRequest.SerializeToString,
-                response_deserializer=hearsay_dot_v1_dot_analyst__pb2.ChangeResponse.FromString,
+                response_deserializer=hearsay_dot_v1_dot_answer__pb2.Answer.FromString,
                 _registered_method=True)
         self.Watch = channel.unary_stream(
                 '/hearsay.v1.Analyst/Watch',
@@ -77,15 +77,15 @@ class AnalystStub(object):
                 request_serializer=hearsay_dot_v1_dot_analyst__pb2.SuspicionsRequest.SerializeToString,
                 response_deserializer=hearsay_dot_v1_dot_answer__pb2.Answer.FromString,
                 _registered_method=True)
-        self.Crosstab = channel.unary_stream(
+        self.Crosstab = channel.unary_unary(
                 '/hearsay.v1.Analyst/Crosstab',
                 request_serializer=hearsay_dot_v1_dot_analyst__pb2.CrosstabRequest.SerializeToString,
-                response_deserializer=hearsay_dot_v1_dot_analyst__pb2.CrosstabResponse.FromString,
+                response_deserializer=hearsay_dot_v1_dot_answer__pb2.Answer.FromString,
                 _registered_method=True)
-        self.CompareGroups = channel.unary_stream(
+        self.CompareGroups = channel.unary_unary(
                 '/hearsay.v1.Analyst/CompareGroups',
                 request_serializer=hearsay_dot_v1_dot_analyst__pb2.CompareGroupsRequest.SerializeToString,
-                response_deserializer=hearsay_dot_v1_dot_analyst__pb2.CompareGroupsResponse.FromString,
+                response_deserializer=hearsay_dot_v1_dot_answer__pb2.Answer.FromString,
                 _registered_method=True)
         self.Fit = channel.unary_unary(
                 '/hearsay.v1.Analyst/Fit',
@@ -141,7 +141,6 @@ class AnalystServicer(object):
     def Compare(self, request, context):
         """Tests by how much two parts of the reports differ, such as those of two periods or two levels.
         INVALID_ARGUMENT where the parts have reports in common.
-        Sent in one message or several, of which all but the last have `more`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -151,7 +150,6 @@ class AnalystServicer(object):
         """Tests by how much an attribute changed over time: between two periods, per period on average, or
         by a break in some period. INVALID_ARGUMENT for a survey without periods; FAILED_PRECONDITION
         where a named period has no reports, or too few periods have any.
-        Sent in one message or several, of which all but the last have `more`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -258,15 +256,15 @@ def add_AnalystServicer_to_server(servicer, server):
                     request_deserializer=hearsay_dot_v1_dot_analyst__pb2.EstimateByRequest.FromString,
                     response_serializer=hearsay_dot_v1_dot_analyst__pb2.EstimateResponse.SerializeToString,
             ),
-            'Compare': grpc.unary_stream_rpc_method_handler(
+            'Compare': grpc.unary_unary_rpc_method_handler(
                     servicer.Compare,
                     request_deserializer=hearsay_dot_v1_dot_analyst__pb2.CompareRequest.FromString,
-                    response_serializer=hearsay_dot_v1_dot_analyst__pb2.CompareResponse.SerializeToString,
+                    response_serializer=hearsay_dot_v1_dot_answer__pb2.Answer.SerializeToString,
             ),
-            'Change': grpc.unary_stream_rpc_method_handler(
+            'Change': grpc.unary_unary_rpc_method_handler(
                     servicer.Change,
                     request_deserializer=hearsay_dot_v1_dot_analyst__pb2.ChangeRequest.FromString,
-                    response_serializer=hearsay_dot_v1_dot_analyst__pb2.ChangeResponse.SerializeToString,
+                    response_serializer=hearsay_dot_v1_dot_answer__pb2.Answer.SerializeToString,
             ),
             'Watch': grpc.unary_stream_rpc_method_handler(
                     servicer.Watch,
@@ -283,15 +281,15 @@ def add_AnalystServicer_to_server(servicer, server):
                     request_deserializer=hearsay_dot_v1_dot_analyst__pb2.SuspicionsRequest.FromString,
                     response_serializer=hearsay_dot_v1_dot_answer__pb2.Answer.SerializeToString,
             ),
-            'Crosstab': grpc.unary_stream_rpc_method_handler(
+            'Crosstab': grpc.unary_unary_rpc_method_handler(
                     servicer.Crosstab,
                     request_deserializer=hearsay_dot_v1_dot_analyst__pb2.CrosstabRequest.FromString,
-                    response_serializer=hearsay_dot_v1_dot_analyst__pb2.CrosstabResponse.SerializeToString,
+                    response_serializer=hearsay_dot_v1_dot_answer__pb2.Answer.SerializeToString,
             ),
-            'CompareGroups': grpc.unary_stream_rpc_method_handler(
+            'CompareGroups': grpc.unary_unary_rpc_method_handler(
                     servicer.CompareGroups,
                     request_deserializer=hearsay_dot_v1_dot_analyst__pb2.CompareGroupsRequest.FromString,
-                    response_serializer=hearsay_dot_v1_dot_analyst__pb2.CompareGroupsResponse.SerializeToString,
+                    response_serializer=hearsay_dot_v1_dot_answer__pb2.Answer.SerializeToString,
             ),
             'Fit': grpc.unary_unary_rpc_method_handler(
                     servicer.Fit,
@@ -401,12 +399,12 @@ class Analyst(object):
             wait_for_ready=None,
             timeout=None,
             metadata=None):
-        return grpc.experimental.unary_stream(
+        return grpc.experimental.unary_unary(
             request,
             target,
             '/hearsay.v1.Analyst/Compare',
             hearsay_dot_v1_dot_analyst__pb2.CompareRequest.SerializeToString,
-            hearsay_dot_v1_dot_analyst__pb2.CompareResponse.FromString,
+            hearsay_dot_v1_dot_answer__pb2.Answer.FromString,
             options,
             channel_credentials,
             insecure,
@@ -428,12 +426,12 @@ class Analyst(object):
             wait_for_ready=None,
             timeout=None,
             metadata=None):
-        return grpc.experimental.unary_stream(
+        return grpc.experimental.unary_unary(
             request,
             target,
             '/hearsay.v1.Analyst/Change',
             hearsay_dot_v1_dot_analyst__pb2.ChangeRequest.SerializeToString,
-            hearsay_dot_v1_dot_analyst__pb2.ChangeResponse.FromString,
+            hearsay_dot_v1_dot_answer__pb2.Answer.FromString,
             options,
             channel_credentials,
             insecure,
@@ -536,12 +534,12 @@ class Analyst(object):
             wait_for_ready=None,
             timeout=None,
             metadata=None):
-        return grpc.experimental.unary_stream(
+        return grpc.experimental.unary_unary(
             request,
             target,
             '/hearsay.v1.Analyst/Crosstab',
             hearsay_dot_v1_dot_analyst__pb2.CrosstabRequest.SerializeToString,
-            hearsay_dot_v1_dot_analyst__pb2.CrosstabResponse.FromString,
+            hearsay_dot_v1_dot_answer__pb2.Answer.FromString,
             options,
             channel_credentials,
             insecure,
@@ -563,12 +561,12 @@ class Analyst(object):
             wait_for_ready=None,
             timeout=None,
             metadata=None):
-        return grpc.experimental.unary_stream(
+        return grpc.experimental.unary_unary(
             request,
             target,
             '/hearsay.v1.Analyst/CompareGroups',
             hearsay_dot_v1_dot_analyst__pb2.CompareGroupsRequest.SerializeToString,
-            hearsay_dot_v1_dot_analyst__pb2.CompareGroupsResponse.FromString,
+            hearsay_dot_v1_dot_answer__pb2.Answer.FromString,
             options,
             channel_credentials,
             insecure,
