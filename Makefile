@@ -22,7 +22,7 @@ npm_run = @echo "skipped: $(1) of the TypeScript SDK, which needs Node 20 or new
 endif
 
 .PHONY: demo test test-all test-lowest test-newest test-pythons lint web pages bench bench-models docs protos clean \
-	mutants
+	mutants measure
 .DEFAULT_GOAL := test
 
 demo: $(VENV)/.demo
@@ -102,3 +102,7 @@ $(VENV)/bin/python:
 # Put deliberate privacy bugs before the tests that must kill them; TENTH=$(date -u +%F) tries a tenth, drawn by the day.
 mutants: $(VENV)/.dev $(NODE_MODULES)
 	OMP_NUM_THREADS=1 $(BIN)/python tests/mutants/run.py $(if $(TENTH),--tenth $(TENTH))
+
+# Measure what a reader must hold: lines, options, functions, files that an addition touches. Writes docs/design.md.
+measure: $(VENV)/.dev
+	HEARSAY_TESTING=1 PYTHONPATH=tests $(BIN)/python -m measuring.table

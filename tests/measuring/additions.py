@@ -1,0 +1,67 @@
+"""How many source files one touches to add a kind of attribute, a mechanism, a question.
+
+`python -m measuring.additions` in the folder `tests` lists them. Tests, vectors, documentation and
+what is generated come on top.
+"""
+
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from measuring import kinds
+from measuring.files import ANALYST, ROOT, naming, sources
+
+MECHANISM = (
+    "ldp/mechanisms/frequency/",
+    "ldp/mechanisms/__init__.py",
+    "server/hearsay_server/pages/person/odds.py",
+    "client/web/src/mechanisms/",
+    "client/web/src/mechanisms/index.ts",
+    "client/web/src/mechanisms/rare.ts",
+)
+"""Where a mechanism is written whose code is one integer: a file of its own in each SDK, its name
+in both registries, and the sentence that tells people what it sends."""
+
+QUESTION = (
+    "client/python/hearsay/asking/views/",
+    "client/python/hearsay/asking/",
+    "server/hearsay_server/pages/analyst/charts.py",
+)
+"""Where a question is written that existing calls of the server answer: a `View` in a file of the
+first folder, a method of `Analyst` in one of the second, and what a page draws."""
+
+
+def of_a_kind(sites: Sequence[str]) -> Sequence[str]:
+    """Return the files that tell a kind of attribute, or have a table or a list of all kinds.
+
+    Files of TypeScript are not among them. `sites` are the places that tell a kind.
+    """
+    telling = {place.partition(":")[0] for place in sites}
+    tables = {_name(file) for file in naming(r"\bByKind\b.*\(", sources())}
+    return sorted(telling | tables | {_name(kinds.ROOM / "__init__.py")})
+
+
+def of_calls() -> Mapping[str, Sequence[str]]:
+    """Return, for each call that answers analysts, the files that name its messages.
+
+    These are what a question touches that has a call of its own, besides those of `QUESTION`.
+    """
+    calls = re.findall(r"^  rpc (\w+)\((\w+)\)", ANALYST.read_text(encoding="utf-8"), re.M)
+    files = [ANALYST, *naming("analyst_pb2", sources())]
+    texts = {_name(file): file.read_text(encoding="utf-8") for file in files}
+    return {
+        call: [name for name, text in texts.items() if re.search(rf"\b{request}\b", text)]
+        for call, request in calls
+    }
+
+
+def _name(file: Path) -> str:
+    return file.relative_to(ROOT).as_posix()
+
+
+if __name__ == "__main__":
+    listed: dict[str, Sequence[str]] = {"a kind": of_a_kind(kinds.sites())}
+    listed |= {"a mechanism": MECHANISM, "a question": QUESTION, **of_calls()}
+    for what, files in listed.items():
+        sys.stdout.write("\n  ".join([f"{what}: {len(files)}", *files]) + "\n")
