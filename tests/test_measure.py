@@ -62,6 +62,17 @@ def test_a_row_is_held_to_its_numbers_alone() -> None:
     assert table.holds(exact, "9", "9") and not table.holds(exact, "8", "9")
 
 
+def test_contributing_says_how_many_files_an_addition_touches() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    rows = [row.what for row in table.ROWS if row.what.startswith("source files that a new")]
+    kind, mechanism, question = (table.numbers(KEPT[what])[0] for what in rows)
+    assert f"A new kind touches {kind} files" in page
+    assert f"A mechanism whose code is one integer touches {mechanism} files" in page
+    assert f"A question of an existing call touches {question} files" in page
+    named = [*additions.MECHANISM, *additions.QUESTION, *additions.KIND, *additions.TELLING]
+    assert all((ROOT / file).exists() for file in named)
+
+
 # --- a question ----------------------------------------------------------------------------------
 
 TRIPS = """

@@ -32,7 +32,42 @@ QUESTION = (
 first folder, a method of `Analyst` in one of the second, and what a page draws."""
 
 
-def of_a_kind(sites: Sequence[str]) -> Sequence[str]:
+KIND = (
+    "protos/hearsay/v1/survey.proto",
+    "client/python/hearsay/plans/kinds/",
+    "client/python/hearsay/plans/kinds/__init__.py",
+    "client/python/hearsay/plans/kinds/kind.py",
+    "client/web/src/plans/kinds/",
+    "client/web/src/plans/kinds/index.ts",
+    "client/web/src/plans/kinds/kind.ts",
+    "client/web/src/plans/protobuf.ts",
+)
+"""Where a kind is written: on the wire, a file of its own in each SDK, and the lists of all."""
+
+TELLING = (
+    "client/python/hearsay/plans/attributes.py",
+    "client/python/hearsay/asking/analyst.py",
+    "server/hearsay_server/surveys/question.py",
+    "server/hearsay_server/surveys/people.py",
+    "server/hearsay_server/surveys/explain_protections.py",
+    "server/hearsay_server/answers/distributions.py",
+    "server/hearsay_server/commands/codegen.py",
+    "server/hearsay_server/commands/codegen_typescript.py",
+    "server/hearsay_server/demo/exhibits.py",
+    "server/hearsay_server/demo/play.py",
+    "server/hearsay_server/pages/person/facts.py",
+)
+"""What else a kind touched that was added to try it, "yes or no", before no command, page or view
+failed on it or said what is false. Views that it has no answer to refused it."""
+
+
+def of_a_new_kind(sites: Sequence[str]) -> Sequence[str]:
+    """Return the files that a new kind touches: of `TELLING` those that still tell a kind."""
+    found = telling_a_kind(sites)
+    return [*KIND, *(file for file in TELLING if file in found)]
+
+
+def telling_a_kind(sites: Sequence[str]) -> Sequence[str]:
     """Return the files that tell a kind of attribute, or have a table or a list of all kinds.
 
     Files of TypeScript are not among them. `sites` are the places that tell a kind.
@@ -61,7 +96,11 @@ def _name(file: Path) -> str:
 
 
 if __name__ == "__main__":
-    listed: dict[str, Sequence[str]] = {"a kind": of_a_kind(kinds.sites())}
+    sites = kinds.sites()
+    listed: dict[str, Sequence[str]] = {
+        "a kind": of_a_new_kind(sites),
+        "telling a kind": telling_a_kind(sites),
+    }
     listed |= {"a mechanism": MECHANISM, "a question": QUESTION, **of_calls()}
     for what, files in listed.items():
         sys.stdout.write("\n  ".join([f"{what}: {len(files)}", *files]) + "\n")
