@@ -12,7 +12,7 @@ from hearsay.plans.kinds import KINDS, ByKind, Categorical, Kind
 ROOT = Path(__file__).parents[2]
 MEASURE = runpy.run_path(str(ROOT / "tests/measuring/kinds.py"))
 
-MOST_SITES = 179
+MOST_SITES = 176
 """Places outside the room of the kinds that tell a kind: lower it with each that goes."""
 
 
@@ -42,6 +42,26 @@ def test_no_table_lacks_a_kind() -> None:
             for node in ast.walk(ast.parse(text if "ByKind(" in text else "")):
                 if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "ByKind":
                     assert {keyword.arg for keyword in node.keywords} == names, file
+
+
+@pytest.mark.parametrize(
+    ("imported", "code", "places"),
+    [
+        ("from hearsay.plans.kinds import Binned", "isinstance(d, Binned)", 1),
+        ("from hearsay.plans import kinds", "isinstance(d, kinds.Binned)", 1),
+        ("from hearsay.plans import kinds as domains", "isinstance(d, domains.Binned)", 1),
+        ("from hearsay.plans.kinds import SetOf, Grid", "{SetOf: 1, Grid: 2}.get(type(d), 3)", 1),
+        ("from hearsay.plans.kinds import SetOf", "type(d) is SetOf", 1),
+        ("from ldp.core.mechanism import Categorical", "isinstance(m, Categorical)", 0),
+        (
+            "from hearsay.plans import kinds\nfrom ldp.core.mechanism import Categorical",
+            "isinstance(m, Categorical)",
+            0,
+        ),
+    ],
+)
+def test_a_place_is_found_by_the_class_of_a_kind(imported: str, code: str, places: int) -> None:
+    assert len(list(MEASURE["_sites"](ast.parse(f"{imported}\n{code}")))) == places
 
 
 def test_no_more_places_tell_a_kind_than_before() -> None:

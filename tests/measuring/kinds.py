@@ -34,10 +34,16 @@ def sites() -> list[str]:
 
 
 def _sites(tree: ast.Module) -> Iterator[ast.expr]:
-    classes = CLASSES & _imported(tree)
+    classes = _imported(tree)
     for node in ast.walk(tree):
         match node:
-            case ast.Call(func=ast.Name(id="isinstance"), args=[_, of]) if _named(of, classes):
+            case ast.Call(func=ast.Name(id="isinstance" | "issubclass"), args=[_, of]):
+                if _named(of, classes):
+                    yield node
+            case ast.Compare(left=ast.Call(func=ast.Name(id="type")), comparators=[of]):
+                if _named(of, classes):
+                    yield node
+            case ast.Dict(keys=keys) if any(key and _named(key, classes) for key in keys):
                 yield node
             case ast.Call(func=ast.Attribute(attr="HasField" | "WhichOneof"), args=[of]):
                 if isinstance(of, ast.Constant) and of.value in FIELDS:
@@ -51,25 +57,24 @@ def _sites(tree: ast.Module) -> Iterator[ast.expr]:
 
 
 def _imported(tree: ast.Module) -> set[str]:
-    """Return the names, of the kinds' room, that a file uses: bare or by the name of the module."""
+    """Return what a file calls the classes of kinds: bare, or by the name of their module."""
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("hearsay.plans"):
-            names = {alias.name for alias in node.names}
-            found |= CLASSES if "kinds" in names else names
+            for alias in node.names:
+                name = alias.asname or alias.name
+                if alias.name in CLASSES:
+                    found.add(name)
+                elif alias.name == "kinds":
+                    found |= {f"{name}.{each}" for each in CLASSES}
     return found
 
 
 def _named(of: ast.expr, classes: set[str]) -> bool:
     return any(
-        (isinstance(node, ast.Name) and node.id in classes)
-        or (
-            isinstance(node, ast.Attribute)
-            and node.attr in classes
-            and isinstance(node.value, ast.Name)
-            and node.value.id in ("domains", "kinds")
-        )
+        ast.unparse(node) in classes
         for node in ast.walk(of)
+        if isinstance(node, ast.Name | ast.Attribute)
     )
 
 
