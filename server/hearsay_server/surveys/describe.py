@@ -3,13 +3,14 @@
 The script of a survey's page says the same of the codes that it draws: see `readings`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hearsay.plans.kinds import Domain, Grid, Numeric, Ratings, Strings
+from hearsay.plans.kinds import ByKind, Domain, Grid, Numeric
 from hearsay.plans.regions import in_words
 from hearsay_server.surveys import revealing
 from ldp import RAPPOR, DBitFlip, Mechanism, PrefixHashing, SetBits, SetSelection
@@ -96,11 +97,11 @@ def describe(domain: Domain | Grid, mechanism: Mechanism, codes: bytes) -> str:
     estimates the code adds most.
     """
     raw = codes.hex(" ") if len(codes) <= 8 else f"{codes[:8].hex(' ')} ..."
-    if isinstance(domain, Numeric):
-        return f"{raw}  {_of_number(domain, mechanism, codes)}"
+    return f"{raw}  {_SAYS[domain](domain, mechanism, codes)}"
+
+
+def _of_labels(domain: Domain | Grid, mechanism: Mechanism, codes: bytes) -> str:
     told = said(mechanism, codes)
-    if isinstance(domain, Strings):
-        return f"{raw}  {told.how}: {told.words}"
     names = _names(domain, mechanism)
     yes = _listed(names, told.places)
     if told.denied is None:
@@ -110,7 +111,12 @@ def describe(domain: Domain | Grid, mechanism: Mechanism, codes: bytes) -> str:
     else:
         both = (("yes", yes), ("no", _listed(names, told.denied)))
         words = "; ".join(f"{answer} to {which}" for answer, which in both if which)
-    return f"{raw}  {told.how}: {words}"
+    return f"{told.how}: {words}"
+
+
+def _of_words(domain: Domain | Grid, mechanism: Mechanism, codes: bytes) -> str:
+    told = said(mechanism, codes)
+    return f"{told.how}: {told.words}"
 
 
 def _of_number(domain: Numeric, mechanism: Mechanism, codes: bytes) -> str:
@@ -124,14 +130,23 @@ def _of_number(domain: Numeric, mechanism: Mechanism, codes: bytes) -> str:
     return words
 
 
+_SAYS: ByKind[Callable[[Any, Mechanism, bytes], str]] = ByKind(
+    category=_of_labels,
+    number=_of_number,
+    bins=_of_labels,
+    set=_of_labels,
+    ratings=_of_labels,
+    words=_of_words,
+    grid=_of_labels,
+)
+
+
 def _names(domain: Domain | Grid, mechanism: Mechanism) -> Sequence[str]:
     """Return the names of the places that a code may speak for."""
     if not isinstance(mechanism, SetSelection):
         return domain.labels
     blanks = [f"{size} or fewer" for size in reversed(range(mechanism.most))]
-    if isinstance(domain, Ratings):
-        return [*(f"{key} {side}" for key in domain.keys for side in ("high", "low")), *blanks]
-    return [*domain.labels, *blanks]
+    return [*domain.places(" "), *blanks]
 
 
 def _places(chosen: NDArray[np.bool_]) -> tuple[int, ...]:

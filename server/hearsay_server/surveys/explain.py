@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 import hearsay.plans.plan
-from hearsay.plans.kinds import Binned, Ratings, SetOf, Strings
+from hearsay.plans.kinds import Binned
 from hearsay.plans.plan import Level, Plan
 from hearsay.v1 import survey_pb2
 from hearsay_server.surveys import (
@@ -16,7 +16,6 @@ from hearsay_server.surveys import (
     explain_pairs,
     explain_protections,
     explain_views,
-    graded,
     over_time,
 )
 from hearsay_server.surveys import survey as surveys
@@ -25,13 +24,12 @@ from hearsay_server.surveys.explain_changes import Smallest
 from hearsay_server.surveys.explain_pairs import Pair
 from hearsay_server.surveys.explain_views import Together
 from hearsay_server.surveys.over_time import Cost
-from hearsay_server.surveys.question import SPREAD, Question, planned
-from ldp import InvalidInput, Mechanism, PolicyMeanTable
+from hearsay_server.surveys.question import Question, planned
+from ldp import InvalidInput
 from ldp.core.mechanism import Categorical as CategoricalMechanism
 from ldp.core.repeated import Repeats
 from ldp.estimating.points import precision
 from ldp.estimating.pooling import planned_covariance
-from ldp.mechanisms.numbers.mean import MeanMechanism
 from ldp.mechanisms.ranges.waves import Waves
 from ldp.planning.value import Levels
 
@@ -187,29 +185,11 @@ def _rows(plan: Plan, level: Level, users: int) -> list[Row]:
         memoizer = plan.memoizer(level.name, name)
         memo = memoizer.epsilon if memoizer else 0.0
         for chosen, mechanism in by_map.items():
-            variance = (
-                planned(domain, mechanism)
-                if isinstance(domain, SetOf | Ratings | Strings)
-                else _variance(mechanism)
-            )
-            error = domain.units * math.sqrt(variance / (users * chance))
+            error = domain.units * math.sqrt(planned(domain, mechanism) / (users * chance))
             size, epsilon = mechanism.code_bytes, mechanism.epsilon
             row = Row(level.name, name, mechanism.name, epsilon, chance, size, error, memo, chosen)
             rows.append(row)
     return rows
-
-
-def _variance(mechanism: Mechanism) -> float:
-    """Predict the variance of one report, on average over its values or ranges, or at the worst
-    number."""
-    if isinstance(mechanism, PolicyMeanTable):
-        return graded.noise(mechanism) + SPREAD
-    if isinstance(mechanism, MeanMechanism):
-        return mechanism.largest_report_variance + SPREAD
-    if isinstance(mechanism, Waves):
-        return mechanism.range_variance
-    uniform = np.full(mechanism.parameters, 1 / mechanism.parameters)
-    return float(np.mean(mechanism.variance(uniform, 1)))
 
 
 def _ranges(plan: Plan, level: Level, rows: Sequence[Row], users: int) -> list[str]:

@@ -1,10 +1,13 @@
 """The smallest changes between two periods that reports will show."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
-from hearsay.plans.kinds import Numeric, Ratings, SetOf
+from hearsay.plans.kinds import ByKind, Domain, Grid
 from hearsay.plans.plan import Level, Plan
+from hearsay_server.surveys.question import half_as_many
 from ldp import FrequencyOracle
 from ldp.core.exact import ONE
 from ldp.core.mechanism import Mechanism
@@ -54,20 +57,31 @@ def _of_level(plan: Plan, level: Level, users: int) -> list[Smallest]:
         question = plan.questions[name]
         domain = question.domain
         reports = round(users * chance / ONE)
-        values = len(domain.labels)  # none of words that are found
-        if isinstance(domain, Ratings) or not 0 < values <= _MOST_VALUES or not reports:
+        truth = _TRUTHS[domain](domain)
+        if truth is None or len(domain.labels) > _MOST_VALUES or not reports:
             continue
-        truth = 1 / values
-        if isinstance(domain, SetOf):
-            truth = domain.most / (2 * len(domain.labels))
-        elif isinstance(domain, Numeric):
-            truth = 0.0
         alone = sizes.detectable_change(mechanism, truth, reports, same_people=True)
         panels = sizes.detectable_change(mechanism, truth, reports, panels=PANELS)
         memos = _memos(mechanism, truth, reports) if question.memo == 1 else None
         units = domain.units
         found.append(Smallest(level.name, name, units * alone, units * panels, memos))
     return found
+
+
+def _even(domain: Domain | Grid) -> float | None:
+    return 1 / len(domain.labels) if domain.labels else None  # of words that are found
+
+
+_TRUTHS: ByKind[Callable[[Any], float | None]] = ByKind(
+    category=_even,
+    number=lambda _: 0.0,
+    bins=_even,
+    set=half_as_many,
+    ratings=lambda _: None,
+    words=_even,
+    grid=_even,
+)
+"""What is estimated of a kind, as it is planned to be; None where no change is explained."""
 
 
 def _memos(mechanism: Mechanism, truth: float, reports: int) -> float | None:

@@ -1,11 +1,12 @@
 """Who is protected from what, and what else of a person is in the clear, in words."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from hearsay.asking.shuffled import DELTA
 from hearsay.plans.attested import Requirement
-from hearsay.plans.kinds import Binned, Categorical, Grid, Ratings, SetOf, Strings
+from hearsay.plans.kinds import ByKind, Categorical, Numeric
 from hearsay.plans.plan import Plan
 from hearsay_server.surveys import graded
 from hearsay_server.surveys.question import Question
@@ -14,31 +15,47 @@ from ldp.assurance.amplification import clone_bound, shuffled
 
 def of(question: Question) -> list[str]:
     """Return lines on which values are protected from which, at epsilon 1 of the attribute."""
-    domain = question.domain
-    if isinstance(domain, SetOf | Ratings):
-        noun = "set" if isinstance(domain, SetOf) else "table of ratings"
-        return [f"{question.name}: every {noun} from every other, the empty one too, by epsilon"]
-    if isinstance(domain, Strings):
-        return [f"{question.name}: every word from every other, of whatever length, by epsilon"]
-    if isinstance(domain, Binned | Grid):
-        kept = "where in a bin a number is never leaves the device"
-        return [f"{question.name}: every bin from every other, by epsilon; {kept}"]
-    if not isinstance(domain, Categorical):
-        if domain.is_graded:
-            return [f"{question.name}: {line}" for line in graded.protections(domain)]
-        return [f"{question.name}: every number from every other, by epsilon"]
+    return _PROTECTIONS[question.domain](question.name, question.domain)
+
+
+def _of_category(name: str, domain: Categorical) -> list[str]:
     if not domain.maps:
-        return _of_values(question.name, domain)
-    lines = _of_values(f"{question.name}, no map", domain)
-    for name in domain.map_names:
-        lines += _of_values(f"{question.name}, {name}", domain.chosen(name))
+        return _of_values(name, domain)
+    lines = _of_values(f"{name}, no map", domain)
+    for chosen in domain.map_names:
+        lines += _of_values(f"{name}, {chosen}", domain.chosen(chosen))
     return [
         *lines,
-        f"{question.name}: the map that a person chose, or that they chose none, is sent in the "
-        "clear",
-        f"{question.name}: in several reports by different maps, only what all of them protect "
-        "stays protected",
+        f"{name}: the map that a person chose, or that they chose none, is sent in the clear",
+        f"{name}: in several reports by different maps, only what all of them protect stays "
+        "protected",
     ]
+
+
+def _of_number(name: str, domain: Numeric) -> list[str]:
+    if domain.is_graded:
+        return [f"{name}: {line}" for line in graded.protections(domain)]
+    return [f"{name}: every number from every other, by epsilon"]
+
+
+def _always(promise: str) -> Callable[[str, Any], list[str]]:
+    """Return what makes the one promise to all answers of a kind."""
+    return lambda name, _: [f"{name}: {promise}"]
+
+
+_OF_BINS = _always(
+    "every bin from every other, by epsilon; where in a bin a number is never leaves the device"
+)
+
+_PROTECTIONS: ByKind[Callable[[str, Any], list[str]]] = ByKind(
+    category=_of_category,
+    number=_of_number,
+    bins=_OF_BINS,
+    set=_always("every set from every other, the empty one too, by epsilon"),
+    ratings=_always("every table of ratings from every other, the empty one too, by epsilon"),
+    words=_always("every word from every other, of whatever length, by epsilon"),
+    grid=_OF_BINS,
+)
 
 
 def _of_values(place: str, domain: Categorical) -> list[str]:

@@ -1,11 +1,12 @@
 """What the sets and ratings of a survey will tell, before it is registered."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
-from hearsay.plans.kinds import Ratings, SetOf
+from hearsay.plans.kinds import ByKind, Ratings, SetOf
 from hearsay.plans.plan import Plan
-from hearsay_server.surveys.question import planned
+from hearsay_server.surveys.question import half_as_many, planned
 from ldp import Mechanism, SetBits, SetSelection
 from ldp.estimating.ratings import SURE, RatedShares
 from ldp.estimating.sets import can_pair
@@ -16,14 +17,17 @@ _MEAN = 0.3
 _GOOD = 5.0
 """Standard errors of the share who rate a key from which its mean is of use."""
 
+_Told = Callable[[Any, Mechanism, float], str]
+"""What so many reports will tell of an attribute."""
+
 
 def lines(plan: Plan, users: int) -> list[str]:
     """Return lines on each set and each table of ratings, at each level with so many users."""
     found = [
         line
         for name, attribute in plan.attributes.items()
-        if isinstance(attribute.domain, SetOf | Ratings)
-        for line in _lines(plan, name, attribute.domain, users)
+        if (told := _TOLD[attribute.domain])
+        for line in _lines(plan, name, attribute.domain, told, users)
     ]
     if found:
         found.append(
@@ -33,35 +37,34 @@ def lines(plan: Plan, users: int) -> list[str]:
     return found
 
 
-def _lines(plan: Plan, name: str, domain: SetOf | Ratings, users: int) -> Iterator[str]:
-    noun = "items" if isinstance(domain, SetOf) else "ratings"
+def _lines(plan: Plan, name: str, domain: Any, told: _Told, users: int) -> Iterator[str]:
     if domain.most < len(domain.labels):
         more = (
             f"of more, {domain.most} drawn at random count, and shares come out too small"
             if domain.clamp
             else "an answer of more is replaced by a random one"
         )
-        yield f"{name}: at most {domain.most} {noun}; {more}"
+        yield f"{name}: at most {domain.most} {domain.item}s; {more}"
     for level in plan.levels.values():
         mechanism = level.mechanisms.get(name)
         if mechanism is None:
             continue  # it is asked in a view
         place = list(level.mechanisms).index(name)
         n = users * level.budget.chances[place] / (1 << 64)
-        if isinstance(domain, Ratings):
-            yield f"{name} at {level.name}: {_ratings(domain, mechanism, n)}"
-        elif isinstance(mechanism, SetBits):
-            yield f"{name} at {level.name}: the mean number of items, neither sizes nor pairs"
-        else:
-            told = "sizes and pairs" if can_pair(mechanism) else "sizes; pairs with set_pairs"
-            yield f"{name} at {level.name}: {told}"
+        yield f"{name} at {level.name}: {told(domain, mechanism, n)}"
+
+
+def _items(domain: SetOf, mechanism: Mechanism, n: float) -> str:
+    if isinstance(mechanism, SetBits):
+        return "the mean number of items, neither sizes nor pairs"
+    return "sizes and pairs" if can_pair(mechanism) else "sizes; pairs with set_pairs"
 
 
 def _ratings(domain: Ratings, mechanism: Mechanism, n: float) -> str:
     """Say how well a mean is told of a key that half as many people rate as may."""
     assert isinstance(mechanism, SetSelection)  # as the plan was checked
     rated = RatedShares.of(mechanism)
-    share = domain.most / (2 * len(domain.keys))
+    share = half_as_many(domain)
     noise = planned(domain, mechanism)
     needed = _GOOD**2 * noise / share**2
     about = f"a key that {share:.0%} rate"
@@ -74,3 +77,9 @@ def _ratings(domain: Ratings, mechanism: Mechanism, n: float) -> str:
     if n < needed:
         text += f"; means need {needed - n:,.0f} more reports to be of use"
     return text
+
+
+_TOLD: ByKind[_Told | None] = ByKind(
+    category=None, number=None, bins=None, set=_items, ratings=_ratings, words=None, grid=None
+)
+"""What is told of the kinds that have several items; None of the others."""

@@ -2,10 +2,21 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
-from hearsay.plans.kinds import Binned, Domain, Grid, Numeric, Ratings, SetOf, Strings
+from hearsay.plans.kinds import (
+    Binned,
+    ByKind,
+    Categorical,
+    Domain,
+    Grid,
+    Numeric,
+    Ratings,
+    SetOf,
+    Strings,
+)
 from hearsay_server.surveys.question import word_variance
 from ldp import Mechanism, PrefixHashing
 from ldp.estimating.discovery import smallest_shares
@@ -19,6 +30,8 @@ _MOST_VALUES = 256
 
 _STEPS = 60
 
+_Variances = list[Callable[[float], float]]
+
 
 def smallest(domain: Domain | Grid, mechanism: Mechanism, reports: float) -> float:
     """Return the smallest share whose 95% interval lies above zero every second time.
@@ -28,14 +41,13 @@ def smallest(domain: Domain | Grid, mechanism: Mechanism, reports: float) -> flo
     one that is seen worst. All other values are equally frequent. nan for a number, which has no
     shares, and where not even a share of one is seen.
     """
-    if isinstance(domain, Numeric) or reports <= 0:
+    if reports <= 0:
         return math.nan
-    of_words = isinstance(domain, Strings) and not domain.candidates
-    if of_words and isinstance(mechanism, PrefixHashing):
+    if isinstance(mechanism, PrefixHashing) and not domain.labels:  # of words that are found
         share = float(smallest_shares([(mechanism, reports)])[-1])
         return share if share < 1 else math.nan
-    found = [_solved(variance, reports) for variance in _variances(domain, mechanism)]
-    return max(found) if all(map(math.isfinite, found)) else math.nan
+    found = [_solved(variance, reports) for variance in _VARIANCES[domain](domain, mechanism)]
+    return max(found, default=math.nan) if all(map(math.isfinite, found)) else math.nan
 
 
 def _solved(variance: Callable[[float], float], reports: float) -> float:
@@ -52,18 +64,7 @@ def _solved(variance: Callable[[float], float], reports: float) -> float:
     return high
 
 
-def _variances(domain: Domain | Grid, mechanism: Mechanism) -> list[Callable[[float], float]]:
-    """Return the variances of one report of a share, as functions of it: one for each share that
-    may differ."""
-    if isinstance(domain, Strings):
-        return [lambda _: word_variance(mechanism, domain.longest)]
-    if isinstance(domain, Binned | Grid):
-        return [lambda _: mechanism.range_variance]  # type: ignore[attr-defined]
-    if isinstance(domain, SetOf):
-        return [lambda share: float(np.mean(mechanism.variance(share, 1)))]
-    if isinstance(domain, Ratings):
-        rated = RatedShares.of(mechanism)  # type: ignore[arg-type]
-        return [lambda share: float(np.mean(rated.variance(share, 1)))]
+def _of_values(domain: Categorical, mechanism: Mechanism) -> _Variances:
     k = len(domain.labels)
     alike = getattr(mechanism, "promise", None) is None
     values = range(1 if alike else min(k, _MOST_VALUES))
@@ -77,6 +78,40 @@ def _variances(domain: Domain | Grid, mechanism: Mechanism) -> list[Callable[[fl
         return variance
 
     return [of(value) for value in values]
+
+
+def _of_number(domain: Numeric, mechanism: Mechanism) -> _Variances:
+    return []
+
+
+def _of_ranges(domain: Binned | Grid, mechanism: Mechanism) -> _Variances:
+    return [lambda _: mechanism.range_variance]  # type: ignore[attr-defined]
+
+
+def _of_items(domain: SetOf, mechanism: Mechanism) -> _Variances:
+    return [lambda share: float(np.mean(mechanism.variance(share, 1)))]
+
+
+def _of_keys(domain: Ratings, mechanism: Mechanism) -> _Variances:
+    rated = RatedShares.of(mechanism)  # type: ignore[arg-type]
+    return [lambda share: float(np.mean(rated.variance(share, 1)))]
+
+
+def _of_words(domain: Strings, mechanism: Mechanism) -> _Variances:
+    return [lambda _: word_variance(mechanism, domain.longest)]
+
+
+_VARIANCES: ByKind[Callable[[Any, Mechanism], _Variances]] = ByKind(
+    category=_of_values,
+    number=_of_number,
+    bins=_of_ranges,
+    set=_of_items,
+    ratings=_of_keys,
+    words=_of_words,
+    grid=_of_ranges,
+)
+"""The variances of one report of a share, as functions of it: one for each share that may differ.
+"""
 
 
 def half(domain: Domain | Grid, error: float) -> float:

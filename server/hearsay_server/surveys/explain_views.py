@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hearsay.plans.kinds import Binned, Categorical
 from hearsay.plans.plan import Level, Plan
 from hearsay.v1 import survey_pb2
 from hearsay_server.surveys import survey as surveys
@@ -71,7 +70,7 @@ def compared(survey: survey_pb2.Survey, plan: Plan, users: int) -> list[Together
 def _mechanisms(asked: Sequence[Question], budget: Budget) -> dict[str, CategoricalMechanism]:
     found = {}
     for question, epsilon in zip(asked, budget.epsilons, strict=True):
-        if isinstance(question.domain, Categorical | Binned):
+        if question.domain.joins:
             mechanism = question.mechanism(epsilon)
             assert isinstance(mechanism, CategoricalMechanism)  # as of values and bins
             found[question.name] = mechanism

@@ -5,14 +5,15 @@ A device reports a random value in the place of an answer outside the domain, an
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 from hearsay import tables
-from hearsay.plans.kinds import Binned, Categorical, Domain, Numeric, Ratings, SetOf
+from hearsay.plans.kinds import Binned, ByKind, Categorical, Domain, Numeric, Ratings, SetOf
 from hearsay.plans.plan import Plan
-from hearsay_server.surveys.people import Answer, People, answer, parts
+from hearsay_server.surveys.people import People, answer, parts
 from ldp import InvalidInput
 
 _SHOWN = 12
@@ -114,36 +115,31 @@ def _judged(domain: Domain, cell: str) -> tuple[str, str]:
     except InvalidInput as error:
         reason = str(error).partition(", got ")[0]
     except ValueError:
-        reason = (
-            "must have a number after each ="
-            if isinstance(domain, Ratings)
-            else ("must be a number")
-        )
+        reason = f"must {_CELLS[domain].must}"
     else:
-        return "moved" if _moves(domain, given) else "answer", ""
+        return "moved" if _CELLS[domain].moves(domain, given) else "answer", ""
     if not cell.strip():
         return "blank", ""
-    return "misfit", "; ".join([reason, *_hints(domain, cell)])
+    return "misfit", "; ".join([reason, *_CELLS[domain].hints(domain, cell)])
 
 
-def _moves(domain: Domain, given: Answer) -> bool:
-    """Whether an answer of the domain counts as another one."""
-    if isinstance(given, float) and isinstance(domain, Numeric | Binned):
-        return not domain.low <= given <= domain.high
-    if isinstance(domain, SetOf | Ratings) and not isinstance(given, float):
-        return len(set(given)) > domain.most
-    return False
+def _outside(domain: Numeric | Binned, given: float) -> bool:
+    return not domain.low <= given <= domain.high
 
 
-def _hints(domain: Domain, cell: str) -> Iterator[str]:
-    """Yield what the cell may have been meant for."""
-    if isinstance(domain, SetOf):
-        odd = next((part for part in parts(cell) if part not in domain.values), None)
-        if odd is not None:
-            yield f"{odd!r} is none of them"
-            yield from _meant(domain.values, odd)
-    elif isinstance(domain, Categorical):
-        yield from _meant(domain.values, cell.strip())
+def _too_many(domain: SetOf | Ratings, given: Iterable[str]) -> bool:
+    return len(set(given)) > domain.most
+
+
+def _meant_item(domain: SetOf, cell: str) -> Iterator[str]:
+    odd = next((part for part in parts(cell) if part not in domain.values), None)
+    if odd is not None:
+        yield f"{odd!r} is none of them"
+        yield from _meant(domain.values, odd)
+
+
+def _meant_value(domain: Categorical, cell: str) -> Iterator[str]:
+    return _meant(domain.values, cell.strip())
 
 
 def _meant(values: tuple[str, ...], text: str) -> Iterator[str]:
@@ -157,3 +153,27 @@ def _meant(values: tuple[str, ...], text: str) -> Iterator[str]:
     for value in values:
         if value != text and value.casefold() == text.casefold():
             yield f"the survey has {value!r}"
+
+
+@dataclass(frozen=True)
+class _Cells:
+    """How cells of a kind are judged.
+
+    `moves` is whether an answer of the domain counts as another one, `hints` are what a misfit may
+    have been meant for, and `must` is what a cell lacks that cannot be read.
+    """
+
+    moves: Callable[[Any, Any], bool] = lambda domain, given: False
+    hints: Callable[[Any, str], Iterable[str]] = lambda domain, cell: ()
+    must: str = "be a number"
+
+
+_CELLS = ByKind(
+    category=_Cells(hints=_meant_value),
+    number=_Cells(moves=_outside),
+    bins=_Cells(moves=_outside),
+    set=_Cells(moves=_too_many, hints=_meant_item),
+    ratings=_Cells(moves=_too_many, must="have a number after each ="),
+    words=_Cells(),
+    grid=_Cells(),
+)

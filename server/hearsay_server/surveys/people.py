@@ -4,12 +4,12 @@
 read tables here, so that they agree on what a cell is.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from hearsay import tables
-from hearsay.plans.kinds import Binned, Domain, Numeric, Ratings, SetOf
+from hearsay.plans.kinds import ByKind, Domain
 from hearsay.tables import name_of as name_of
 from ldp import InvalidInput
 
@@ -84,16 +84,25 @@ def answer(domain: Domain, cell: str) -> Answer:
     Raises `ValueError` where a number should be and is none. Whether the answer is in the domain is
     for `domain.encode` to say.
     """
-    if isinstance(domain, Numeric | Binned):
-        return tables.number(cell)
-    if isinstance(domain, SetOf):
-        return parts(cell)
-    if isinstance(domain, Ratings):
-        rated = (part.rpartition("=") for part in parts(cell))
-        return {key.strip(): tables.number(rating) for key, _, rating in rated}
-    return cell.strip()
+    return _READ[domain](cell)
 
 
 def parts(cell: str) -> list[str]:
     """Return the items of a cell, which semicolons separate."""
     return [part.strip() for part in cell.split(";") if part.strip()]
+
+
+def _rated(cell: str) -> dict[str, float]:
+    rated = (part.rpartition("=") for part in parts(cell))
+    return {key.strip(): tables.number(rating) for key, _, rating in rated}
+
+
+_READ: ByKind[Callable[[str], Answer]] = ByKind(
+    category=str.strip,
+    number=tables.number,
+    bins=tables.number,
+    set=parts,
+    ratings=_rated,
+    words=str.strip,
+    grid=str.strip,
+)

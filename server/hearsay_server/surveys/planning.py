@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hearsay.files import decoded
-from hearsay.plans.kinds import Binned, Domain, Grid, Numeric, Ratings, SetOf, Strings
+from hearsay.plans.kinds import ByKind
 from hearsay.tables import declares_separator
 from hearsay.v1 import survey_pb2
 from hearsay_server.surveys import (
@@ -43,6 +43,17 @@ _MOST_CURVES = 256
 
 _MOST_CELLS = 5
 """Cells of a column that do not fit and are listed."""
+
+_ASKS = ByKind(
+    category="one of ",
+    number="a number, ",
+    bins="a number, ",
+    set="some of ",
+    ratings="ratings of ",
+    words="",
+    grid="two numbers, ",
+)
+"""What an answer is, before the kind's own words."""
 
 _TOML = re.compile(r"^\s*(?:\[|[A-Za-z0-9_.\"'-]+\s*=)")
 
@@ -245,19 +256,20 @@ def _level(explanation: Explanation, name: str) -> Level:
             Asked(
                 row.attribute,
                 plan.questions[row.attribute].title,
-                _asks(plan.questions[row.attribute].domain),
+                f"{_ASKS[domain]}{domain}",
                 row.mechanism,
                 row.epsilon,
                 row.chance,
-                explain_shares.half(plan.questions[row.attribute].domain, row.error),
+                explain_shares.half(domain, row.error),
                 explain_shares.smallest(
-                    plan.questions[row.attribute].domain,
+                    domain,
                     plan.mechanism(name, row.attribute, ""),
                     users * row.chance,
                 ),
-                not isinstance(plan.questions[row.attribute].domain, Numeric),
+                domain.statistic != "mean",
             )
             for row in rows
+            for domain in [plan.questions[row.attribute].domain]
         ),
     )
 
@@ -285,16 +297,3 @@ def _halves(asked: Sequence[Question], budget: budgets.Budget, users: int) -> li
 
 def _typical(halves: Sequence[float]) -> float:
     return math.sqrt(sum(half * half for half in halves) / len(halves))
-
-
-def _asks(domain: Domain | Grid) -> str:
-    """Say what an answer is."""
-    kinds = {
-        Numeric: "a number, ",
-        Binned: "a number, ",
-        Grid: "two numbers, ",
-        SetOf: "some of ",
-        Ratings: "ratings of ",
-        Strings: "",
-    }
-    return f"{kinds.get(type(domain), 'one of ')}{domain}"

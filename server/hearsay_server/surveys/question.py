@@ -21,9 +21,18 @@ from hearsay.plans.kinds import (
     Strings,
 )
 from hearsay_server.surveys import catalogue, graded
-from ldp import RAPPOR, InvalidInput, Mechanism, PolicyUnary, PrefixHashing, SetSelection
+from ldp import (
+    RAPPOR,
+    InvalidInput,
+    Mechanism,
+    PolicyMeanTable,
+    PolicyUnary,
+    PrefixHashing,
+    SetSelection,
+)
 from ldp.core.exact import ONE, float_below
 from ldp.estimating.ratings import RatedShares
+from ldp.mechanisms.numbers.mean import MeanMechanism
 from ldp.mechanisms.ranges.wave_design import predicted_variance
 from ldp.mechanisms.ranges.waves import Waves
 from ldp.planning.choice import minimax_constant
@@ -90,10 +99,7 @@ class Question:
     @cached_property
     def log_factors(self) -> list[float]:
         """Log factors by which a policy, or graded numbers, change the variance at `_ANCHORS`."""
-        if isinstance(self.domain, Numeric):
-            return _number_factors(self.domain)
-        assert isinstance(self.domain, Categorical)
-        return _category_factors(self.domain)
+        return _FACTORS[self.domain](self.domain)
 
 
 def _of_category(question: Question, domain: Categorical, epsilon: float) -> Mechanism:
@@ -210,17 +216,75 @@ def _number_factors(domain: Numeric) -> list[float]:
     return [math.log(noise) - log for noise, log in zip(noises, plain, strict=True)]
 
 
-def planned(domain: SetOf | Ratings | Strings, mechanism: Mechanism) -> float:
-    """Predict the variance of one report of a set's item, or of the share who rate a key, where
-    people have half as many items, or rate half as many keys, as they may, and all are alike; or of
-    the share of a rare word of the longest length."""
-    if isinstance(domain, Strings):
-        return word_variance(mechanism, domain.longest)
-    share = domain.most / (2 * len(domain.labels))
-    if isinstance(domain, Ratings):
-        assert isinstance(mechanism, SetSelection)
-        mechanism = RatedShares.of(mechanism)
-    return float(np.mean(mechanism.variance(share, 1)))
+def _unchanged(domain: Any) -> list[float]:
+    return _PLAIN
+
+
+_FACTORS: ByKind[Callable[[Any], list[float]]] = ByKind(
+    category=_category_factors,
+    number=_number_factors,
+    bins=_unchanged,
+    set=_unchanged,
+    ratings=_unchanged,
+    words=_unchanged,
+    grid=_unchanged,
+)
+"""The log factors of a question, as `Question.log_factors`."""
+
+
+def planned(domain: Domain | Grid, mechanism: Mechanism) -> float:
+    """Predict the variance of one report: on average over the values or ranges, or at the worst
+    number. Of a set's item, or of the share who rate a key, where people have half as many items,
+    or rate half as many keys, as they may, and all are alike; of a rare word of the longest length.
+    """
+    return _PLANNED[domain](domain, mechanism)
+
+
+def half_as_many(domain: SetOf | Ratings) -> float:
+    """Return an item's share, or that of those who rate a key, if half as many apply as may."""
+    return domain.most / (2 * len(domain.labels))
+
+
+def _of_a_value(domain: Categorical, mechanism: Mechanism) -> float:
+    uniform = np.full(mechanism.parameters, 1 / mechanism.parameters)
+    return float(np.mean(mechanism.variance(uniform, 1)))
+
+
+def _of_the_worst(domain: Numeric, mechanism: Mechanism) -> float:
+    if isinstance(mechanism, PolicyMeanTable):
+        return graded.noise(mechanism) + SPREAD
+    assert isinstance(mechanism, MeanMechanism)  # as the plan was checked
+    return mechanism.largest_report_variance + SPREAD
+
+
+def _of_a_range(domain: Binned | Grid, mechanism: Mechanism) -> float:
+    assert isinstance(mechanism, Waves)  # as the plan was checked
+    return mechanism.range_variance
+
+
+def _of_an_item(domain: SetOf, mechanism: Mechanism) -> float:
+    return float(np.mean(mechanism.variance(half_as_many(domain), 1)))
+
+
+def _of_a_key(domain: Ratings, mechanism: Mechanism) -> float:
+    assert isinstance(mechanism, SetSelection)  # as the plan was checked
+    return float(np.mean(RatedShares.of(mechanism).variance(half_as_many(domain), 1)))
+
+
+def _of_a_word(domain: Strings, mechanism: Mechanism) -> float:
+    return word_variance(mechanism, domain.longest)
+
+
+_PLANNED: ByKind[Callable[[Any, Mechanism], float]] = ByKind(
+    category=_of_a_value,
+    number=_of_the_worst,
+    bins=_of_a_range,
+    set=_of_an_item,
+    ratings=_of_a_key,
+    words=_of_a_word,
+    grid=_of_a_range,
+)
+"""The variance of one report, as `planned` predicts it."""
 
 
 def word_variance(mechanism: Mechanism, letters: int) -> float:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from hearsay.plans.kinds import Domain, Grid, Numeric, Ratings, Strings
+from hearsay.plans.kinds import Domain, Grid, Numeric
 from hearsay_server.surveys import revealing
 from hearsay_server.surveys.describe import BEGINNING, FILTER, likeliest
 from ldp import Mechanism, PolicyTable, PrefixHashing, SetBits, SetSelection
@@ -45,12 +45,8 @@ Reading = dict[str, object]
 
 
 def labels(domain: Domain | Grid) -> Sequence[str]:
-    """Return the names that the places of a code stand for."""
-    if isinstance(domain, Ratings):
-        return [f"{key}: {side}" for key in domain.keys for side in ("high", "low")]
-    if isinstance(domain, Numeric | Strings):
-        return []
-    return domain.labels
+    """Return the names that the places of a code stand for, as a page shows them."""
+    return domain.places(": ")
 
 
 def reading(domain: Domain | Grid, mechanism: Mechanism) -> Reading:

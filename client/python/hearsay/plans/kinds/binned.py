@@ -22,6 +22,8 @@ class Binned(Kind):
 
     name: ClassVar[str] = "bins"
 
+    joins: ClassVar[bool] = True
+
     step: ClassVar[float] = 0.0
     """There are no points."""
 

@@ -37,6 +37,8 @@ class Categorical(Kind):
 
     name: ClassVar[str] = "category"
 
+    joins: ClassVar[bool] = True
+
     values: tuple[str, ...]
     sensitive: tuple[str, ...] = ()
     classes: tuple[tuple[tuple[str, ...], float], ...] = ()

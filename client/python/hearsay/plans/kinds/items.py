@@ -25,6 +25,9 @@ class SetOf(Kind):
 
     name: ClassVar[str] = "set"
 
+    item: ClassVar[str] = "item"
+    """What an answer has several of."""
+
     values: tuple[str, ...]
     at_most: int = 0
     clamp: bool = False

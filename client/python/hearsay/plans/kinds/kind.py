@@ -19,6 +19,8 @@ class Kind:
     """The kind's name, as the fields of `ByKind`."""
     statistic: ClassVar[str] = "frequency"
     """What is estimated of the answers, one number for each of `labels`."""
+    joins: ClassVar[bool] = False
+    """Whether a view may ask for such answers: each is one of `labels`."""
 
     @property
     def map_names(self) -> tuple[str, ...]:
@@ -39,6 +41,10 @@ class Kind:
     def labels(self) -> tuple[str, ...]:
         """The names of the numbers that are estimated."""
         raise NotImplementedError
+
+    def places(self, between: str) -> tuple[str, ...]:
+        """The names of what the places of a code stand for; `between` stands within a name."""
+        return self.labels
 
     def chosen(self, name: str) -> Self:
         """Return the kind as those have it who chose a map; "" stands for none."""

@@ -123,6 +123,10 @@ class Numeric(Kind):
         """The name of the number that is estimated."""
         return ("mean",)
 
+    def places(self, between: str) -> tuple[str, ...]:
+        """No names: a code stands for a number."""
+        return ()
+
     @property
     def units(self) -> float:
         """By how much a mechanism's parameter is multiplied in an answer's units."""

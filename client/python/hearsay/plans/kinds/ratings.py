@@ -38,6 +38,10 @@ class Ratings(Kind):
     name: ClassVar[str] = "ratings"
 
     statistic: ClassVar[str] = "rating"
+
+    item: ClassVar[str] = "rating"
+    """What an answer has several of."""
+
     keys: tuple[str, ...]
     low: float
     high: float
@@ -56,6 +60,10 @@ class Ratings(Kind):
     def labels(self) -> tuple[str, ...]:
         """The names of the ratings that are estimated: the keys."""
         return self.keys
+
+    def places(self, between: str) -> tuple[str, ...]:
+        """The names of the two items of each key: a rating is rounded to one of them."""
+        return tuple(f"{key}{between}{side}" for key in self.keys for side in ("high", "low"))
 
     @property
     def most(self) -> int:

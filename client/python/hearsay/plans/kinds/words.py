@@ -95,6 +95,10 @@ class Strings(Kind):
         """The words that the survey lists."""
         return self.candidates
 
+    def places(self, between: str) -> tuple[str, ...]:
+        """No names: a code stands for letters, or for bits of words."""
+        return ()
+
     def encode(self, answer: object) -> str:
         """Return `answer` as a word of the domain; raise `InvalidInput` where it is none."""
         if not isinstance(answer, str):
