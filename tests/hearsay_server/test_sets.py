@@ -319,7 +319,7 @@ def test_a_demo_reads_cells_of_several_items() -> None:
     with pytest.raises(ValueError, match="could not convert"):
         sources._answer(stars, "food")
     given = [["mail"], ["mail", "maps", "chess"], []]
-    assert play._truth(apps, given, "mail") == pytest.approx((1 + 2 / 3) / 3)
+    assert play._share_of_item(apps, given, "mail") == pytest.approx((1 + 2 / 3) / 3)
 
 
 def test_questions_about_two_attributes_refuse_sets(collected: Collected) -> None:

@@ -255,10 +255,13 @@ def test_a_demo_shows_the_words_that_are_found(collected: Collected) -> None:
     word = collected.plan.attributes["word"].domain
     assert isinstance(word, Strings)
     assert sources._answer(word, " You ") == "You"
-    assert list(play._words(collected.analyst, "terms", "word", word).index) == WORDS
+    found = play._ask_words(collected.analyst, "terms", "word", word, [" You ", *WORDS])
+    assert [each.label for each in found] == WORDS
+    truths = {each.label: each.truth for each in found}
+    assert truths["you"] == pytest.approx(2 / (len(WORDS) + 1))
     known = collected.plan.attributes["known"].domain
     assert isinstance(known, Strings)
-    assert len(play._words(collected.analyst, "terms", "known", known)) == 3
+    assert len(play._ask_words(collected.analyst, "terms", "known", known, WORDS)) == 3
 
 
 def test_only_the_reports_of_the_groups_and_levels_that_are_selected_are_read() -> None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from hearsay import Analyst
 from hearsay.asking.rows import AttributeRows, decode
-from hearsay.plans.kinds import Binned, Categorical, Numeric, SetOf, Strings
+from hearsay.plans.kinds import Binned, ByKind, Categorical, Numeric, SetOf, Strings
 from hearsay.plans.plan import Level, Plan
 from hearsay.v1 import analyst_pb2, collector_pb2
 from hearsay_server.demo.devices import Answer, Respondent, deliver
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 _CERTAIN = 50.0
 """The log-ratio of a report that only one of the answers can give."""
+
+_Two = tuple[Answer, Answer]
 
 Rows = Mapping[str, AttributeRows]
 """Reports by question, as `hearsay.asking.rows.decode` returns them."""
@@ -118,20 +120,35 @@ def audit_collection(
     ]
 
 
-def _two_answers(plan: Plan, name: str) -> tuple[Answer, Answer] | None:
+def _two_answers(plan: Plan, name: str) -> _Two | None:
     """Return two answers to an attribute that are far apart, and each protected from the other."""
     domain = plan.attributes[name].domain
-    if isinstance(domain, Numeric | Binned):
-        pair: tuple[Answer, Answer] = domain.low, domain.high
-        return None if isinstance(domain, Numeric) and domain.sensitive else pair
-    if isinstance(domain, SetOf):
-        items = domain.labels
-        return items[: domain.most], items[-domain.most :]
-    if isinstance(domain, Strings):
-        one, other = domain.alphabet[0], domain.alphabet[1]
-        return one * domain.longest, other * domain.longest
-    if not isinstance(domain, Categorical):
-        return None
+    return _TWO[domain](plan, name, domain)
+
+
+def _two_numbers(plan: Plan, name: str, domain: Numeric) -> _Two | None:
+    return None if domain.sensitive else (domain.low, domain.high)
+
+
+def _two_bins(plan: Plan, name: str, domain: Binned) -> _Two:
+    return domain.low, domain.high
+
+
+def _two_sets(plan: Plan, name: str, domain: SetOf) -> _Two:
+    items = domain.labels
+    return items[: domain.most], items[-domain.most :]
+
+
+def _two_words(plan: Plan, name: str, domain: Strings) -> _Two:
+    one, other = domain.alphabet[0], domain.alphabet[1]
+    return one * domain.longest, other * domain.longest
+
+
+def _none_known(plan: Plan, name: str, domain: Any) -> None:
+    return None
+
+
+def _two_values(plan: Plan, name: str, domain: Categorical) -> _Two | None:
     values = domain.values
     protected = np.ones((len(values), len(values)), dtype=np.bool_)
     for level in plan.levels.values():
@@ -145,6 +162,17 @@ def _two_answers(plan: Plan, name: str) -> tuple[Answer, Answer] | None:
         return None
     first, second = max(found.tolist(), key=lambda both: both[1] - both[0])
     return values[first], values[second]
+
+
+_TWO: ByKind[Callable[[Plan, str, Any], _Two | None]] = ByKind(
+    category=_two_values,
+    number=_two_numbers,
+    bins=_two_bins,
+    set=_two_sets,
+    ratings=_none_known,
+    words=_two_words,
+    grid=_none_known,
+)
 
 
 def _log_ratios(
@@ -165,9 +193,8 @@ def _log_ratios(
         ]
         view = plan.views.get(question)
         inputs.append(values[0] if view is None else view.category(cast("list[int]", values)))
-        domain = plan.questions[question].domain
-        if isinstance(domain, Strings) and isinstance(mechanism, PrefixHashing):
-            inputs[-1] = domain.spelling.number(cast("str", inputs[-1]))
+        if isinstance(mechanism, PrefixHashing):
+            inputs[-1] = mechanism.spelling.number(cast("str", inputs[-1]))
     found = np.zeros(len(here))
     there = here & (rows.levels == position)
     codes = rows.codes[there]

@@ -11,7 +11,7 @@ import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.pool import Pool
 from pathlib import Path
@@ -23,7 +23,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 import hearsay.plans.plan
 from hearsay import Analyst
-from hearsay.plans.kinds import Binned, Domain, Grid, Numeric, Ratings, SetOf, Strings
+from hearsay.plans.kinds import Binned, ByKind, Domain, Grid, Kind, Numeric, Ratings, SetOf, Strings
 from hearsay.plans.views import combination
 from hearsay.sending.transport import open_calls
 from hearsay.v1 import admin_pb2, survey_pb2
@@ -229,39 +229,63 @@ def _ask(source: Source, plan: hearsay.plans.plan.Plan, address: str) -> list[Co
         for name in (*plan.attributes, *plan.views):
             domain = plan.asked(name).domain
             given = _given(source, plan, name)
-            if isinstance(domain, Binned):
-                results += _ask_ranges(analyst, plan.survey, name, domain, given)
-                continue
-            if isinstance(domain, Strings):
-                frame = _words(analyst, plan.survey, name, domain)
-                given = [domain.encode(answer) for answer in given]
-            else:
-                frame = analyst.estimate(plan.survey, name).to_frame()
-            if isinstance(domain, Ratings):
-                results += sorted(
-                    _rated(name, domain, given, frame), key=lambda each: each.attribute == name
-                )
-                continue
-            for label, row in frame.iterrows():
-                results.append(
-                    Comparison(
-                        attribute=name,
-                        label=str(label),
-                        estimate=row["estimate"],
-                        standard_error=row["standard_error"],
-                        low=row["low"],
-                        high=row["high"],
-                        truth=_truth(domain, given, str(label)),
-                    )
-                )
+            results += _ASK[domain](analyst, plan.survey, name, domain, given)
     return results
 
 
-def _words(analyst: Analyst, survey: str, name: str, domain: Strings) -> pd.DataFrame:
+def _ask_values(
+    analyst: Analyst, survey: str, name: str, domain: Domain | Grid, given: Sequence[str]
+) -> list[Comparison]:
+    frame = analyst.estimate(survey, name).to_frame()
+    return _compared(name, frame, lambda label: given.count(label) / len(given))
+
+
+def _ask_mean(
+    analyst: Analyst, survey: str, name: str, domain: Numeric, given: Sequence[float]
+) -> list[Comparison]:
+    frame = analyst.estimate(survey, name).to_frame()
+    mean = float(np.clip(np.array(given, dtype=float), domain.low, domain.high).mean())
+    return _compared(name, frame, lambda _: mean)
+
+
+def _ask_items(
+    analyst: Analyst, survey: str, name: str, domain: SetOf, given: Sequence[Collection[str]]
+) -> list[Comparison]:
+    frame = analyst.estimate(survey, name).to_frame()
+    return _compared(name, frame, lambda label: _share_of_item(domain, given, label))
+
+
+def _ask_words(
+    analyst: Analyst, survey: str, name: str, domain: Strings, given: Sequence[str]
+) -> list[Comparison]:
     """Ask for the shares of the words that the survey lists, or else for the frequent words."""
-    if domain.candidates:
-        return analyst.frequencies_of(survey, name).to_frame()
-    return analyst.heavy_hitters(survey, name).to_frame()
+    ask = analyst.frequencies_of if domain.candidates else analyst.heavy_hitters
+    words = list(map(domain.encode, given))
+    return _compared(
+        name, ask(survey, name).to_frame(), lambda label: words.count(label) / len(words)
+    )
+
+
+def _ask_ratings(
+    analyst: Analyst, survey: str, name: str, domain: Ratings, given: Sequence[Mapping[str, float]]
+) -> list[Comparison]:
+    frame = analyst.estimate(survey, name).to_frame()
+    return sorted(_rated(name, domain, given, frame), key=lambda each: each.attribute == name)
+
+
+def _compared(name: str, frame: pd.DataFrame, truth: Callable[[str], float]) -> list[Comparison]:
+    return [
+        Comparison(
+            attribute=name,
+            label=str(label),
+            estimate=row["estimate"],
+            standard_error=row["standard_error"],
+            low=row["low"],
+            high=row["high"],
+            truth=truth(str(label)),
+        )
+        for label, row in frame.iterrows()
+    ]
 
 
 def _given(source: Source, plan: hearsay.plans.plan.Plan, name: str) -> list[Any]:
@@ -284,8 +308,9 @@ def _given(source: Source, plan: hearsay.plans.plan.Plan, name: str) -> list[Any
 
 def _label(plan: hearsay.plans.plan.Plan, attribute: str, answer: object) -> str:
     """Return a value, or the bin of a number, as the combinations of a view have it."""
-    domain = plan.attributes[attribute].domain
-    return domain.labels[domain.encode(answer)] if isinstance(domain, Binned) else str(answer)
+    domain: Kind = plan.attributes[attribute].domain
+    place: int = domain.encode(answer)
+    return domain.labels[place]
 
 
 def _ask_ranges(
@@ -309,14 +334,9 @@ def _ask_ranges(
     ]
 
 
-def _truth(domain: Domain | Grid, given: Sequence[Any], label: str) -> float:
-    if isinstance(domain, Numeric):
-        numbers = np.array(given, dtype=float)
-        return float(np.clip(numbers, domain.low, domain.high).mean())
-    if isinstance(domain, SetOf):
-        # Of a set that is too large as many items count as may, drawn at random.
-        return sum(min(1.0, domain.most / len(s)) for s in given if label in s) / len(given)
-    return given.count(label) / len(given)
+def _share_of_item(domain: SetOf, given: Sequence[Collection[str]], item: str) -> float:
+    # Of a set that is too large as many items count as may, drawn at random.
+    return sum(min(1.0, domain.most / len(s)) for s in given if item in s) / len(given)
 
 
 def _rated(
@@ -346,3 +366,15 @@ def _rated(
                 high=row["high"],
                 truth=sum(share * table[key] for share, table in counted) / max(weight, 1e-9),
             )
+
+
+_ASK: ByKind[Callable[[Analyst, str, str, Any, list[Any]], list[Comparison]]] = ByKind(
+    category=_ask_values,
+    number=_ask_mean,
+    bins=_ask_ranges,
+    set=_ask_items,
+    ratings=_ask_ratings,
+    words=_ask_words,
+    grid=_ask_values,
+)
+"""Ask about a kind, and compare what is estimated with the answers that were given."""
