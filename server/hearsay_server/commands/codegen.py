@@ -14,10 +14,10 @@ import typer
 
 import hearsay.plans.plan
 from hearsay.agreement import Agreement
-from hearsay.plans.kinds import Categorical, Ratings, SetOf, Strings
 from hearsay.sending.transport import Tls
 from hearsay.sending.transport import connect as to_server
 from hearsay_server.commands import codegen_typescript, connect
+from hearsay_server.commands.codegen_answers import TYPED
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, Insecure, Target, Token
 from hearsay_server.printing import say
 from hearsay_server.surveys import survey as surveys
@@ -125,25 +125,12 @@ def module(plan: bytes, *, with_plan: bool = True) -> str:
     maps_of = dict(zip(with_maps, kinds[len(wanted) :], strict=True))
     kinds = kinds[: len(wanted)]
     for attribute, name, kind in zip(attributes, names, kinds, strict=True):
-        domain = attribute.domain
-        if isinstance(domain, Categorical):
-            values = "".join(f"    {_quoted(value)},\n" for value in domain.values)
-            types.append(f"{kind} = Literal[\n{values}]\n")
-            if domain.maps:
-                maps = "".join(f"    {_quoted(chosen)},\n" for chosen in domain.map_names)
-                types.append(f"{maps_of[attribute.name]} = Literal[\n{maps}]\n")
-            shown, allowed = kind, "one of its values"
-        elif isinstance(domain, SetOf | Ratings):
-            values = "".join(f"    {_quoted(value)},\n" for value in domain.labels)
-            types.append(f"{kind} = Literal[\n{values}]\n")
-            shown, allowed = _several(domain, kind)
-        elif isinstance(domain, Strings):
-            shown, allowed = "str", f"a word of 1 to {domain.longest} letters of "
-            allowed += _plain(domain.alphabet)
-        else:
-            shown, allowed = "float", str(domain)
-            if domain.clamp:
-                allowed += ", others move to the nearer end"
+        domain, typed = attribute.domain, TYPED[attribute.domain]
+        if typed.names_labels:
+            types.append(_one_of(kind, domain.labels))
+        if domain.map_names:
+            types.append(_one_of(maps_of[attribute.name], domain.map_names))
+        shown, allowed = typed.python.format(kind), _plain(typed.allowed(domain))
         if companions := _companions(parsed, attribute.name):
             allowed += f"; asked together with {_plain(companions)}: give them in one call"
         parameters.append(f"    {name}: {shown} | None = None,\n")
@@ -176,13 +163,10 @@ def module(plan: bytes, *, with_plan: bool = True) -> str:
     )
 
 
-def _several(domain: SetOf | Ratings, kind: str) -> tuple[str, str]:
-    """Return the type of an answer of several items of a type, and in words what it may be."""
-    more = f", of more {domain.most} count" if domain.clamp else ""
-    if isinstance(domain, SetOf):
-        return f"Collection[{kind}]", f"at most {domain.most} of its values{more}; [] is none"
-    scale = f"{domain.low:g} to {domain.high:g}"
-    return f"Mapping[{kind}, float]", f"at most {domain.most} keys{more}, each rated {scale}"
+def _one_of(name: str, values: Iterable[str]) -> str:
+    """Return the assignment of a type that is one of some texts."""
+    listed = "".join(f"    {_quoted(value)},\n" for value in values)
+    return f"{name} = Literal[\n{listed}]\n"
 
 
 def _companions(plan: hearsay.plans.plan.Plan, attribute: str) -> str:

@@ -7,8 +7,8 @@ from textwrap import wrap
 
 import hearsay.plans.plan
 from hearsay.agreement import Agreement
-from hearsay.plans.kinds import Categorical, Ratings, SetOf, Strings
 from hearsay.plans.plan import Plan
+from hearsay_server.commands.codegen_answers import TYPED
 from hearsay_server.surveys.agreements import for_typescript
 
 _COLUMNS = 80
@@ -25,7 +25,7 @@ def module(plan: bytes, *, with_plan: bool = True) -> str:
     """
     parsed = hearsay.plans.plan.parse(plan)
     attributes = parsed.attributes.values()
-    chosen = [a.name for a in attributes if isinstance(a.domain, Categorical | SetOf | Ratings)]
+    chosen = [a.name for a in attributes if TYPED[a.domain].names_labels]
     with_maps = [name for name in chosen if parsed.maps(name)]
     answers, *named = _different(
         [
@@ -40,22 +40,13 @@ def module(plan: bytes, *, with_plan: bool = True) -> str:
     types, fields = [], []
     keys = _keys(parsed.attributes)
     for attribute, key in zip(attributes, keys, strict=True):
-        domain = attribute.domain
-        if isinstance(domain, Categorical):
-            shown, allowed = kinds[attribute.name], "one of its values"
-            types.append(_union(shown, domain.values))
-            if domain.maps:
-                types.append(_union(of_maps[attribute.name], domain.map_names))
-        elif isinstance(domain, SetOf | Ratings):
-            shown, allowed = _several(domain, kinds[attribute.name])
+        domain, typed = attribute.domain, TYPED[attribute.domain]
+        if typed.names_labels:
             types.append(_union(kinds[attribute.name], domain.labels))
-        elif isinstance(domain, Strings):
-            shown = "string"
-            allowed = f"a word of 1 to {domain.longest} letters of {_comment(domain.alphabet)}"
-        else:
-            shown, allowed = "number", str(domain)
-            if domain.clamp:
-                allowed += ", others move to the nearer end"
+        if domain.map_names:
+            types.append(_union(of_maps[attribute.name], domain.map_names))
+        shown = typed.typescript.format(kinds.get(attribute.name))
+        allowed = _comment(typed.allowed(domain))
         fields.append(
             f"  /** {_comment(attribute.title or attribute.name)} ({allowed}). */\n"
             f"  readonly {key}?: {shown} | undefined;\n"
@@ -85,16 +76,6 @@ def module(plan: bytes, *, with_plan: bool = True) -> str:
         "  return client.record({ ...answers });\n"
         "}\n"
     )
-
-
-def _several(domain: SetOf | Ratings, kind: str) -> tuple[str, str]:
-    """Return the type of an answer of several items of a type, and in words what it may be."""
-    more = f", of more {domain.most} count" if domain.clamp else ""
-    if isinstance(domain, SetOf):
-        return f"readonly {kind}[]", f"at most {domain.most} of its values{more}; [] is none"
-    scale = f"{domain.low:g} to {domain.high:g}"
-    shown = f"Readonly<Partial<Record<{kind}, number>>>"
-    return shown, f"at most {domain.most} keys{more}, each rated {scale}"
 
 
 def _union(name: str, values: Iterable[str]) -> str:
