@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from hearsay.plans.kinds import Categorical, Numeric, Strings
 from hearsay.plans.plan import Plan, parse
 from hearsay.plans.properties import Properties, Property
 from ldp import InvalidInput
@@ -107,14 +106,9 @@ def _contents(plan: Plan) -> dict[str, Any]:
     maps: dict[str, dict[str, tuple[str, ...]]] = {}
     for name, attribute in plan.attributes.items():
         domain = attribute.domain
-        if isinstance(domain, Categorical) and domain.maps:
+        domains[name] = domain.agreed
+        if domain.maps:
             maps[name] = dict(domain.maps)
-        if isinstance(domain, Numeric):
-            domains[name] = (domain.low, domain.high)
-        elif isinstance(domain, Strings):
-            domains[name] = (domain.alphabet, f"{domain.longest} at most", *domain.candidates)
-        else:
-            domains[name] = domain.labels
     return {
         "survey": plan.survey,
         "period": plan.period,

@@ -11,7 +11,6 @@ from functools import cached_property
 
 from hearsay.agreement import Agreement
 from hearsay.plans import period
-from hearsay.plans.kinds import Categorical
 from hearsay.plans.kinds.names import is_number
 from hearsay.plans.plan import Plan
 from ldp import InvalidInput
@@ -226,7 +225,6 @@ class Agreed:
         values with it that `may_reveal` allows, for the map or for the attribute."""
         domain = plan.attributes[name].domain
         plan.map_of(name, chosen)
-        assert isinstance(domain, Categorical)  # no other domain has maps
         ordinary = domain.chosen(chosen).ordinary
         allowed = self.may_reveal_by_map.get((name, chosen), frozenset())
         allowed |= self.may_reveal.get(name, frozenset())

@@ -48,56 +48,58 @@ class Attribute(Question):
             return
         if not 1 <= self.memo < math.inf:
             raise InvalidInput(f"memo must be 0, or finite and >= 1, got {self.memo!r}")
-        if isinstance(self.domain, Strings):
-            return
-        if not isinstance(self.domain, Categorical):
-            raise InvalidInput("memo is for categorical answers and strings only")
-        if self.domain.sensitive or self.domain.classes or self.domain.maps:
-            raise InvalidInput("memo is for values that are all protected alike")
+        self.domain.check_memo()
 
 
 def domain_of(attribute: survey_pb2.Attribute) -> Domain:
     """Return the domain of a survey's attribute; raise `InvalidInput` where it is not valid."""
-    if attribute.WhichOneof("domain") == "categorical":
-        categorical = attribute.categorical
-        return Categorical(
-            tuple(categorical.values),
-            tuple(categorical.sensitive),
-            tuple((tuple(c.values), c.scale) for _, c in sorted(categorical.classes.items())),
-            tuple((name, tuple(m.sensitive)) for name, m in sorted(categorical.maps.items())),
-        )
-    if attribute.WhichOneof("domain") == "numeric":
-        numeric = attribute.numeric
-        if numeric.edges and (numeric.low or numeric.high or numeric.bins):
-            raise InvalidInput("edges are in the place of low, high and bins: leave these out")
-        if numeric.bins or numeric.edges:
-            if numeric.step:
-                raise InvalidInput("give bins or a step, not both")
-            if numeric.sensitive or numeric.resolution or numeric.cap:
-                raise InvalidInput(
-                    "numbers in bins are all protected alike: give bins, or sensitive regions or a "
-                    "resolution, not both"
-                )
-            if numeric.edges:
-                return Binned.between(tuple(numeric.edges), numeric.clamp)
-            return Binned(numeric.low, numeric.high, numeric.clamp, numeric.bins)
-        return Numeric(
-            numeric.low,
-            numeric.high,
-            numeric.clamp,
-            numeric.step,
-            tuple((region.low, region.high) for region in numeric.sensitive),
-            tuple((part.upto, part.within) for part in numeric.resolution),
-            numeric.cap,
-        )
-    if attribute.WhichOneof("domain") == "set":
-        given = attribute.set
-        return SetOf(tuple(given.values), given.at_most, given.clamp)
-    if attribute.WhichOneof("domain") == "ratings":
-        ratings = attribute.ratings
-        keys = tuple(ratings.keys)
-        return Ratings(keys, ratings.low, ratings.high, ratings.at_most, ratings.clamp)
-    if attribute.WhichOneof("domain") == "strings":
-        strings = attribute.strings
-        return Strings(strings.alphabet, strings.longest, tuple(strings.candidates))
+    match attribute.WhichOneof("domain"):
+        case "categorical":
+            return _categorical(attribute.categorical)
+        case "numeric":
+            return _numeric(attribute.numeric)
+        case "set":
+            given = attribute.set
+            return SetOf(tuple(given.values), given.at_most, given.clamp)
+        case "ratings":
+            ratings = attribute.ratings
+            keys = tuple(ratings.keys)
+            return Ratings(keys, ratings.low, ratings.high, ratings.at_most, ratings.clamp)
+        case "strings":
+            strings = attribute.strings
+            return Strings(strings.alphabet, strings.longest, tuple(strings.candidates))
     raise InvalidInput("needs a domain: categorical, numeric, set, ratings or strings")
+
+
+def _categorical(given: survey_pb2.Categorical) -> Categorical:
+    return Categorical(
+        tuple(given.values),
+        tuple(given.sensitive),
+        tuple((tuple(c.values), c.scale) for _, c in sorted(given.classes.items())),
+        tuple((name, tuple(m.sensitive)) for name, m in sorted(given.maps.items())),
+    )
+
+
+def _numeric(given: survey_pb2.Numeric) -> Numeric | Binned:
+    if given.edges and (given.low or given.high or given.bins):
+        raise InvalidInput("edges are in the place of low, high and bins: leave these out")
+    if given.bins or given.edges:
+        if given.step:
+            raise InvalidInput("give bins or a step, not both")
+        if given.sensitive or given.resolution or given.cap:
+            raise InvalidInput(
+                "numbers in bins are all protected alike: give bins, or sensitive regions or a "
+                "resolution, not both"
+            )
+        if given.edges:
+            return Binned.between(tuple(given.edges), given.clamp)
+        return Binned(given.low, given.high, given.clamp, given.bins)
+    return Numeric(
+        given.low,
+        given.high,
+        given.clamp,
+        given.step,
+        tuple((region.low, region.high) for region in given.sensitive),
+        tuple((part.upto, part.within) for part in given.resolution),
+        given.cap,
+    )

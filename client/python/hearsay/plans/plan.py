@@ -20,7 +20,6 @@ from hearsay.plans.attributes import Attribute as Attribute
 from hearsay.plans.attributes import Question as Question
 from hearsay.plans.attributes import domain_of
 from hearsay.plans.canonical import check_canonical
-from hearsay.plans.kinds import Categorical, Numeric, Strings
 from hearsay.plans.limits import check_work
 from hearsay.plans.memo import Memoizer
 from hearsay.plans.properties import NO_PROPERTIES, Properties, properties_of
@@ -29,7 +28,7 @@ from hearsay.plans.texts import check_texts
 from hearsay.plans.two_servers import TwoServers, check_level, two_servers_of
 from hearsay.plans.views import MOST_TOGETHER, View, combined, view
 from hearsay.v1 import plan_pb2, survey_pb2
-from ldp import RAPPOR, InvalidInput, Mechanism, build
+from ldp import RAPPOR, InvalidInput, Mechanism, PrefixHashing, build
 from ldp.core.exact import ONE
 from ldp.core.mechanism import Categorical as CategoricalMechanism
 from ldp.core.randomizer import Randomizer
@@ -157,14 +156,9 @@ class Plan:
         """
         found = {}
         for name, attribute in self.attributes.items():
-            domain = attribute.domain
-            if isinstance(domain, Numeric) and domain.ordinary:
-                found[name] = domain.ordinary
-            asked = (self.questions[question].domain for question in self.questions_of([name]))
-            if isinstance(domain, Categorical) and any(
-                isinstance(each, Categorical) and each.ordinary for each in asked
-            ):
-                found[name] = domain.ordinary
+            asked = self.questions_of([name])
+            if any(self.questions[question].domain.ordinary for question in asked):
+                found[name] = attribute.domain.ordinary
         return MappingProxyType(found)
 
     def level(self, name: str) -> Level:
@@ -509,7 +503,7 @@ def _mechanism(wire: plan_pb2.Mechanism, attribute: Question) -> Mechanism:
             f"{attribute.cap:g}"
         )
     domain.check(mechanism)
-    if isinstance(domain, Strings) and isinstance(mechanism, RAPPOR) != (attribute.memo > 0):
+    if isinstance(mechanism, PrefixHashing if attribute.memo else RAPPOR):
         raise InvalidInput(
             f"a memo of words goes with rappor, and rappor with a memo: got {wire.name} and "
             f"memo = {attribute.memo:g}"

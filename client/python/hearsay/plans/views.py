@@ -63,11 +63,11 @@ def view(names: Sequence[str], domains: Mapping[str, Domain], memos: frozenset[s
         if name not in domains:
             raise InvalidInput(f"{name!r} is no attribute; expected {', '.join(domains)}")
         domain = domains[name]
-        if not isinstance(domain, Categorical | Binned):
+        if not domain.joins:
             raise InvalidInput(
                 f"{name!r} has neither a list of values nor bins: a view is of attributes that have"
             )
-        if isinstance(domain, Categorical) and domain.maps:
+        if domain.maps:
             raise InvalidInput(f"{name!r} has maps, and a view has none: leave one of them out")
         if name in memos:
             raise InvalidInput(f"{name!r} has a memo, and a view has none: leave one of them out")
@@ -89,9 +89,9 @@ def combined(domains: Sequence[Domain]) -> Categorical | Grid:
     each of its values may be, and has the smallest scale of its values' classes. A value is then
     protected in every combination as its own domain declares, or better.
     """
-    if len(domains) == 2 and all(isinstance(domain, Binned) for domain in domains):
-        first, second = (domain for domain in domains if isinstance(domain, Binned))
-        return Grid(first, second)
+    match domains:
+        case [Binned() as first, Binned() as second]:
+            return Grid(first, second)
     parts = [d if isinstance(d, Categorical) else Categorical(tuple(d.labels)) for d in domains]
     labels = tuple(map(combination, product(*(part.values for part in parts))))
     if all(part.sensitive for part in parts):

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from hearsay.choices import Agreed, Caps, Choices, no_attribute
 from hearsay.interrupts import is_from_handler
-from hearsay.plans.kinds import Categorical, Value
+from hearsay.plans.kinds import Value
 from hearsay.plans.memo import Memoizer
 from hearsay.plans.plan import Level, Plan
 from ldp import Coins, InvalidInput, Mechanism
@@ -178,9 +178,7 @@ class Terms:
         if not self.plan.maps(name):
             return None
         chosen = self.maps.get(name, "")
-        domain = self.plan.attributes[name].domain
-        assert isinstance(domain, Categorical)  # no other has maps
-        return chosen, dict(domain.maps).get(chosen, ())
+        return chosen, dict(self.plan.attributes[name].domain.maps).get(chosen, ())
 
     def cost(self, name: str) -> float:
         """Return the epsilon of a report of a question, or for a memoised one of a new memo."""

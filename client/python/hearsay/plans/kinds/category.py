@@ -93,11 +93,6 @@ class Categorical(Kind):
                     "would tell something of a person, and protect nothing"
                 )
 
-    @property
-    def map_names(self) -> tuple[str, ...]:
-        """The names of the maps that a person may choose from, in order."""
-        return tuple(name for name, _ in self.maps)
-
     def chosen(self, name: str) -> "Categorical":
         """Return the domain as those have it who chose a map; "" stands for none.
 
@@ -162,6 +157,11 @@ class Categorical(Kind):
     def __str__(self) -> str:
         shown = self.values if len(self.values) <= 8 else (*self.values[:7], "...")
         return ", ".join(shown)
+
+    def check_memo(self) -> None:
+        """Raise `InvalidInput` unless all values are protected alike."""
+        if self.sensitive or self.classes or self.maps:
+            raise InvalidInput("memo is for values that are all protected alike")
 
     @property
     def mechanisms(self) -> type[Mechanism]:

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
-from ldp import Coins, Estimate, Mechanism
+from ldp import Coins, Estimate, InvalidInput, Mechanism
 
 T = TypeVar("T")
 
@@ -23,8 +23,18 @@ class Kind:
     """Whether a view may ask for such answers: each is one of `labels`."""
 
     @property
+    def maps(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """The maps that a person may choose from: (name, sensitive values), by name."""
+        return ()
+
+    @property
     def map_names(self) -> tuple[str, ...]:
         """The names of the maps that a person may choose from, in order."""
+        return tuple(name for name, _ in self.maps)
+
+    @property
+    def ordinary(self) -> tuple[str, ...]:
+        """What a report may reveal."""
         return ()
 
     @property
@@ -41,6 +51,11 @@ class Kind:
     def labels(self) -> tuple[str, ...]:
         """The names of the numbers that are estimated."""
         raise NotImplementedError
+
+    @property
+    def agreed(self) -> tuple[str, ...] | tuple[float, float]:
+        """What an app agrees to of the answers."""
+        return self.labels
 
     def places(self, between: str) -> tuple[str, ...]:
         """The names of what the places of a code stand for; `between` stands within a name."""
@@ -69,6 +84,10 @@ class Kind:
     def not_among(self, allowed: Collection[str]) -> list[str]:
         """Return what a report may reveal and is not allowed: nothing."""
         return []
+
+    def check_memo(self) -> None:
+        """Raise `InvalidInput` unless a device may keep and repeat an answer."""
+        raise InvalidInput("memo is for categorical answers and strings only")
 
     @property
     def mechanisms(self) -> type[Mechanism] | tuple[type[Mechanism], ...]:

@@ -123,6 +123,11 @@ class Numeric(Kind):
         """The name of the number that is estimated."""
         return ("mean",)
 
+    @property
+    def agreed(self) -> tuple[float, float]:
+        """The ends of the range."""
+        return self.low, self.high
+
     def places(self, between: str) -> tuple[str, ...]:
         """No names: a code stands for a number."""
         return ()

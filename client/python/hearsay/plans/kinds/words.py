@@ -95,6 +95,11 @@ class Strings(Kind):
         """The words that the survey lists."""
         return self.candidates
 
+    @property
+    def agreed(self) -> tuple[str, ...]:
+        """The alphabet, the longest length and the words that the survey lists."""
+        return self.alphabet, f"{self.longest} at most", *self.candidates
+
     def places(self, between: str) -> tuple[str, ...]:
         """No names: a code stands for letters, or for bits of words."""
         return ()
@@ -134,6 +139,9 @@ class Strings(Kind):
 
     def __str__(self) -> str:
         return f"words of at most {self.longest} of {self.alphabet}"
+
+    def check_memo(self) -> None:
+        """Take a memo of any word."""
 
     @property
     def mechanisms(self) -> tuple[type[Mechanism], ...]:
