@@ -7,7 +7,7 @@ from typing import Any
 
 import grpc
 
-from hearsay.plans.kinds import Domain, Numeric, Ratings, Strings
+from hearsay.plans.kinds import Domain, Numeric, Strings
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2
 from hearsay_server.pages.words import shown
@@ -88,9 +88,9 @@ async def _one(
     """Ask about one attribute; `pools`: the plan takes people of all levels for alike."""
     if isinstance(domain, Strings):
         return Said(title, 0, (), "", "Words are not shown here: rare ones could tell of somebody.")
-    request = analyst_pb2.EstimateRequest(survey=survey, attribute=name, top=_MOST_ROWS)
-    if isinstance(domain, Numeric):
-        request.top = 0
+    is_mean = isinstance(domain, Numeric)
+    top = 0 if is_mean else _MOST_ROWS
+    request = analyst_pb2.EstimateRequest(survey=survey, attribute=name, top=top)
     found = analyst_pb2.EstimateResponse()
     try:
         for part in await inside.own("Analyst/Estimate", request):
@@ -104,12 +104,12 @@ async def _one(
         return Said(title, 0, (), "", words)
     if pools and found.HasField("homogeneity") and found.homogeneity < SIGNIFICANCE:
         return Said(title, 0, (), "", _DIFFER)
-    is_share = not isinstance(domain, Numeric | Ratings)
+    is_share = domain.statistic == "frequency"
     scale = 100.0 if is_share else 1.0
     rows = [rounded(row, scale) for row in found.rows if row.HasField("low")]
     refused = "" if rows else "There is nothing to show yet."
     unit = "%" if is_share else ""
-    left_out = len(domain.labels) - len(rows) if not isinstance(domain, Numeric) else 0
+    left_out = len(domain.labels) - len(rows) if not is_mean else 0
     return Said(title, about(found.reports), rows, unit, refused, found.warning, max(0, left_out))
 
 

@@ -1,11 +1,13 @@
 """What a survey's page says of its plan: levels, costs, and how the page's scripts read it."""
 
 from base64 import b64encode
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 from hearsay.agreement import Agreement
-from hearsay.plans.kinds import Categorical, Domain, Numeric, Ratings, SetOf, Strings
+from hearsay.plans.kinds import Binned, ByKind, Categorical, Numeric, Ratings, SetOf, Strings
 from hearsay.plans.plan import Level, Plan
 from hearsay_server.pages.person.chances import factor, of_many
 from hearsay_server.pages.person.odds import odds
@@ -130,7 +132,7 @@ def _asking(plan: Plan, level: Level, name: str, position: int) -> Asking:
 def fields(plan: Plan) -> list[Field]:
     """Return the form's questions, in the survey's order."""
     return [
-        _field(name, attribute.title or name, attribute.domain)
+        _FIELDS[attribute.domain](name, attribute.title or name, attribute.domain)
         for name, attribute in plan.attributes.items()
     ]
 
@@ -149,27 +151,41 @@ def may_reveal(plan: Plan) -> list[tuple[str, tuple[str, ...], str]]:
     for name, question in plan.questions.items():
         if any(level.mechanisms[name].guarantee != "pure" for level in plan.levels.values()):
             domain = question.domain
-            hidden = domain.sensitive if isinstance(domain, Categorical) else ()
-            values = domain.labels if hidden else ()
-            ordinary = tuple(v for v in values if v not in hidden)
             outside = regions(domain) if isinstance(domain, Numeric) else ""
-            found.append((question.title or name, ordinary, outside))
+            found.append((question.title or name, () if outside else domain.ordinary, outside))
     return found
 
 
-def _field(name: str, title: str, domain: Domain) -> Field:
-    if isinstance(domain, Categorical):
-        return Field(name, title, "one", domain.values, 0, 0, "", 1, maps=domain.maps)
-    if isinstance(domain, SetOf):
-        return Field(name, title, "several", domain.values, 0, 0, "", domain.most)
-    if isinstance(domain, Ratings):
-        return Field(
-            name, title, "ratings", domain.keys, domain.low, domain.high, "any", domain.most
-        )
-    if isinstance(domain, Strings):
-        return Field(name, title, "word", domain.candidates, 0, 0, "", domain.longest)
-    step = f"{domain.step:g}" if isinstance(domain, Numeric) and domain.step else "any"
+def _of_values(name: str, title: str, domain: Categorical) -> Field:
+    return Field(name, title, "one", domain.values, 0, 0, "", 1, maps=domain.maps)
+
+
+def _of_number(name: str, title: str, domain: Numeric | Binned) -> Field:
+    step = f"{domain.step:g}" if domain.step else "any"
     return Field(name, title, "number", (), domain.low, domain.high, step, 1, domain.clamp)
+
+
+def _of_items(name: str, title: str, domain: SetOf) -> Field:
+    return Field(name, title, "several", domain.values, 0, 0, "", domain.most)
+
+
+def _of_ratings(name: str, title: str, domain: Ratings) -> Field:
+    return Field(name, title, "ratings", domain.keys, domain.low, domain.high, "any", domain.most)
+
+
+def _of_word(name: str, title: str, domain: Strings) -> Field:
+    return Field(name, title, "word", domain.candidates, 0, 0, "", domain.longest)
+
+
+_FIELDS: ByKind[Callable[[str, str, Any], Field]] = ByKind(
+    category=_of_values,
+    number=_of_number,
+    bins=_of_number,
+    set=_of_items,
+    ratings=_of_ratings,
+    words=_of_word,
+    grid=_of_values,
+)
 
 
 def for_scripts(survey: PublicSurvey) -> dict[str, object]:

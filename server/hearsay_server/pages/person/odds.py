@@ -7,9 +7,9 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from hearsay.plans.kinds import Domain, Grid, Numeric, Strings
+from hearsay.plans.kinds import Domain, Grid, Numeric, Ratings, SetOf
 from hearsay_server.pages.person.chances import EDGE, counted, factor, of_many, people
-from hearsay_server.pages.person.odds_of_items import of_one, of_some
+from hearsay_server.pages.person.odds_of_items import of_items
 from hearsay_server.pages.person.odds_of_numbers import of_mean, of_ranges
 from hearsay_server.pages.person.sentences import LISTED, Odds, listed, name, say
 from hearsay_server.surveys import revealing
@@ -62,10 +62,9 @@ def odds(domain: Domain | Grid, mechanism: Mechanism) -> Odds:
             return of_mean(domain, mechanism)
         case Waves():
             return of_ranges(mechanism)
-        case SetBits():
-            return of_one(domain, mechanism)
-        case SetSelection():
-            return of_some(domain, mechanism)
+        case SetBits() | SetSelection():
+            assert isinstance(domain, SetOf | Ratings)
+            return of_items(domain, mechanism)
         case PrefixHashing():
             return _word(mechanism)
         case RAPPOR():
@@ -75,19 +74,14 @@ def odds(domain: Domain | Grid, mechanism: Mechanism) -> Odds:
         case PolicyUnary() | PolicySubsets():
             found = revealing.chances(mechanism)
             return _by_value(
-                _labels(domain),
+                domain.labels,
                 [each.own for each in found],
                 [each.other for each in found],
                 [each.reveals for each in found],
             )
         case FrequencyOracle() if not isinstance(mechanism, PolicyMechanism):
-            return _oracle(_labels(domain), mechanism)
-    return _table(_labels(domain), mechanism)
-
-
-def _labels(domain: Domain | Grid) -> Sequence[str]:
-    assert not isinstance(domain, Strings)
-    return domain.labels
+            return _oracle(domain.labels, mechanism)
+    return _table(domain.labels, mechanism)
 
 
 def _oracle(labels: Sequence[str], mechanism: FrequencyOracle) -> Odds:
