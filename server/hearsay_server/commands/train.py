@@ -150,7 +150,8 @@ def _model(
         raise InvalidInput(
             f"name the target and each feature once, got {target!r} and {', '.join(features)}"
         )
-    domains: dict[str, Categorical | Numeric] = {}
+    bounds: dict[str, tuple[float, float]] = {}
+    values: dict[str, tuple[str, ...]] = {}
     for name in (target, *features):
         if name not in plan.attributes:
             raise InvalidInput(
@@ -158,27 +159,28 @@ def _model(
                 f"{', '.join(plan.attributes)}"
             )
         domain = plan.attributes[name].domain
-        if name not in plan.questions or not isinstance(domain, Categorical | Numeric):
+        if name in plan.questions and isinstance(domain, Categorical):
+            values[name] = domain.values
+        elif name in plan.questions and isinstance(domain, Numeric):
+            bounds[name] = (domain.low, domain.high)
+        else:
             raise InvalidInput(
                 f"{name!r} cannot be trained on: it must be one of some values, or a number "
                 "without bins, and in no view"
             )
-        domains[name] = domain
-    told = domains.pop(target)
-    bounds = {n: (d.low, d.high) for n, d in domains.items() if isinstance(d, Numeric)}
-    values = {n: d.values for n, d in domains.items() if isinstance(d, Categorical)}
+    classes, target_bounds = values.pop(target, None), bounds.pop(target, None)
     shared: dict[str, Any] = {
         "epsilon": epsilon,
         "delta": delta,
         "feature_bounds": bounds,
         "categories": values,
     }
-    if isinstance(told, Categorical):
+    if classes is not None:
         widths = _widths(hidden)
-        return PrivateClassifier(classes=told.values, steps=steps, hidden=widths, **shared)
+        return PrivateClassifier(classes=classes, steps=steps, hidden=widths, **shared)
     if hidden:
         raise InvalidInput(f"--hidden is of classifiers, and {target!r} is a number")
-    return PrivateRegressor(target_bounds=(told.low, told.high), **shared)
+    return PrivateRegressor(target_bounds=target_bounds, **shared)
 
 
 def _widths(text: str) -> tuple[int, ...]:

@@ -6,7 +6,6 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from hearsay.plans.kinds import Categorical
 from hearsay.plans.plan import Plan
 from hearsay.v1 import collector_pb2
 from hearsay_server.demo.devices import Answer, Sent
@@ -45,9 +44,7 @@ def show_devices(sent: Sequence[Sent], plan: Plan, console: Console) -> None:
 
 
 def _names_a_value(plan: Plan, name: str) -> bool:
-    return isinstance(plan.questions[name].domain, Categorical) and all(
-        isinstance(level.mechanisms[name], KRR) for level in plan.levels.values()
-    )
+    return all(isinstance(level.mechanisms[name], KRR) for level in plan.levels.values())
 
 
 def _reported(sent: Sequence[Sent], plan: Plan, level: str, name: str) -> Iterator[tuple[str, str]]:
