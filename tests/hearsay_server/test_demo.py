@@ -10,11 +10,14 @@ import pytest
 
 import hearsay.plans.plan
 from hearsay import InvalidInput
+from hearsay.v1 import collector_pb2
+from hearsay_server.demo import exhibits, sources
 from hearsay_server.demo import play as demo
-from hearsay_server.demo import sources
+from hearsay_server.demo.devices import Respondent, Sent
 from hearsay_server.printing import Console
 from hearsay_server.storage.store import Store
 from hearsay_server.surveys import survey as surveys
+from ldp import KRR
 from ldp.mechanisms.policies.base import PolicyMechanism
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
@@ -128,6 +131,22 @@ def test_a_table_of_ones_own(tmp_path: Path) -> None:
     assert hours.label == "mean"
     assert 38 < hours.truth < 42
     assert abs(hours.estimate - hours.truth) < 4.5 * hours.standard_error
+
+
+def test_a_survey_of_a_view_alone_shows_no_single_values() -> None:
+    """A device has an answer to each attribute of a view, and none to the view itself."""
+    text = 'name = "pairs"\nviews = [["a", "b"]]\n[levels]\nopen = 3.0\n' + "".join(
+        f'[[attributes]]\nname = "{name}"\n[attributes.categorical]\nvalues = ["no", "yes"]\n'
+        for name in ("a", "b")
+    )
+    plan = hearsay.plans.plan.parse(surveys.resolve(surveys.from_toml(text, "test")))
+    assert isinstance(plan.levels["open"].mechanisms["a+b"], KRR)
+    column = collector_pb2.Column(attribute="a+b", level="open", codes=b"\0")
+    batch = collector_pb2.Batch(columns=[column]).SerializeToString()
+    sent = Sent(Respondent(0, "open", {"a": "no", "b": "yes"}, {}), batch)
+    said = io.StringIO()
+    exhibits.show_devices([sent], plan, Console(file=said))
+    assert said.getvalue() == ""
 
 
 def test_a_table_without_a_column_of_the_survey_is_refused(tmp_path: Path) -> None:

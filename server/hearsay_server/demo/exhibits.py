@@ -20,10 +20,11 @@ _SHOWN = 10
 def show_devices(sent: Sequence[Sent], plan: Plan, console: Console) -> None:
     """Print the truth and the report of ten devices of each level, and how many reports differ.
 
-    They are reports of the first question whose report names one of its values (k-ary randomised
-    response, at every level). Without such a question nothing is printed.
+    They are reports of the first attribute whose report names one of its values (k-ary randomised
+    response, at every level). Without such an attribute nothing is printed.
     """
-    name = next((name for name in plan.questions if _names_a_value(plan, name)), None)
+    alone = (name for name in plan.questions if name not in plan.views)
+    name = next((name for name in alone if _names_a_value(plan, name)), None)
     if name is None:
         return
     table = Table(title=f"{name}: truth -> report, of {_SHOWN} devices a level", box=SIMPLE_HEAD)
