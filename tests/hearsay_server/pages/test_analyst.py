@@ -169,6 +169,8 @@ def check(site: Site, view: str, survey: str = "lives") -> None:
     exec(code.replace("table = ", "answer = ").replace(".to_frame()", ""), names)
     names["analyst"].close()
     assert rewritten(names["answer"].to_csv()) == told
+    document = json.loads(site.text(f"/analyst/{survey}/{view.replace('?', '.json?')}"))
+    assert document == json.loads(names["answer"].to_json())
     assert len(table) > 0
     exact = [float(each) for each in re.findall('<data value="([^"]*)">', page)]
     rows = table.drop(
@@ -278,6 +280,7 @@ def test_a_view_that_cannot_be_answered_says_why(lives: Site) -> None:
     page = lives.text(path.format(""))
     assert "there are no" in page or "no such reports" in page
     assert lives.get(path.format(".csv")).status == 409
+    assert lives.get(path.format(".json")).status == 409
     assert lives.get("/analyst/lives/nothing?attribute=how").status == 404
     assert lives.get("/analyst/nowhere").status == 404
     wrong = lives.get("/analyst/lives/estimate?attribute=how&tpo=3")

@@ -155,7 +155,7 @@ async def _survey(visit: Visit) -> Response:
 async def _view(visit: Visit) -> Response:
     name, _, form = visit.path["view"].partition(".")
     view = VIEWS.get(name)
-    if view is None or form not in ("", "csv", "png", "live"):
+    if view is None or form not in ("", "csv", "json", "png", "live"):
         raise Ended(grpc.StatusCode.NOT_FOUND, f"there is no view {visit.path['view']!r}")
     survey = await _found(visit)
     pairs = visit.request.query_params.multi_items()
@@ -183,6 +183,9 @@ async def _view(visit: Visit) -> Response:
         raise Ended(grpc.StatusCode.NOT_FOUND, detail)
     if form == "csv":
         return await _csv(asked)
+    if form == "json":
+        text = await _answered(visit, lambda analyst: asked.question.ask(analyst).to_json())
+        return Response(text, media_type="application/json")
     if form == "png":
         return await _png(asked)
     if form == "live":
