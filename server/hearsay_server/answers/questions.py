@@ -5,7 +5,7 @@ as the bytes of the messages to send, so that the server neither parses nor writ
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -24,9 +24,11 @@ from hearsay_server.answers import (
     fits,
     joints,
     queries,
+    reading,
     records,
     rectangles,
     rows,
+    sums,
     weighted,
 )
 from hearsay_server.answers import pairs as paired
@@ -34,6 +36,7 @@ from hearsay_server.answers import words as worded
 from hearsay_server.answers.queries import Tallies
 from hearsay_server.ingest.intake import Cohort
 from hearsay_server.storage.selection import Selected
+from hearsay_server.storage.sums import Sum
 from ldp import InvalidInput
 from ldp.assurance import suspicion
 from ldp.assurance.suspicion import Supports
@@ -44,14 +47,8 @@ _TARGETS = 3
 """Values tested for being supported together, unless some are named: fewer hide among honest
 reports, and more are rarely in one bucket of a hash."""
 
-_MESSAGE = 1 << 20
-"""Bytes of a message at which an answer goes on in another one."""
-
 _REHEARSED = 64
 """Answers of each level of which a question that is watched is asked before any report came."""
-
-_LISTS = ("rows", "cohorts")
-"""The fields of long answers that go on in the next message."""
 
 Page = Sequence[collector_pb2.Batch]
 
@@ -59,36 +56,48 @@ _parsed = lru_cache(maxsize=1)(hearsay.plans.plan.parse)
 
 
 def estimate(frozen: bytes, question: analyst_pb2.EstimateRequest, tallies: Tallies) -> list[bytes]:
-    """Answer `Estimate` in messages; raise as `queries.estimate`."""
-    return estimates(frozen, question, {"": tallies})
+    """Answer `Estimate` in one message; raise as `queries.estimate`."""
+    found = _estimated(_parsed(frozen), question, tallies)
+    if question.sums:
+        return [_data(reading.sums(found))]
+    return [_data(reading.estimate(found, "sizes" if question.sizes else "estimate"))]
 
 
-def estimates(
+def by(
     frozen: bytes,
     question: analyst_pb2.EstimateRequest,
     groups: Mapping[str, Tallies],
+    by: str,
     left_out: str = "",
-    by: str = "",
-) -> list[bytes]:
-    """Answer a question from the tallies of each group by itself; raise as `queries.estimate`.
+) -> bytes:
+    """Answer `EstimateBy` in one message, from the tallies of each group; raise as
+    `queries.estimate`.
 
-    The first answer's warning says which groups are left out. `by` is the property of which the
-    groups are the values, if any.
+    `by` is "level", "period", "map", or the property of which the groups are the values.
     """
     plan = _parsed(frozen)
     answers = []
     for name, part in groups.items():
-        if not question.margins:
-            answers.append(queries.estimate(plan, question, part, name))
-            continue
-        own = analyst_pb2.EstimateRequest()
-        own.CopyFrom(question)
-        if by:
+        own = question
+        if question.margins and by in plan.properties.by_name:
+            own = analyst_pb2.EstimateRequest()
+            own.CopyFrom(question)
             value = "" if name == NOT_GIVEN else name
             own.selection.where.add(property=by, values=[value])
-        answers.append(weighted.estimate(plan, own, part, name))
-    answers[0].warning = "; ".join(filter(None, (answers[0].warning, left_out)))
-    return [data for answer in answers for data in _messages(answer)]
+        answers.append(_estimated(plan, own, part, name))
+    return _data(reading.by(answers, by, left_out))
+
+
+def of_sums(frozen: bytes, question: analyst_pb2.EstimateRequest, found: Sequence[Sum]) -> bytes:
+    """Answer `Estimate` of a survey with two servers in one message; raise as `sums.answer`."""
+    return _data(reading.estimate(sums.answer(_parsed(frozen), question, found)))
+
+
+def _estimated(
+    plan: Plan, question: analyst_pb2.EstimateRequest, tallies: Tallies, group: str = ""
+) -> analyst_pb2.EstimateResponse:
+    work = weighted.estimate if question.margins else queries.estimate
+    return work(plan, question, tallies, group)
 
 
 def rehearse(frozen: bytes, question: analyst_pb2.EstimateRequest) -> None:
@@ -368,35 +377,16 @@ def words(
     tallies: Tallies,
     parts: list[worded.ByLevel],
     dropped: int = 0,
-) -> list[bytes]:
-    """Answer `Words` in messages; raise as `worded.words`. `dropped` is as of `crosstab`."""
+) -> bytes:
+    """Answer `Words` in one message; raise as `worded.words`. `dropped` is as of `crosstab`."""
     with records.telling_of_dropped(dropped):
         answer = worded.words(_parsed(frozen), question, tallies, parts)
-    records.warn_of_dropped(answer, dropped)
-    return list(_messages(answer))
+    return _data(records.with_note_of_dropped(reading.estimate(answer, "words"), dropped))
 
 
 def _data(answer: Answer) -> bytes:
     data: bytes = wire.to_message(answer).SerializeToString()
     return data
-
-
-def _messages(answer: analyst_pb2.EstimateResponse) -> Iterator[bytes]:
-    """Yield an answer in messages of about `_MESSAGE` bytes, which merged are the answer."""
-    message = analyst_pb2.EstimateResponse()
-    message.CopyFrom(answer)
-    for name in _LISTS:
-        message.ClearField(name)
-    size = message.ByteSize()
-    for name in _LISTS:
-        for entry in getattr(answer, name):
-            size += entry.ByteSize()
-            if size > _MESSAGE:
-                message.more = True
-                yield message.SerializeToString()
-                message, size = analyst_pb2.EstimateResponse(), entry.ByteSize()
-            getattr(message, name).append(entry)
-    yield message.SerializeToString()
 
 
 def _domain(plan: Plan, attribute: str) -> Categorical:

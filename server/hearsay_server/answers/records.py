@@ -17,7 +17,7 @@ from hearsay import asking
 from hearsay.plans import presence
 from hearsay.plans.plan import Plan
 from hearsay.plans.properties import group_of
-from hearsay.v1 import analyst_pb2, collector_pb2
+from hearsay.v1 import collector_pb2
 from hearsay_server.answers.few import Cell
 from hearsay_server.answers.queries import NoReports
 from ldp.core.mechanism import Codes, Mechanism
@@ -170,13 +170,6 @@ def telling_of_dropped(dropped: int) -> Iterator[None]:
             f"{error}: the retention has dropped the rows of {dropped} batches, and what "
             "attributes tell together is in the rows alone"
         ) from None
-
-
-def warn_of_dropped(answer: analyst_pb2.EstimateResponse, dropped: int) -> None:
-    """Add a warning where the answer is from what the retention has left of the rows."""
-    if dropped:
-        text = _dropped(dropped)
-        answer.warning = f"{answer.warning}; {text}" if answer.warning else text
 
 
 def with_note_of_dropped(answer: asking.Answer, dropped: int) -> asking.Answer:

@@ -107,6 +107,10 @@ class _Calls:
         """Return the answer to a question, which is this server's own."""
         return wire.from_message(self.call(method, request, answer_pb2.Answer, timeout))
 
+    def asked(self, method: str, request: Message) -> Iterator[asking.Answer]:
+        """Yield the answers to a question that is asked again and again: pages ask none."""
+        raise NotImplementedError(method)
+
     def stream(
         self, method: str, request: Message, kind: type[Answer], timeout: float | None = None
     ) -> Iterator[Answer]:

@@ -15,7 +15,7 @@ from hearsay.asking.columns import NO_MAP, NOT_GIVEN
 from hearsay.plans import period
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2, analyst_pb2_grpc
-from hearsay_server.answers import changes, few, questions, sums
+from hearsay_server.answers import changes, few, questions
 from hearsay_server.answers import pairs as paired
 from hearsay_server.answers import words as worded
 from hearsay_server.answers.queries import NoReports, Tallies
@@ -50,8 +50,11 @@ _WATCHED = 64
 _MIXES = 1000
 """Mixes of one message."""
 
-_TOGETHER = 1 << 16
-"""Rows of the answers of groups that are made in one process."""
+_NUMBERS = 2_000_000
+"""Numbers of one answer, at most."""
+
+_COLUMNS = 8
+"""Numbers of a row, with its labels."""
 
 _Value = TypeVar("_Value")
 _Asked = TypeVar("_Asked", bound=Message)
@@ -108,19 +111,18 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
 
     async def Estimate(  # noqa: N802
         self, request: analyst_pb2.EstimateRequest, context: object
-    ) -> AsyncIterator[bytes]:
+    ) -> bytes:
         with _telling():
             frozen, plan = await self._plan(request, of_sums=True)
             if plan.two_servers:
-                yield (await self._of_sums(plan, request)).SerializeToString()
-                return
+                return await self._of_sums(frozen, plan, request)
             tallies = await self._tallies(plan, request)
-            for message in await self._answer(frozen, request, tallies, questions.estimate):
-                yield message
+            (message,) = await self._answer(frozen, request, tallies, questions.estimate)
+            return message
 
     async def EstimateBy(  # noqa: N802
         self, request: analyst_pb2.EstimateByRequest, context: object
-    ) -> AsyncIterator[bytes]:
+    ) -> bytes:
         question = request.question
         with _telling():
             frozen, plan = await self._plan(question)
@@ -132,14 +134,11 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
             else:
                 tallies = await self._tallies(plan, question)
                 apart = _grouped(plan, question.attribute, tallies, request.by)
-            by = request.property if request.by == By.PROPERTY else ""
-            rows = len(plan.asked(question.attribute).domain.labels)
-            begun = False
-            for some in _together(apart, rows):
-                work = partial(questions.estimates, frozen, question, some, left_out, by)
-                for message in await self._analyses.run(work, begun=begun):
-                    yield message
-                begun, left_out = True, ""
+            _check_size(plan, question, len(apart))
+            by = request.property or By.By.Name(request.by).lower()
+            return await self._analyses.run(
+                partial(questions.by, frozen, question, apart, by, left_out)
+            )
 
     async def Compare(  # noqa: N802
         self, request: analyst_pb2.CompareRequest, context: object
@@ -200,9 +199,8 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
             read = partial(self._tallies, plan, question, none=True)
             answers = self._feeds.watch(key_of(question, _NONE), interval, read, answered)
             async with contextlib.aclosing(answers):  # type: ignore[type-var]
-                async for answer in answers:
-                    for message in answer:
-                        yield message
+                async for (message,) in answers:
+                    yield message
 
     async def Distribution(  # noqa: N802
         self, request: analyst_pb2.DistributionRequest, context: object
@@ -248,7 +246,7 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
 
     async def Words(  # noqa: N802
         self, request: analyst_pb2.WordsRequest, context: object
-    ) -> AsyncIterator[bytes]:
+    ) -> bytes:
         with _telling():
             frozen, plan = await self._plan(request)
             selected = resolve(plan, request.selection, request.attribute)
@@ -274,8 +272,7 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
                 if not worded.from_tallies(plan, request.attribute):
                     await self._check_rows(run, plan, request)
                     dropped = await each_page(self._store, self._read, plan, selected, keep)
-                for message in await run(questions.words, frozen, request, tallies, parts, dropped):
-                    yield message
+                return await run(questions.words, frozen, request, tallies, parts, dropped)
 
     async def Crosstab(  # noqa: N802
         self, request: analyst_pb2.CrosstabRequest, context: object
@@ -359,12 +356,12 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         return frozen, plan
 
     async def _of_sums(
-        self, plan: Plan, request: analyst_pb2.EstimateRequest
-    ) -> analyst_pb2.EstimateResponse:
+        self, frozen: bytes, plan: Plan, request: analyst_pb2.EstimateRequest
+    ) -> bytes:
         selected = resolve(plan, request.selection, request.attribute)
         database = self._store.database
         found = await self._read(lambda: stored_sums.read(database, plan.survey, selected.has))
-        return sums.answer(plan, request, found)
+        return questions.of_sums(frozen, request, found)
 
     async def _plan(
         self, question: Question | analyst_pb2.CompareRequest, *, of_sums: bool = False
@@ -504,12 +501,14 @@ def _telling() -> Iterator[None]:
         raise Ended(grpc.StatusCode.INVALID_ARGUMENT, str(error)) from None
 
 
-def _together(groups: Mapping[str, Tallies], rows: int) -> Iterator[dict[str, Tallies]]:
-    """Split groups, whose answers have so many rows, into parts of about `_TOGETHER` rows."""
-    names = list(groups)
-    most = max(1, _TOGETHER // rows)
-    for begin in range(0, len(names), most):
-        yield {name: groups[name] for name in names[begin : begin + most]}
+def _check_size(plan: Plan, question: analyst_pb2.EstimateRequest, groups: int) -> None:
+    """Raise `InvalidInput` where an answer by group would have more than `_NUMBERS` numbers."""
+    rows = len(question.values) or question.top or len(plan.asked(question.attribute).domain.labels)
+    if groups * rows * _COLUMNS > _NUMBERS:
+        raise InvalidInput(
+            f"an answer has at most {_NUMBERS:,} numbers, and {groups:,} groups of {rows:,} rows "
+            "would have more: select periods or levels, or ask for the top rows"
+        )
 
 
 def _grouped(

@@ -55,13 +55,13 @@ class Inside:
             answers: AsyncIterator[Any] = self._handler(method)(request, None)
             await call.stream(answers, take)
 
-    async def own(self, method: str, request: Any) -> list[Any]:
-        """Return all answers of a method that streams, called in the server's own name.
+    async def own(self, method: str, request: Any) -> Any:
+        """Return the answer of a method, called in the server's own name.
 
         For what an operator has declared to be everybody's, and for nothing else: nobody is asked
         for a token. Raises `Ended`.
         """
-        return [answer async for answer in self._handler(method)(request, None)]
+        return await self._handler(method)(request, None)
 
     def _handler(self, method: str) -> Callable[[Any, object], Any]:
         service, _, name = method.partition("/")

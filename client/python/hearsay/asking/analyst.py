@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Literal, Self, Unpack
 
 import numpy as np
 
-from hearsay.asking import reading
 from hearsay.asking.answer import Answer
 from hearsay.asking.changes import Changes
 from hearsay.asking.changes import change_request as change_request
@@ -18,7 +17,7 @@ from hearsay.asking.distributions import Distributions
 from hearsay.asking.distributions import range_of as range_of
 from hearsay.asking.forecasting import Forecasts
 from hearsay.asking.margins import read_margins as read_margins
-from hearsay.asking.selection import LONG, fields, single, warn_of, warned
+from hearsay.asking.selection import LONG, fields, warned
 from hearsay.asking.selection import Options as Options
 from hearsay.asking.selection import Selection as Selection
 from hearsay.asking.sets import Sets
@@ -174,9 +173,7 @@ class Analyst(Changes, Comparisons, Distributions, Forecasts, Sets, Shuffles, Wo
         `figures["design_effect"]` is by what factor unequal weights alone raise the variance
         (Kish), and `figures["weights"]` the smallest and the largest of them.
         """
-        answer = self.query(survey, attribute, **options)
-        warn_of(answer.warning)
-        return reading.estimate(answer)
+        return warned(self._estimated(survey, attribute, options))
 
     def sums(
         self,
@@ -194,9 +191,7 @@ class Analyst(Changes, Comparisons, Distributions, Forecasts, Sets, Shuffles, Wo
         """
         if not sets:
             raise InvalidInput("give one set of values at least, got none")
-        answer = self.query(survey, attribute, sums=sets, **options)
-        warn_of(answer.warning)
-        return reading.sums(answer)
+        return warned(self._estimated(survey, attribute, options, sets))
 
     def by_level(self, survey: str, attribute: str, **options: Unpack[Options]) -> Answer:
         """Return `estimate` of each level by itself, indexed by level and value."""
@@ -230,8 +225,9 @@ class Analyst(Changes, Comparisons, Distributions, Forecasts, Sets, Shuffles, Wo
 
         Ends when the iterator is closed or the server stops.
         """
-        for answer in self.watch_query(survey, attribute, interval=interval, **options):
-            yield reading.estimate(answer)
+        question = _request(survey, attribute, options)
+        request = analyst_pb2.WatchRequest(question=question, interval=interval)
+        yield from self._calls.asked("Analyst/Watch", request)
 
     def suspicions(
         self,
@@ -305,56 +301,6 @@ class Analyst(Changes, Comparisons, Distributions, Forecasts, Sets, Shuffles, Wo
         kind = admin_pb2.ShowSurveyResponse
         return self._calls.call("Admin/ShowSurvey", request, kind, self._timeout)
 
-    def query(
-        self,
-        survey: str,
-        attribute: str,
-        sums: Sequence[Sequence[str]] = (),
-        **options: Unpack[Options],
-    ) -> analyst_pb2.EstimateResponse:
-        """Return an estimate as a message, with the cohorts that went in.
-
-        `sums` are sets of values, whose frequencies are summed.
-        """
-        request = _request(survey, attribute, options, sums)
-        kind = analyst_pb2.EstimateResponse
-        return single(self._calls.stream("Analyst/Estimate", request, kind, self._timeout))
-
-    def query_by(
-        self,
-        survey: str,
-        attribute: str,
-        by: By,
-        sums: Sequence[Sequence[str]] = (),
-        name: str = "",
-        **options: Unpack[Options],
-    ) -> Iterator[analyst_pb2.EstimateResponse]:
-        """Yield an estimate for each "LEVEL", "PERIOD", "MAP" or value of the "PROPERTY" `name`
-        with reports, in order."""
-        request = analyst_pb2.EstimateByRequest(
-            question=_request(survey, attribute, options, sums),
-            by=by,
-            property=name,
-        )
-        kind = analyst_pb2.EstimateResponse
-        return self._calls.stream("Analyst/EstimateBy", request, kind, self._timeout)
-
-    def watch_query(
-        self,
-        survey: str,
-        attribute: str,
-        *,
-        sums: Sequence[Sequence[str]] = (),
-        interval: float = 1.0,
-        **options: Unpack[Options],
-    ) -> Iterator[analyst_pb2.EstimateResponse]:
-        """Yield an estimate as a message, and again when reports have come in, as `watch`."""
-        request = analyst_pb2.WatchRequest(
-            question=_request(survey, attribute, options, sums), interval=interval
-        )
-        kind = analyst_pb2.EstimateResponse
-        return self._calls.stream("Analyst/Watch", request, kind)
-
     def chunks(
         self,
         survey: str,
@@ -378,14 +324,19 @@ class Analyst(Changes, Comparisons, Distributions, Forecasts, Sets, Shuffles, Wo
         request = analyst_pb2.MixesRequest(survey=survey, **fields(selection, Selection))
         return self._calls.stream("Analyst/Mixes", request, analyst_pb2.MixesResponse)
 
+    def _estimated(
+        self, survey: str, attribute: str, options: Options, sums: Sequence[Sequence[str]] = ()
+    ) -> Answer:
+        request = _request(survey, attribute, options, sums)
+        return self._calls.ask("Analyst/Estimate", request, self._timeout)
+
     def _grouped(
         self, survey: str, attribute: str, by: By, options: Options, name: str = ""
     ) -> Answer:
-        answers = list(self.query_by(survey, attribute, by, name=name, **options))
-        for answer in answers:
-            if answer.warning:
-                warn_of(f"{answer.group}: {answer.warning}", above=1)
-        return reading.by(answers, name or by.lower())
+        request = analyst_pb2.EstimateByRequest(
+            question=_request(survey, attribute, options), by=by, property=name
+        )
+        return warned(self._calls.ask("Analyst/EstimateBy", request, self._timeout), above=1)
 
     def close(self) -> None:
         """Close the connection."""

@@ -1,6 +1,5 @@
 """Names and numbers of the columns of an answer, for tables of any kind."""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from hearsay.v1 import analyst_pb2
@@ -14,8 +13,8 @@ NO_MAP = "no map"
 NOT_GIVEN = "(not given)"
 """How devices are called whose app gave no value of a property."""
 
-_COLUMNS = ("estimate", "standard_error", "low", "high")
-_MORE_COLUMNS = (
+COLUMNS = ("estimate", "standard_error", "low", "high")
+MORE_COLUMNS = (
     "raw",
     "effective_sample_size",
     "shift_down",
@@ -30,6 +29,8 @@ _MORE_COLUMNS = (
     "unweighted",
     "unweighted_standard_error",
 )
+"""Columns of estimates, and those that some have."""
+
 DIFFERENCE_COLUMNS = (
     "first",
     "second",
@@ -60,12 +61,6 @@ def variable_name(variable: analyst_pb2.Variable) -> str:
     """Return what a variable of a regression is called, such as "wage" or "smokes[yes]"."""
     value = f"[{variable.value}]" if variable.HasField("value") else ""
     return f"{variable.attribute}{value}"
-
-
-def given_columns(rows: Sequence[analyst_pb2.Row]) -> list[str]:
-    """Return the names of the numeric columns that these rows have."""
-    more = [name for name in _MORE_COLUMNS if rows and rows[0].HasField(name)]
-    return [*_COLUMNS, *more]
 
 
 MOST_ROWS = 60

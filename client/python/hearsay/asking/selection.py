@@ -1,7 +1,6 @@
 """What an analyst's questions have in common: selections, options, answers in several messages."""
 
 import contextlib
-import itertools
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
@@ -10,7 +9,6 @@ from typing import Any, TypedDict
 from hearsay.asking.answer import Answer
 from hearsay.asking.margins import Margins, messages
 from hearsay.v1 import analyst_pb2
-from ldp.errors import AnswerRefused
 
 _quiet: ContextVar[bool] = ContextVar("hearsay_quiet", default=False)
 """Whether warnings are left to the answers' `attrs`."""
@@ -78,18 +76,6 @@ class Options(Weighting, total=False):
     top: int
     values: Sequence[str]
     sizes: bool
-
-
-def single(
-    messages: Iterator[analyst_pb2.EstimateResponse],
-) -> analyst_pb2.EstimateResponse:
-    """Return the one answer to a question; raise `AnswerRefused` where there is not one."""
-    with contextlib.closing(messages):  # type: ignore[type-var]
-        answers = list(itertools.islice(messages, 2))
-    if len(answers) != 1:
-        counted = "several answers" if answers else "none"
-        raise AnswerRefused(f"the server answered one question with {counted}")
-    return answers[0]
 
 
 def fields(given: Selection, known: type[Selection]) -> dict[str, Any]:

@@ -1,12 +1,10 @@
 """An analyst's questions about sets and ratings: sizes of sets, pairs of items, mean ratings."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
 from typing import Unpack
 
-from hearsay.asking import reading
 from hearsay.asking.answer import Answer
-from hearsay.asking.selection import LONG, Options, Selection, fields, warn_of, warned
+from hearsay.asking.selection import LONG, Options, Selection, fields, warned
 from hearsay.checking.calls import AnalystCalls
 from hearsay.v1 import analyst_pb2
 
@@ -21,14 +19,8 @@ class Sets:
         """Return an answer: one row per value, or the row "mean" of a number."""
 
     @abstractmethod
-    def query(
-        self,
-        survey: str,
-        attribute: str,
-        sums: Sequence[Sequence[str]] = (),
-        **options: Unpack[Options],
-    ) -> analyst_pb2.EstimateResponse:
-        """Return an estimate as a message, with the cohorts that went in."""
+    def _estimated(self, survey: str, attribute: str, options: Options) -> Answer:
+        """Return the answer to an `EstimateRequest`."""
 
     def set_sizes(self, survey: str, attribute: str, **options: Unpack[Options]) -> Answer:
         """Return how many items people's sets have: a row per size, and the row "mean".
@@ -38,9 +30,7 @@ class Sets:
         size is that of sets of so many items or more, and a warning tells their share.
         """
         options["sizes"] = True
-        answer = self.query(survey, attribute, **options)
-        warn_of(answer.warning)
-        return reading.estimate(answer, "sizes")
+        return warned(self._estimated(survey, attribute, options))
 
     def ratings(self, survey: str, attribute: str, **options: Unpack[Options]) -> Answer:
         """Return mean ratings, and who rated: a row per key.

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from typing import Unpack
 
-from hearsay.asking import reading
 from hearsay.asking.answer import Answer
-from hearsay.asking.selection import LONG, Selection, fields, single, warn_of
+from hearsay.asking.selection import LONG, Selection, fields, warned
 from hearsay.checking.calls import AnalystCalls
 from hearsay.v1 import analyst_pb2
 from ldp.errors import InvalidInput
@@ -75,13 +74,4 @@ class Words:
         return self._words(request)
 
     def _words(self, request: analyst_pb2.WordsRequest) -> Answer:
-        answer = self.query_words(request)
-        warn_of(answer.warning, above=1)
-        return reading.estimate(answer, "words")
-
-    # --- the same as messages, without pandas ----------------------------------------------
-
-    def query_words(self, request: analyst_pb2.WordsRequest) -> analyst_pb2.EstimateResponse:
-        """Return words and their shares as a message; waits up to an hour."""
-        kind = analyst_pb2.EstimateResponse
-        return single(self._calls.stream("Analyst/Words", request, kind, LONG))
+        return warned(self._calls.ask("Analyst/Words", request, LONG), above=1)

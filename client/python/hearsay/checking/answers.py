@@ -2,18 +2,20 @@
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
-from math import isfinite
 from typing import Any
 
 from google.protobuf.message import Message
 
 from hearsay.asking import roles
-from hearsay.asking.answer import Answer, Column, Unit
+from hearsay.asking.answer import Answer, Column, Table, Unit
 from hearsay.asking.columns import (
+    COLUMNS,
     DIFFERENCE_COLUMNS,
     FIT_COLUMNS,
+    MORE_COLUMNS,
     NO_MAP,
     NOT_GIVEN,
     PAIR_COLUMNS,
@@ -21,7 +23,6 @@ from hearsay.asking.columns import (
     variable_name,
 )
 from hearsay.checking import tables
-from hearsay.checking.fields import check_known
 from hearsay.checking.plans import check_periods
 from hearsay.plans import period
 from hearsay.plans.kinds import Binned, Categorical, Grid, Ratings, SetOf, Strings
@@ -30,7 +31,7 @@ from hearsay.plans.texts import check_name
 from hearsay.v1 import analyst_pb2 as wire
 from ldp.errors import InvalidInput
 
-_STATISTICS = {"frequency", "mean", "rating", "share", "share who rated"}
+_OF_ESTIMATES = ("frequency", "mean", "rating", "share")
 
 _MOST_ROWS = 1024
 """Bins that a distribution has, and words that are found: a server answers with no more."""
@@ -42,7 +43,6 @@ _RANGES = re.compile(f"{_RANGE}(?:, {_RANGE})?")
 
 _DISTRIBUTIONS = ("distribution", "quantiles", "between", "cdf")
 
-_COLUMNS = ("estimate", "standard_error", "low", "high")
 _OF_VALUES = ("frequency", "mean", "share", "share who rated")
 _INDEPENDENCE = ("statistic", "dof", "pvalue", "noncentrality", "detectable", "reports")
 _TESTS = ("statistic", "p_value", "reports")
@@ -52,33 +52,24 @@ _PAIRS = 100
 """Words, and pairs, of an answer unless others are asked for."""
 
 
-def survey_of(request: Message) -> str | None:
-    """Return the survey that a question is about; None for a request that is none of an analyst's
-    questions."""
-    if isinstance(request, wire.EstimateByRequest | wire.WatchRequest):
-        return request.question.survey
-    known = type(request) in _CHECKS or type(request) in _ANSWERED
-    return request.survey if known else None  # type: ignore[attr-defined]
+def survey_of(request: Any) -> str:
+    """Return the survey that a question is about."""
+    survey: str = _question(request).survey
+    return survey
 
 
-def check(request: Message, answer: Message, plan: Plan) -> None:
+def _question(request: Any) -> Any:
+    """Return the question that is asked of groups, or again and again; else the request itself."""
+    of_another = isinstance(request, wire.EstimateByRequest | wire.WatchRequest)
+    return request.question if of_another else request
+
+
+def check(request: Message, answer: Answer, plan: Plan) -> None:
     """Raise `InvalidInput` for an answer to a question that the survey's plan does not allow."""
+    question = _question(request)
+    views, statistics, check = _CHECKS[type(question)]
     if isinstance(request, wire.EstimateByRequest):
-        assert isinstance(answer, wire.EstimateResponse)
-        _check_group(request, answer.group, plan)
-        question: Message = request.question
-    else:
-        question = request.question if isinstance(request, wire.WatchRequest) else request
-        if getattr(answer, "group", ""):
-            raise InvalidInput(f"group: {answer.group!r} was not asked for")  # type: ignore[attr-defined]
-    _check_named(question, answer)
-    _CHECKS[type(question)](question, answer, plan)
-
-
-def check_answer(request: Message, answer: Answer, plan: Plan) -> None:
-    """Raise `InvalidInput` for an answer to a question that the survey's plan does not allow."""
-    question: Any = request
-    views, statistics, check = _ANSWERED[type(request)]
+        views, check = ["by"], partial(_by, request)
     _check_among("view", [answer.view], views)
     _check_among("statistic", [answer.statistic], statistics)
     _check_same("survey", [answer.survey], [question.survey])
@@ -88,7 +79,9 @@ def check_answer(request: Message, answer: Answer, plan: Plan) -> None:
         0 < answer.confidence < 1 if confident else answer.confidence == 0
     ):
         raise InvalidInput(f"confidence: {answer.confidence} is not that of the question")
-    if answer.simultaneous != getattr(question, "simultaneous", False):
+    # Words that are the most frequent of many have simultaneous intervals, asked for or not.
+    simultaneous = getattr(question, "simultaneous", answer.view == "words" and answer.simultaneous)
+    if answer.simultaneous != simultaneous:
         raise InvalidInput(f"simultaneous: {answer.simultaneous} was not asked for")
     check(question, answer, plan)
 
@@ -127,20 +120,6 @@ def _check_shape(answer: Answer, *shapes: _Shape) -> Mapping[str, Sequence[tuple
     return found
 
 
-class Groups:
-    """The groups of the answers to one question: each has one answer."""
-
-    def __init__(self, request: Message) -> None:
-        self._seen: set[str] | None = set() if isinstance(request, wire.EstimateByRequest) else None
-
-    def add(self, answer: Message) -> None:
-        """Raise `InvalidInput` where the group of an answer had one before."""
-        if self._seen is not None:
-            group: str = answer.group  # type: ignore[attr-defined]
-            _check_once("group", [*self._seen, group])
-            self._seen.add(group)
-
-
 def _check_group(request: wire.EstimateByRequest, group: str, plan: Plan) -> None:
     by, attribute = request.by, request.question.attribute
     if by == wire.EstimateByRequest.PERIOD:
@@ -156,40 +135,73 @@ def _check_group(request: wire.EstimateByRequest, group: str, plan: Plan) -> Non
     _check_among("group", [group], known)
 
 
-def _check_named(question: Any, answer: Any) -> None:
-    """Check what an answer repeats of its question."""
-    for name in ("survey", "attribute", "other", "by", "simultaneous", "kind"):
-        both = (question.DESCRIPTOR.fields_by_name, answer.DESCRIPTOR.fields_by_name)
-        if not all(name in fields for fields in both):
-            continue
-        asked, told = getattr(question, name), getattr(answer, name)
-        # Words that are the most frequent of many have simultaneous intervals, asked for or not,
-        # and two numbers together are named as the view that asks them.
-        others = bool(told) if name == "simultaneous" else getattr(question, "other_ranges", ())
-        if asked != told and not others:
-            raise InvalidInput(f"{name}: asked for {asked!r}, got {told!r}")
-    if "confidence" in answer.DESCRIPTOR.fields_by_name:
-        asked = question.confidence if question.HasField("confidence") else answer.confidence
-        if answer.confidence != asked or not 0 < answer.confidence < 1:
-            raise InvalidInput(f"confidence: {answer.confidence} is not that of the question")
-    statistic = getattr(answer, "statistic", "")
-    if statistic and statistic not in _STATISTICS:
-        raise InvalidInput(f"statistic: {statistic!r} is none of {', '.join(sorted(_STATISTICS))}")
+def _estimate(question: wire.EstimateRequest, answer: Answer, plan: Plan) -> None:
+    view = "sums" if question.sums else "sizes" if question.sizes else "estimate"
+    _check_same("view", [answer.view], [view])
+    _check_same("parts", list(answer.parts), [])
+    labels = {
+        table.name: list(table.index[0].labels)
+        for table in _estimated(question, answer, plan, (question.attribute,))
+    }
+    if view == "sums":
+        _check_same("sums", labels["sums"], _joined(question.sums))
+    else:
+        _check_labels(question, answer.table(), labels["rows"], plan)
 
 
-def _estimate(question: wire.EstimateRequest, answer: wire.EstimateResponse, plan: Plan) -> None:
-    asked = plan.asked(question.attribute)
-    _check_title(answer.title, asked.title)
+def _by(
+    request: wire.EstimateByRequest, question: wire.EstimateRequest, answer: Answer, plan: Plan
+) -> None:
+    by = request.property or wire.EstimateByRequest.By.Name(request.by).lower()
+    for group in answer.parts:
+        _check_group(request, group, plan)
+    _check_same("figures", list(answer.figures), [])
+    _check_among("part", [note.part for note in answer.notes], ["", *answer.parts])
+    for table in _estimated(question, answer, plan, (by, question.attribute)):
+        each: dict[Any, list[Any]] = {}
+        for group, label in zip(*(level.labels for level in table.index), strict=True):
+            each.setdefault(group, []).append(label)
+        _check_same(f"{table.name}: groups", list(each), list(answer.parts))
+        for labels in each.values():
+            left = replace(table, left_out=table.left_out // len(each))
+            _check_labels(question, left, labels, plan)
+
+
+def _estimated(
+    question: wire.EstimateRequest, answer: Answer, plan: Plan, index: Sequence[str]
+) -> Sequence[Table]:
+    """Return the tables of estimates, once their shape and their numbers are checked."""
+    _check_subjects(answer, plan, question.attribute)
     _check_cohorts(answer, plan)
-    labels = [row.label for row in answer.rows]
-    if not isinstance(asked.domain, Ratings):
-        check_known(answer)
-    if question.sizes and isinstance(asked.domain, SetOf):
-        sizes = [str(size) for size in range(asked.domain.most + 1)]
+    asked = plan.asked(question.attribute).domain
+    unit, rated = _unit(answer), isinstance(asked, Ratings)
+    shapes = []
+    for table in answer.tables:
+        more = [name for name in MORE_COLUMNS if name in table.names]
+        shape = _Shape(table.name, index, (*COLUMNS, *more), unit)
+        if table.name == "shares":
+            shape = _Shape("shares", index, COLUMNS, "share", "share who rated")
+        shapes.append(shape)
+        if not rated:  # of groups, one may lack what another one has
+            tables.check_estimated(table, without=MORE_COLUMNS if len(index) > 1 else ())
+    _check_shape(answer, *shapes)
+    expected = ["sums"] if answer.view == "sums" else ["rows"]
+    expected += ["shares"] if rated and answer.view == "estimate" else []
+    _check_same("tables", [table.name for table in answer.tables], expected)
+    return answer.tables
+
+
+def _check_labels(
+    question: wire.EstimateRequest, table: Table, labels: Sequence[Any], plan: Plan
+) -> None:
+    """Check which values a table of estimates has, and how many it leaves out."""
+    domain = plan.asked(question.attribute).domain
+    if question.sizes and isinstance(domain, SetOf):
+        sizes = [str(size) for size in range(domain.most + 1)]
         if labels not in (["mean"], [*sizes, "mean"]):
             raise InvalidInput(f"rows: {_told(labels)} are no sizes of {question.attribute!r}")
         return
-    every = asked.domain.labels
+    every = domain.labels
     if question.values:
         _check_same("rows", labels, list(dict.fromkeys(question.values)))
     elif question.top:
@@ -199,19 +211,18 @@ def _estimate(question: wire.EstimateRequest, answer: wire.EstimateResponse, pla
             raise InvalidInput(f"rows: asked for {question.top}, got {len(labels)}")
     else:
         _check_same("rows", labels, every)
-    if answer.rows_left_out != len(every) - len(labels):
-        raise InvalidInput(f"rows_left_out: {answer.rows_left_out} of {len(every)} values")
-    _check_same("sums", [row.label for row in answer.sums], _joined(question.sums))
+    if table.left_out != len(every) - len(labels):
+        raise InvalidInput(f"left_out: {table.left_out} of {len(every)} values")
 
 
-def _words(question: wire.WordsRequest, answer: wire.EstimateResponse, plan: Plan) -> None:
-    asked = plan.asked(question.attribute)
-    _check_title(answer.title, asked.title)
+def _words(question: wire.WordsRequest, answer: Answer, plan: Plan) -> None:
+    _check_subjects(answer, plan, question.attribute)
     _check_cohorts(answer, plan)
-    domain = asked.domain
+    domain = plan.asked(question.attribute).domain
     if not isinstance(domain, Strings):
         raise InvalidInput(f"{question.attribute!r} is answered by {domain}, not in words")
-    labels = [row.label for row in answer.rows]
+    rows = _check_shape(answer, _Shape("rows", (question.attribute,), COLUMNS))["rows"]
+    labels = [label for (label,) in rows]
     listed = question.candidates or domain.candidates
     if not listed:
         _check_once("rows", labels)
@@ -224,10 +235,12 @@ def _words(question: wire.WordsRequest, answer: wire.EstimateResponse, plan: Pla
     most = question.top or (_FOUND if question.discover else len(listed))
     if len(labels) > most:
         raise InvalidInput(f"rows: asked for {most}, got {len(labels)}")
-    if len(answer.findable) not in (0, domain.longest):
-        raise InvalidInput(f"findable: {len(answer.findable)} shares of {domain.longest} lengths")
-    for row in answer.rows:
-        if not isfinite(row.estimate) and (row.low, row.high) != (0, 1):
+    findable: Any = answer.figures.get("findable", ())
+    if len(findable) not in (0, domain.longest):
+        raise InvalidInput(f"findable: {len(findable)} shares of {domain.longest} lengths")
+    columns = [answer.table().column(name).plain() for name in ("estimate", "low", "high")]
+    for estimate, *ends in zip(*columns, strict=True):
+        if estimate is None and ends != [0, 1]:
             raise InvalidInput("rows: a share is nan, and its interval is not [0, 1]")
 
 
@@ -292,13 +305,13 @@ def _distribution(question: wire.DistributionRequest, answer: Answer, plan: Plan
     weights = ["design_effect", "weights"] if question.margins else []
     _check_same("figures", sorted(answer.figures), sorted(["step", *weights]))
     has_bins = answer.view == "distribution" or question.bins or question.edges
-    shapes = [_Shape("bins", ("left", "right"), _COLUMNS)] if has_bins else []
+    shapes = [_Shape("bins", ("left", "right"), COLUMNS)] if has_bins else []
     if question.quantiles:
-        shapes.append(_Shape("quantiles", ("quantile",), _COLUMNS, "own", name))
+        shapes.append(_Shape("quantiles", ("quantile",), COLUMNS, "own", name))
     if question.ranges:
-        shapes.append(_Shape("ranges", (name,), _COLUMNS))
+        shapes.append(_Shape("ranges", (name,), COLUMNS))
     if question.cumulative:
-        shapes.append(_Shape("below", ("below",), _COLUMNS))
+        shapes.append(_Shape("below", ("below",), COLUMNS))
     first = {"between": "ranges", "cdf": "below", "quantiles": "quantiles"}.get(answer.view, "bins")
     shapes.sort(key=lambda shape: shape.name != first)
     rows = _check_shape(answer, *shapes)
@@ -306,7 +319,7 @@ def _distribution(question: wire.DistributionRequest, answer: Answer, plan: Plan
     curve = points is None and not question.HasField("step")
     for table in answer.tables:
         missing = ("standard_error",) if table.name == "quantiles" else ()
-        tables.check_estimated(table, without=_COLUMNS[1:] if curve else missing)
+        tables.check_estimated(table, without=COLUMNS[1:] if curve else missing)
     for (label,) in rows.get("ranges", ()):
         if not _RANGES.fullmatch(label):
             raise InvalidInput(f"label: {label!r} is no range of numbers")
@@ -351,7 +364,7 @@ def _crosstab(question: wire.CrosstabRequest, answer: Answer, plan: Plan) -> Non
     else:
         _check_same("figures", sorted(answer.figures), ["chi2", "other"])
         _check_same("figures: other", [answer.figures["other"]], [question.other])
-        columns = (*_COLUMNS, *(["raw"] if question.nonnegative else []))
+        columns = (*COLUMNS, *(["raw"] if question.nonnegative else []))
         rows = _check_shape(answer, _Shape("rows", names, columns), test)
         one, other = (plan.asked(name).domain.labels for name in names)
         _check_same("rows", rows["rows"], list(product(one, other)))
@@ -372,8 +385,8 @@ def _groups(question: wire.CompareGroupsRequest, answer: Answer, plan: Plan) -> 
         labels = ("mean",)
     unit, two = _unit(answer), ("first_group", "second_group", question.attribute)
     shapes = [
-        _Shape("rows", (question.by, question.attribute), _COLUMNS, unit),
-        _Shape("groups", (question.by,), _COLUMNS, "share", "frequency"),
+        _Shape("rows", (question.by, question.attribute), COLUMNS, unit),
+        _Shape("groups", (question.by,), COLUMNS, "share", "frequency"),
         _Shape("differences", two, DIFFERENCE_COLUMNS, unit),
     ]
     if answer.view == "differences":
@@ -413,11 +426,7 @@ def _pairs(question: wire.PairsRequest, answer: Answer, plan: Plan) -> None:
         raise InvalidInput(f"pairs: asked for {question.top or _PAIRS}, got {len(pairs)}")
 
 
-_CHECKS: dict[type[Message], Callable[[Any, Any, Plan], None]] = {
-    wire.EstimateRequest: _estimate,
-    wire.WordsRequest: _words,
-}
-_ANSWERED: dict[
+_CHECKS: dict[
     type[Message], tuple[Sequence[str], Sequence[str], Callable[[Any, Answer, Plan], None]]
 ] = {
     wire.ChangeRequest: (["change", "trend", "breaks"], _OF_VALUES, _change),
@@ -425,14 +434,16 @@ _ANSWERED: dict[
     wire.CompareRequest: (["compare"], _OF_VALUES, _compare),
     wire.CrosstabRequest: (["joint", "independent"], ["frequency", "test"], _crosstab),
     wire.DistributionRequest: (_DISTRIBUTIONS, ["share"], _distribution),
+    wire.EstimateRequest: (["estimate", "sizes", "sums"], _OF_ESTIMATES, _estimate),
     wire.FitRequest: (["fit"], ["coefficient"], _fit),
     wire.PairsRequest: (["pairs"], ["share of both"], _pairs),
     wire.SuspicionsRequest: (["suspicions"], ["test"], _suspicions),
+    wire.WordsRequest: (["words"], ["share"], _words),
 }
 """The views of the answers to each question, what their estimates are of, and their check."""
 
 
-def _check_cohorts(answer: wire.EstimateResponse, plan: Plan) -> None:
+def _check_cohorts(answer: Answer, plan: Plan) -> None:
     for each in answer.cohorts:
         if each.revision != plan.revision:
             raise InvalidInput(f"cohorts: revision {each.revision.hex()} is not the plan's")
@@ -440,11 +451,6 @@ def _check_cohorts(answer: wire.EstimateResponse, plan: Plan) -> None:
         period.start(plan.period, each.period)
         if each.map:
             check_name("cohorts: map", each.map)
-
-
-def _check_title(told: str, title: str) -> None:
-    if told != title:
-        raise InvalidInput(f"title: the plan has {title!r}, got {told!r}")
 
 
 def _joined(sums: Iterable[wire.ValueSet]) -> list[str]:

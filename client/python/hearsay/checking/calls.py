@@ -1,8 +1,8 @@
 """Calls of analysts and operators, whose answers are checked once, here."""
 
 import contextlib
-from collections.abc import Callable, Iterator
-from typing import Protocol, TypeVar
+from collections.abc import Iterator
+from typing import Protocol
 
 from google.protobuf.message import Message
 
@@ -13,20 +13,12 @@ from hearsay.checking.fields import check_fields
 from hearsay.checking.tables import check_tables
 from hearsay.plain import on_one_line
 from hearsay.plans.plan import Plan, parse
-from hearsay.sending.transport import Answer, Calls, Tls, Token, Unreachable, open_calls
+from hearsay.sending.transport import Answer, Calls, Tls, Token, open_calls
 from hearsay.v1 import admin_pb2, answer_pb2
 from ldp.errors import AnswerRefused, InvalidInput
 
 _TIMEOUT = 30.0
 """Seconds to wait for a survey's plan."""
-
-_MOST_BYTES = 1 << 28
-"""Bytes of one answer, in however many messages it comes."""
-
-_MOST_GROUPS = 1 << 20
-"""Answers to one question."""
-
-_Any = TypeVar("_Any")
 
 
 class AnalystCalls(Calls, Protocol):
@@ -34,6 +26,9 @@ class AnalystCalls(Calls, Protocol):
 
     def ask(self, method: str, request: Message, timeout: float) -> Answered:
         """Return the answer to a question; raise as `Calls.call`."""
+
+    def asked(self, method: str, request: Message) -> Iterator[Answered]:
+        """Yield the answers to a question, again and again; raise as `Calls.stream`."""
 
 
 class CheckedCalls:
@@ -62,24 +57,30 @@ class CheckedCalls:
             self._calls.stream(method, request, kind, timeout)
         ) as messages:
             check_next = streams.checker(request)
-            groups = answers.Groups(request)
-            for answer in _whole(method, messages):
+            for answer in messages:
                 with _refusing(method):
-                    if check_next is not None:
-                        check_fields(answer)
-                        check_next(answer)
-                    else:
-                        self._check(request, answer)
-                        groups.add(answer)
+                    check_fields(answer)
+                    check_next(answer)
                 yield answer
 
     def ask(self, method: str, request: Message, timeout: float) -> Answered:
         """Return the answer to an analyst's question, once it is checked."""
         message = self._calls.call(method, request, answer_pb2.Answer, timeout)
+        return self._answered(method, request, message)
+
+    def asked(self, method: str, request: Message) -> Iterator[Answered]:
+        """Yield the answers to an analyst's question, each once it is checked."""
+        with contextlib.closing(  # type: ignore[type-var]
+            self._calls.stream(method, request, answer_pb2.Answer)
+        ) as messages:
+            for message in messages:
+                yield self._answered(method, request, message)
+
+    def _answered(self, method: str, request: Message, message: answer_pb2.Answer) -> Answered:
         with _refusing(method):
             found = wire.from_message(message)
             check_tables(found)
-            self._by_plan(request, found, answers.check_answer)
+            self._by_plan(request, found)
         return found
 
     def close(self) -> None:
@@ -92,26 +93,21 @@ class CheckedCalls:
         registered.check(request, answer)
         if isinstance(answer, admin_pb2.ShowSurveyResponse):
             self._plans[answer.status.survey] = parse(answer.plan)
-        self._by_plan(request, answer, answers.check)
 
-    def _by_plan(
-        self, request: Message, answer: _Any, check: Callable[[Message, _Any, Plan], None]
-    ) -> None:
-        """Check an answer by the survey's plan; raise as `check`."""
+    def _by_plan(self, request: Message, answer: Answered) -> None:
+        """Check an answer by the survey's plan; raise as `answers.check`."""
         name = answers.survey_of(request)
-        if name is None:
-            return
         plan = self._plans.get(name)
         if plan is not None:
             try:
-                check(request, answer, plan)
+                answers.check(request, answer, plan)
             except InvalidInput:
                 # The survey may have been deleted, and created again with another plan.
                 if self._fetched(name).revision == plan.revision:
                     raise
             else:
                 return
-        check(request, answer, self._plans.get(name) or self._fetched(name))
+        answers.check(request, answer, self._plans.get(name) or self._fetched(name))
 
     def _fetched(self, survey: str) -> Plan:
         """Return the survey's plan of now."""
@@ -125,23 +121,6 @@ def open_checked(
 ) -> CheckedCalls:
     """Return the checked calls of an analyst or operator to a server, as `open_calls`."""
     return CheckedCalls(open_calls(target, tls=tls, token=token, insecure=insecure))
-
-
-def _whole(method: str, messages: Iterator[Answer]) -> Iterator[Answer]:
-    """Yield each answer as one message, of the messages in which it came."""
-    for answer in messages:
-        size = answer.ByteSize()
-        while getattr(answer, "more", False):
-            part = next(messages, None)
-            if part is None:
-                raise Unreachable("the server ended in the middle of an answer")
-            size += part.ByteSize()
-            with _refusing(method):
-                if size > _MOST_BYTES:
-                    raise InvalidInput(f"it has more than {_MOST_BYTES:,} bytes")
-            answer.ClearField("more")
-            answer.MergeFrom(part)
-        yield answer
 
 
 @contextlib.contextmanager

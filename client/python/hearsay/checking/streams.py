@@ -17,17 +17,15 @@ _DIGEST = 16
 Check = Callable[[Any], None]
 
 
-def checker(request: Message) -> Check | None:
+def checker(request: Message) -> Check:
     """Return the check of the messages of a stream, which is called with each in turn.
 
-    It raises `InvalidInput` for a message that an honest server does not send there. None for a
-    request whose answers do not depend on each other.
+    It raises `InvalidInput` for a message that an honest server does not send there.
     """
     if isinstance(request, wire.ExportRowsRequest):
         return _Rows(request).check
-    if isinstance(request, wire.MixesRequest):
-        return _Mixes(request).check
-    return None
+    assert isinstance(request, wire.MixesRequest)
+    return _Mixes(request).check
 
 
 class _Streamed:

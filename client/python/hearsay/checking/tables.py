@@ -46,7 +46,8 @@ def check_tables(answer: Answer) -> None:
     for name, value in answer.figures.items():
         _check_figure(name, value)
     for cohort in answer.cohorts:
-        _check_range("cohorts: epsilon", np.array([cohort.epsilon]), 0.0, np.inf, False)
+        if not 0 <= cohort.epsilon < np.inf:
+            raise InvalidInput(f"cohorts: epsilon: {cohort.epsilon} is no number that it can have")
     if not 1 <= answer.repeats < np.inf:
         raise InvalidInput(f"repeats: {answer.repeats} is no number of reports of one person")
     for table in answer.tables:
@@ -89,7 +90,8 @@ def _check_table(table: Table) -> None:
     for level in table.index:
         labels = level.labels
         if labels and not isinstance(labels[0], str):
-            _check_range(level.name, np.asarray(labels, dtype=np.float64), -np.inf, np.inf, False)
+            if not np.isfinite(np.asarray(labels, dtype=np.float64)).all():
+                raise InvalidInput(f"{level.name}: a row's number is not finite")
             continue
         for label in set(labels):
             _check_plain(level.name, str(label))

@@ -122,7 +122,7 @@ class WatchRequest(_message.Message):
     def __init__(self, question: _Optional[_Union[EstimateRequest, _Mapping]] = ..., interval: _Optional[float] = ...) -> None: ...
 
 class EstimateResponse(_message.Message):
-    __slots__ = ("survey", "attribute", "statistic", "confidence", "simultaneous", "reports", "rows", "cohorts", "method", "homogeneity", "warning", "group", "repeats", "detectable_difference", "rows_left_out", "more", "sums", "title", "design_effect", "smallest_weight", "largest_weight", "findable")
+    __slots__ = ("survey", "attribute", "statistic", "confidence", "simultaneous", "reports", "rows", "cohorts", "method", "homogeneity", "warning", "group", "repeats", "detectable_difference", "rows_left_out", "sums", "title", "design_effect", "smallest_weight", "largest_weight", "findable")
     SURVEY_FIELD_NUMBER: _ClassVar[int]
     ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
     STATISTIC_FIELD_NUMBER: _ClassVar[int]
@@ -138,7 +138,6 @@ class EstimateResponse(_message.Message):
     REPEATS_FIELD_NUMBER: _ClassVar[int]
     DETECTABLE_DIFFERENCE_FIELD_NUMBER: _ClassVar[int]
     ROWS_LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
-    MORE_FIELD_NUMBER: _ClassVar[int]
     SUMS_FIELD_NUMBER: _ClassVar[int]
     TITLE_FIELD_NUMBER: _ClassVar[int]
     DESIGN_EFFECT_FIELD_NUMBER: _ClassVar[int]
@@ -160,14 +159,13 @@ class EstimateResponse(_message.Message):
     repeats: float
     detectable_difference: float
     rows_left_out: int
-    more: bool
     sums: _containers.RepeatedCompositeFieldContainer[Row]
     title: str
     design_effect: float
     smallest_weight: float
     largest_weight: float
     findable: _containers.RepeatedScalarFieldContainer[float]
-    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., statistic: _Optional[str] = ..., confidence: _Optional[float] = ..., simultaneous: bool = ..., reports: _Optional[int] = ..., rows: _Optional[_Iterable[_Union[Row, _Mapping]]] = ..., cohorts: _Optional[_Iterable[_Union[Cohort, _Mapping]]] = ..., method: _Optional[str] = ..., homogeneity: _Optional[float] = ..., warning: _Optional[str] = ..., group: _Optional[str] = ..., repeats: _Optional[float] = ..., detectable_difference: _Optional[float] = ..., rows_left_out: _Optional[int] = ..., more: bool = ..., sums: _Optional[_Iterable[_Union[Row, _Mapping]]] = ..., title: _Optional[str] = ..., design_effect: _Optional[float] = ..., smallest_weight: _Optional[float] = ..., largest_weight: _Optional[float] = ..., findable: _Optional[_Iterable[float]] = ...) -> None: ...
+    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., statistic: _Optional[str] = ..., confidence: _Optional[float] = ..., simultaneous: bool = ..., reports: _Optional[int] = ..., rows: _Optional[_Iterable[_Union[Row, _Mapping]]] = ..., cohorts: _Optional[_Iterable[_Union[Cohort, _Mapping]]] = ..., method: _Optional[str] = ..., homogeneity: _Optional[float] = ..., warning: _Optional[str] = ..., group: _Optional[str] = ..., repeats: _Optional[float] = ..., detectable_difference: _Optional[float] = ..., rows_left_out: _Optional[int] = ..., sums: _Optional[_Iterable[_Union[Row, _Mapping]]] = ..., title: _Optional[str] = ..., design_effect: _Optional[float] = ..., smallest_weight: _Optional[float] = ..., largest_weight: _Optional[float] = ..., findable: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class Row(_message.Message):
     __slots__ = ("label", "estimate", "standard_error", "low", "high", "raw", "effective_sample_size", "shift_down", "shift_up", "alike", "alike_low", "alike_high", "share", "share_standard_error", "share_low", "share_high", "unweighted", "unweighted_standard_error")

@@ -30,10 +30,6 @@ class AnalystStub(object):
     """What analysts call: debiased statistics, each with its error. All answer NOT_FOUND for an
     unknown survey or attribute, INVALID_ARGUMENT for anything else that cannot be asked, and
     FAILED_PRECONDITION where no report matches.
-
-    An EstimateResponse comes in as many messages as it takes for each to have 1 MiB or so: where
-    `more` is set, the next message goes on with its rows and cohorts, and has no other field. All are
-    of one computation. Merging them, as protobuf merges messages, gives the answer.
     """
 
     def __init__(self, channel):
@@ -42,15 +38,15 @@ class AnalystStub(object):
         Args:
             channel: A grpc.Channel.
         """
-        self.Estimate = channel.unary_stream(
+        self.Estimate = channel.unary_unary(
                 '/hearsay.v1.Analyst/Estimate',
                 request_serializer=hearsay_dot_v1_dot_analyst__pb2.EstimateRequest.SerializeToString,
-                response_deserializer=hearsay_dot_v1_dot_analyst__pb2.EstimateResponse.FromString,
+                response_deserializer=hearsay_dot_v1_dot_answer__pb2.Answer.FromString,
                 _registered_method=True)
-        self.EstimateBy = channel.unary_stream(
+        self.EstimateBy = channel.unary_unary(
                 '/hearsay.v1.Analyst/EstimateBy',
                 request_serializer=hearsay_dot_v1_dot_analyst__pb2.EstimateByRequest.SerializeToString,
-                response_deserializer=hearsay_dot_v1_dot_analyst__pb2.EstimateResponse.FromString,
+                response_deserializer=hearsay_dot_v1_dot_answer__pb2.Answer.FromString,
                 _registered_method=True)
         self.Compare = channel.unary_unary(
                 '/hearsay.v1.Analyst/Compare',
@@ -65,7 +61,7 @@ class AnalystStub(object):
         self.Watch = channel.unary_stream(
                 '/hearsay.v1.Analyst/Watch',
                 request_serializer=hearsay_dot_v1_dot_analyst__pb2.WatchRequest.SerializeToString,
-                response_deserializer=hearsay_dot_v1_dot_analyst__pb2.EstimateResponse.FromString,
+                response_deserializer=hearsay_dot_v1_dot_answer__pb2.Answer.FromString,
                 _registered_method=True)
         self.Distribution = channel.unary_unary(
                 '/hearsay.v1.Analyst/Distribution',
@@ -97,10 +93,10 @@ class AnalystStub(object):
                 request_serializer=hearsay_dot_v1_dot_analyst__pb2.PairsRequest.SerializeToString,
                 response_deserializer=hearsay_dot_v1_dot_answer__pb2.Answer.FromString,
                 _registered_method=True)
-        self.Words = channel.unary_stream(
+        self.Words = channel.unary_unary(
                 '/hearsay.v1.Analyst/Words',
                 request_serializer=hearsay_dot_v1_dot_analyst__pb2.WordsRequest.SerializeToString,
-                response_deserializer=hearsay_dot_v1_dot_analyst__pb2.EstimateResponse.FromString,
+                response_deserializer=hearsay_dot_v1_dot_answer__pb2.Answer.FromString,
                 _registered_method=True)
         self.ExportRows = channel.unary_stream(
                 '/hearsay.v1.Analyst/ExportRows',
@@ -118,10 +114,6 @@ class AnalystServicer(object):
     """What analysts call: debiased statistics, each with its error. All answer NOT_FOUND for an
     unknown survey or attribute, INVALID_ARGUMENT for anything else that cannot be asked, and
     FAILED_PRECONDITION where no report matches.
-
-    An EstimateResponse comes in as many messages as it takes for each to have 1 MiB or so: where
-    `more` is set, the next message goes on with its rows and cohorts, and has no other field. All are
-    of one computation. Merging them, as protobuf merges messages, gives the answer.
     """
 
     def Estimate(self, request, context):
@@ -132,7 +124,9 @@ class AnalystServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def EstimateBy(self, request, context):
-        """The same for each level, period, map or value of a property by itself, in order; `group` names it.
+        """The same for each level, period, map or value of a property by itself, in order: one answer, whose
+        tables have the groups as the first level of their index. INVALID_ARGUMENT for an answer of more
+        than 2,000,000 numbers: select periods, or ask for the `top` rows.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -218,7 +212,7 @@ class AnalystServicer(object):
         """Finds the frequent words of an attribute of strings, or estimates the shares of listed words.
         INVALID_ARGUMENT for another attribute, a listed word that the survey's alphabet cannot write, and
         discovery where a mechanism tells of listed words alone. Reads the stored reports but for that
-        mechanism, and takes time in proportion to them. Sent as an Estimate is.
+        mechanism, and takes time in proportion to them.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -246,15 +240,15 @@ class AnalystServicer(object):
 
 def add_AnalystServicer_to_server(servicer, server):
     rpc_method_handlers = {
-            'Estimate': grpc.unary_stream_rpc_method_handler(
+            'Estimate': grpc.unary_unary_rpc_method_handler(
                     servicer.Estimate,
                     request_deserializer=hearsay_dot_v1_dot_analyst__pb2.EstimateRequest.FromString,
-                    response_serializer=hearsay_dot_v1_dot_analyst__pb2.EstimateResponse.SerializeToString,
+                    response_serializer=hearsay_dot_v1_dot_answer__pb2.Answer.SerializeToString,
             ),
-            'EstimateBy': grpc.unary_stream_rpc_method_handler(
+            'EstimateBy': grpc.unary_unary_rpc_method_handler(
                     servicer.EstimateBy,
                     request_deserializer=hearsay_dot_v1_dot_analyst__pb2.EstimateByRequest.FromString,
-                    response_serializer=hearsay_dot_v1_dot_analyst__pb2.EstimateResponse.SerializeToString,
+                    response_serializer=hearsay_dot_v1_dot_answer__pb2.Answer.SerializeToString,
             ),
             'Compare': grpc.unary_unary_rpc_method_handler(
                     servicer.Compare,
@@ -269,7 +263,7 @@ def add_AnalystServicer_to_server(servicer, server):
             'Watch': grpc.unary_stream_rpc_method_handler(
                     servicer.Watch,
                     request_deserializer=hearsay_dot_v1_dot_analyst__pb2.WatchRequest.FromString,
-                    response_serializer=hearsay_dot_v1_dot_analyst__pb2.EstimateResponse.SerializeToString,
+                    response_serializer=hearsay_dot_v1_dot_answer__pb2.Answer.SerializeToString,
             ),
             'Distribution': grpc.unary_unary_rpc_method_handler(
                     servicer.Distribution,
@@ -301,10 +295,10 @@ def add_AnalystServicer_to_server(servicer, server):
                     request_deserializer=hearsay_dot_v1_dot_analyst__pb2.PairsRequest.FromString,
                     response_serializer=hearsay_dot_v1_dot_answer__pb2.Answer.SerializeToString,
             ),
-            'Words': grpc.unary_stream_rpc_method_handler(
+            'Words': grpc.unary_unary_rpc_method_handler(
                     servicer.Words,
                     request_deserializer=hearsay_dot_v1_dot_analyst__pb2.WordsRequest.FromString,
-                    response_serializer=hearsay_dot_v1_dot_analyst__pb2.EstimateResponse.SerializeToString,
+                    response_serializer=hearsay_dot_v1_dot_answer__pb2.Answer.SerializeToString,
             ),
             'ExportRows': grpc.unary_stream_rpc_method_handler(
                     servicer.ExportRows,
@@ -328,10 +322,6 @@ class Analyst(object):
     """What analysts call: debiased statistics, each with its error. All answer NOT_FOUND for an
     unknown survey or attribute, INVALID_ARGUMENT for anything else that cannot be asked, and
     FAILED_PRECONDITION where no report matches.
-
-    An EstimateResponse comes in as many messages as it takes for each to have 1 MiB or so: where
-    `more` is set, the next message goes on with its rows and cohorts, and has no other field. All are
-    of one computation. Merging them, as protobuf merges messages, gives the answer.
     """
 
     @staticmethod
@@ -345,12 +335,12 @@ class Analyst(object):
             wait_for_ready=None,
             timeout=None,
             metadata=None):
-        return grpc.experimental.unary_stream(
+        return grpc.experimental.unary_unary(
             request,
             target,
             '/hearsay.v1.Analyst/Estimate',
             hearsay_dot_v1_dot_analyst__pb2.EstimateRequest.SerializeToString,
-            hearsay_dot_v1_dot_analyst__pb2.EstimateResponse.FromString,
+            hearsay_dot_v1_dot_answer__pb2.Answer.FromString,
             options,
             channel_credentials,
             insecure,
@@ -372,12 +362,12 @@ class Analyst(object):
             wait_for_ready=None,
             timeout=None,
             metadata=None):
-        return grpc.experimental.unary_stream(
+        return grpc.experimental.unary_unary(
             request,
             target,
             '/hearsay.v1.Analyst/EstimateBy',
             hearsay_dot_v1_dot_analyst__pb2.EstimateByRequest.SerializeToString,
-            hearsay_dot_v1_dot_analyst__pb2.EstimateResponse.FromString,
+            hearsay_dot_v1_dot_answer__pb2.Answer.FromString,
             options,
             channel_credentials,
             insecure,
@@ -458,7 +448,7 @@ class Analyst(object):
             target,
             '/hearsay.v1.Analyst/Watch',
             hearsay_dot_v1_dot_analyst__pb2.WatchRequest.SerializeToString,
-            hearsay_dot_v1_dot_analyst__pb2.EstimateResponse.FromString,
+            hearsay_dot_v1_dot_answer__pb2.Answer.FromString,
             options,
             channel_credentials,
             insecure,
@@ -642,12 +632,12 @@ class Analyst(object):
             wait_for_ready=None,
             timeout=None,
             metadata=None):
-        return grpc.experimental.unary_stream(
+        return grpc.experimental.unary_unary(
             request,
             target,
             '/hearsay.v1.Analyst/Words',
             hearsay_dot_v1_dot_analyst__pb2.WordsRequest.SerializeToString,
-            hearsay_dot_v1_dot_analyst__pb2.EstimateResponse.FromString,
+            hearsay_dot_v1_dot_answer__pb2.Answer.FromString,
             options,
             channel_credentials,
             insecure,

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import grpc
+import numpy as np
 
+from hearsay.asking import wire
 from hearsay.plans.kinds import Domain, Numeric, Strings
 from hearsay.plans.plan import Plan
-from hearsay.v1 import analyst_pb2
+from hearsay.v1 import analyst_pb2, answer_pb2
 from hearsay_server.pages.words import shown
 from hearsay_server.serving.inside import Inside
 from hearsay_server.serving.status import Ended
@@ -91,40 +93,45 @@ async def _one(
     is_mean = isinstance(domain, Numeric)
     top = 0 if is_mean else _MOST_ROWS
     request = analyst_pb2.EstimateRequest(survey=survey, attribute=name, top=top)
-    found = analyst_pb2.EstimateResponse()
     try:
-        for part in await inside.own("Analyst/Estimate", request):
-            found.MergeFromString(part)
+        message = await inside.own("Analyst/Estimate", request)
     except Ended as error:
         if error.code == grpc.StatusCode.FAILED_PRECONDITION:
             return Said(title, 0, (), "", "There is nothing to show yet.")
         return Said(title, 0, (), "", "This cannot be found out now: come again in a minute.")
+    found = wire.from_message(answer_pb2.Answer.FromString(message))
     if found.reports < FEWEST:
         words = f"Fewer than {FEWEST} reports came so far: nothing can be said yet."
         return Said(title, 0, (), "", words)
-    if pools and found.HasField("homogeneity") and found.homogeneity < SIGNIFICANCE:
+    tested = found.figures["homogeneity"]
+    if pools and isinstance(tested, float) and tested < SIGNIFICANCE:
         return Said(title, 0, (), "", _DIFFER)
     is_share = domain.statistic == "frequency"
     scale = 100.0 if is_share else 1.0
-    rows = [rounded(row, scale) for row in found.rows if row.HasField("low")]
+    table = found.table()
+    numbers = (np.asarray(table.column(name).values) for name in ("estimate", "low", "high"))
+    each = zip(table.index[0].labels, *numbers, strict=True)
+    rows = [rounded(str(label), *row, scale=scale) for label, *row in each if not np.isnan(row[1])]
     refused = "" if rows else "There is nothing to show yet."
     unit = "%" if is_share else ""
     left_out = len(domain.labels) - len(rows) if not is_mean else 0
     return Said(title, about(found.reports), rows, unit, refused, found.warning, max(0, left_out))
 
 
-def rounded(row: analyst_pb2.Row, scale: float = 1.0) -> tuple[str, str, str, str]:
+def rounded(
+    label: str, estimate: float, low: float, high: float, *, scale: float = 1.0
+) -> tuple[str, str, str, str]:
     """Return label, estimate and interval with the digits that the interval's half width has.
 
     So an interval of 42.13% ± 3.2% is shown as 42%, from 39% to 45%.
     """
-    half = scale * (row.high - row.low) / 2
+    half = scale * (high - low) / 2
     digits = max(0, -math.floor(math.log10(half))) if half > 0 else 6
     step = 10.0**-digits if half < 1 or digits else 10.0 ** math.floor(math.log10(max(half, 1)))
-    low, high = scale * row.low, scale * row.high
-    estimate = min(max(scale * row.estimate, low), high)
+    low, high = scale * low, scale * high
+    estimate = min(max(scale * estimate, low), high)
     return (
-        row.label,
+        label,
         _at(estimate, step, digits),
         _at(math.floor(low / step) * step, step, digits),
         _at(math.ceil(high / step) * step, step, digits),

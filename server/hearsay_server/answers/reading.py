@@ -1,8 +1,7 @@
-"""Read a server's messages as an `Answer`: which columns each has, their roles and their units."""
+"""Make an `Answer` of estimates: which columns it has, their roles and their units."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from google.protobuf.message import Message
@@ -17,34 +16,31 @@ from hearsay.asking.answer import (
     Note,
     Subject,
     Table,
-    Unit,
 )
-from hearsay.asking.columns import (
-    given_columns,
-)
+from hearsay.asking.columns import COLUMNS, MORE_COLUMNS
 from hearsay.v1 import analyst_pb2
 
 
 def estimate(answer: analyst_pb2.EstimateResponse, view: str = "estimate") -> Answer:
     """Return estimates: the table "rows", of ratings also "shares", and "sums" where asked for."""
-    tables = [_rows("rows", answer.attribute, answer.rows, answer, answer.rows_left_out)]
+    tables = [_rows("rows", answer.rows, answer, answer.rows_left_out)]
     if answer.rows and answer.rows[0].HasField("share"):
         tables.append(_rated_shares(tables[0]))
     if answer.sums:
-        tables.append(_rows("sums", answer.attribute, answer.sums, answer))
-    return _answer(view, answer, tables, _figures(answer), cohorts=_cohorts(answer.cohorts))
+        tables.append(_rows("sums", answer.sums, answer))
+    return _answer(view, answer, tables)
 
 
 def sums(answer: analyst_pb2.EstimateResponse) -> Answer:
     """Return the sums of an answer, as its first table."""
-    tables = [_rows("sums", answer.attribute, answer.sums, answer, answer.rows_left_out)]
-    return _answer("sums", answer, tables, _figures(answer), cohorts=_cohorts(answer.cohorts))
+    tables = [_rows("sums", answer.sums, answer, answer.rows_left_out)]
+    return _answer("sums", answer, tables)
 
 
-def by(answers: Sequence[analyst_pb2.EstimateResponse], by: str) -> Answer:
+def by(answers: Sequence[analyst_pb2.EstimateResponse], by: str, left_out: str = "") -> Answer:
     """Return the answers of all groups as one, indexed by group and value; `by` names the groups.
 
-    A column that one group has not is nan there.
+    A column that one group has not is nan there. Which groups are left out is a note of the whole.
     """
     first = answers[0]
     found = {answer.group: estimate(answer) for answer in answers}
@@ -60,40 +56,29 @@ def by(answers: Sequence[analyst_pb2.EstimateResponse], by: str) -> Answer:
         sum(answer.reports for answer in answers),
         {answer.group: answer.reports for answer in answers},
         max(answer.repeats for answer in answers),
-        notes=tuple(Note(a.warning, a.group) for a in answers if a.warning),
+        notes=(
+            *([Note(left_out)] if left_out else []),
+            *(Note(answer.warning, answer.group) for answer in answers if answer.warning),
+        ),
         cohorts=tuple(cohort for each in found.values() for cohort in each.cohorts),
     )
 
 
-def _answer(
-    view: str,
-    message: Any,
-    tables: Sequence[Table],
-    figures: Mapping[str, FigureValue] | None = None,
-    *,
-    statistic: str = "",
-    subjects: tuple[Subject, ...] = (),
-    parts: Mapping[str, int] | None = None,
-    cohorts: tuple[Cohort, ...] = (),
-) -> Answer:
-    """Return an answer with what messages have under the same names."""
-    named = {field.name for field in message.DESCRIPTOR.fields}
-    reports = message.reports if "reports" in named else sum((parts or {}).values())
+def _answer(view: str, answer: analyst_pb2.EstimateResponse, tables: Sequence[Table]) -> Answer:
     return Answer(
         view,
-        message.survey,
-        subjects or (Subject(message.attribute, message.title),),
-        statistic or message.statistic,
+        answer.survey,
+        (Subject(answer.attribute, answer.title),),
+        answer.statistic,
         tuple(tables),
-        message.confidence,
-        "simultaneous" in named and message.simultaneous,
-        reports,
-        parts or {},
-        message.repeats if "repeats" in named else 1.0,
-        message.method if "method" in named else "",
-        (Note(message.warning),) if message.warning else (),
-        figures or {},
-        cohorts,
+        answer.confidence,
+        answer.simultaneous,
+        answer.reports,
+        repeats=answer.repeats,
+        method=answer.method,
+        notes=(Note(answer.warning),) if answer.warning else (),
+        figures=_figures(answer),
+        cohorts=_cohorts(answer.cohorts),
     )
 
 
@@ -117,16 +102,21 @@ def _weights(answer: analyst_pb2.EstimateResponse) -> dict[str, FigureValue]:
 
 def _rows(
     name: str,
-    index: str | Iterable[tuple[str, Sequence[Any]]],
     rows: Sequence[analyst_pb2.Row],
-    answer: Any,
+    answer: analyst_pb2.EstimateResponse,
     left_out: int = 0,
-    unit: Unit | None = None,
 ) -> Table:
-    """Return a table of rows; an index that is a name has the rows' labels."""
-    levels = [(index, _labels(rows))] if isinstance(index, str) else index
-    unit = unit or roles.unit_of(getattr(answer, "statistic", "share"))
-    return Table(name, roles.index(*levels), _of_fields(rows, given_columns(rows), unit), left_out)
+    index = roles.index((answer.attribute, [row.label for row in rows]))
+    unit = roles.unit_of(answer.statistic)
+    columns = [
+        roles.column(name, [number(row, name) for row in rows], unit) for name in _fields(rows)
+    ]
+    return Table(name, index, tuple(columns), left_out)
+
+
+def _fields(rows: Sequence[analyst_pb2.Row]) -> list[str]:
+    """Return the names of the numeric columns that these rows have."""
+    return [*COLUMNS, *(name for name in MORE_COLUMNS if rows and rows[0].HasField(name))]
 
 
 def _rated_shares(table: Table) -> Table:
@@ -170,20 +160,6 @@ def _cohorts(cohorts: Iterable[analyst_pb2.Cohort]) -> tuple[Cohort, ...]:
     return tuple(
         Cohort(c.revision, c.level, c.period, c.map, c.epsilon, c.mechanism, c.reports)
         for c in cohorts
-    )
-
-
-def _labels(rows: Iterable[Any]) -> list[str]:
-    return [row.label for row in rows]
-
-
-def _of_fields(
-    rows: Sequence[Message], fields: Sequence[str], unit: Unit, names: Sequence[str] = ()
-) -> tuple[Column, ...]:
-    """Return a column for each field of the rows, called as the field unless there are names."""
-    return tuple(
-        roles.column(name, [number(row, field) for row in rows], unit)
-        for field, name in zip(fields, names or fields, strict=True)
     )
 
 
