@@ -51,7 +51,6 @@ FLOORS = {
             "federated.declaration",
             "asking.formulas",
             "asking.plots",
-            "asking.reading",
             "asking.rows",
             "sealed",
             "tables",

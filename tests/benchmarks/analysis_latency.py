@@ -73,7 +73,7 @@ def asking(address: str, ended: Event, answered: "Queue[int]") -> None:
                 return
             confidence = 0.9 + 0.09 * ((number * 0.6180339887 + os.getpid() * 0.1) % 1)
             try:
-                analyst.query("wide", "word", method="mle", confidence=confidence)
+                analyst.estimate("wide", "word", method="mle", confidence=confidence)
             except HearsayError as error:
                 sys.stderr.write(f"{error}\n")
                 answered.put(number)

@@ -219,7 +219,7 @@ def asked(
             collector.Submit(make())
             for taken in (fresh, repeated):
                 begin = time.perf_counter()
-                next(analyst.Estimate(question))
+                analyst.Estimate(question)
                 taken.append(1e3 * (time.perf_counter() - begin))
     return fresh, repeated
 

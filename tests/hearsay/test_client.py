@@ -570,5 +570,5 @@ def test_levels_can_be_looked_at_one_by_one(server: Server, tmp_path: Path) -> N
         assert (
             analyst.estimate("health", "smokes", levels=["open"]).to_frame().attrs["reports"] == 2
         )
-        answer = analyst.query("health", "smokes")
+        answer = analyst.estimate("health", "smokes")
         assert [(c.level, c.reports) for c in answer.cohorts] == [("open", 2), ("strict", 1)]

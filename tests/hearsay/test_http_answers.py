@@ -23,7 +23,7 @@ from over_http import Door, answering
 from serving import register
 from test_transport import REFUSALS, Fake, Relay
 
-from hearsay import Analyst, AnswerRefused, InvalidInput, Reason, Unreachable
+from hearsay import Analyst, InvalidInput, Reason, Unreachable
 from hearsay.sending.over_http import HttpTransport
 from hearsay.v1 import collector_pb2
 from support import new_client, wait_until
@@ -364,18 +364,17 @@ def test_an_analyst_asks_over_http(tmp_path: Path) -> None:
         with contextlib.closing(Analyst(door.grpc)) as other:
             for found in (analyst, other):
                 assert found.show_survey("health").status.records == 1
-                answer = found.query("health", "smokes")
-                assert [row.label for row in answer.rows] == ["no", "sometimes", "yes"]
+                answer = found.estimate("health", "smokes")
+                assert answer.table().index[0].labels == ["no", "sometimes", "yes"]
                 assert len(list(found.chunks("health"))) == 2
-                assert [part.group for part in found.query_by("health", "smokes", "LEVEL")] == [
-                    "strict"
-                ]
+                assert list(found.by_level("health", "smokes").parts) == ["strict"]
                 with pytest.raises(InvalidInput, match="has no attribute 'height'"):
-                    found.query("health", "height")
+                    found.estimate("health", "height")
                 with pytest.raises(InvalidInput, match="there is no survey 'wealth'"):
                     found.show_survey("wealth")
-            assert analyst.query("health", "smokes") == other.query("health", "smokes")
-        watched = analyst.watch_query("health", "smokes", interval=0.1)
+            both = [each.estimate("health", "smokes").to_dict() for each in (analyst, other)]
+            assert both[0] == both[1]
+        watched = analyst.watch("health", "smokes", interval=0.1)
         assert next(watched).reports == 1
         watched.close()
         wait_until(lambda: door.open_calls() <= 1)  # the call that asks for it
@@ -401,10 +400,9 @@ STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: application/connect+proto\r\n"
         (b"", Unreachable, "in the middle of its answer"),
         (b"\1\0\0\0\1a", Unreachable, "with a compressed part"),
         (b"\0\xff\0\0\0a", Unreachable, "with more than 33554432 bytes at once"),
-        (b"\0\0\0\0\2\xff\xff", Unreachable, "bytes that are no EstimateResponse"),
+        (b"\0\0\0\0\2\xff\xff", Unreachable, "bytes that are no Answer"),
         (b'\2\0\0\0\x2a{"error": {"code": "unauthenticated"}}    ', Unreachable, "the token"),
         (b"\2\0\0\0\1?", Unreachable, "with an end that is no JSON"),
-        (b"\2\0\0\0\2{}", AnswerRefused, "one question with none"),
     ],
 )
 def test_a_stream_that_is_none_is_told(body: bytes, error: type[Exception], words: str) -> None:
@@ -414,4 +412,4 @@ def test_a_stream_that_is_none_is_told(body: bytes, error: type[Exception], word
         contextlib.closing(Analyst(url)) as analyst,
         pytest.raises(error, match=words),
     ):
-        analyst.query("health", "smokes")
+        next(analyst.watch("health", "smokes"))

@@ -11,7 +11,7 @@ from http_servers import GOOD, PLAN, WHOLE, failure, speaking
 
 from hearsay import Unreachable
 from hearsay.sending.over_http import HttpCalls, HttpTransport
-from hearsay.v1 import analyst_pb2, collector_pb2
+from hearsay.v1 import analyst_pb2, answer_pb2, collector_pb2
 
 CHUNKS = GOOD + b"Transfer-Encoding: chunked\r\n\r\n"
 SIZE = b"%x" % len(PLAN)
@@ -121,7 +121,7 @@ def test_a_large_head_takes_no_more_time_or_memory_than_it_may() -> None:
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 << 10
 
 
-MESSAGE = analyst_pb2.EstimateResponse().SerializeToString()
+MESSAGE = answer_pb2.Answer().SerializeToString()
 STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: application/connect+proto\r\n"
 ANSWERS = b"\0" + len(MESSAGE).to_bytes(4, "big") + MESSAGE + b"\2\0\0\0\2{}"
 IN_CHUNKS = STREAM + b"Transfer-Encoding: chunked\r\n\r\n%x\r\n" % len(ANSWERS) + ANSWERS + b"\r\n"
@@ -130,8 +130,8 @@ IN_CHUNKS = STREAM + b"Transfer-Encoding: chunked\r\n\r\n%x\r\n" % len(ANSWERS) 
 def answers_of(url: str, timeout: float | None) -> tuple[int, int]:
     """Return how many answers a stream had, and how many connections wait after it."""
     calls = HttpCalls(url)
-    request, kind = analyst_pb2.EstimateRequest(), analyst_pb2.EstimateResponse
-    found = len(list(calls.stream("Analyst/Estimate", request, kind, timeout)))
+    request, kind = analyst_pb2.WatchRequest(), answer_pb2.Answer
+    found = len(list(calls.stream("Analyst/Watch", request, kind, timeout)))
     waiting = len(calls._server.pool.waiting)
     calls.close()
     return found, waiting

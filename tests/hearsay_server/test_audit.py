@@ -37,7 +37,7 @@ def test_acts_through_a_server_have_their_token(tmp_path: Path) -> None:
         submit(address, batch(revision))
         with Analyst(address, token=analyst_text) as asking:
             list(asking.chunks("health", levels=["strict"], last_period="once"))
-            asking.query("health", "smokes")
+            asking.estimate("health", "smokes")
         with connected(address, admin_text) as channel:
             stub = admin_pb2_grpc.AdminStub(channel)
             stub.CloseSurvey(admin_pb2.CloseSurveyRequest(survey="health", period="once"))

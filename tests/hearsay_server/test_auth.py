@@ -44,10 +44,8 @@ CALLS: dict[str, Callable[[grpc.Channel], Any]] = {
     "shuffler": lambda channel: shuffler_pb2_grpc.SealedCollectorStub(channel).SubmitSealed(
         shuffler_pb2.SubmitSealedRequest(records=[{"survey": "health"}]), timeout=5
     ),
-    "analyst": lambda channel: next(
-        analyst_pb2_grpc.AnalystStub(channel).Estimate(
-            analyst_pb2.EstimateRequest(survey="health", attribute="smokes"), timeout=5
-        )
+    "analyst": lambda channel: analyst_pb2_grpc.AnalystStub(channel).Estimate(
+        analyst_pb2.EstimateRequest(survey="health", attribute="smokes"), timeout=5
     ),
     "admin": lambda channel: admin_pb2_grpc.AdminStub(channel).CloseSurvey(
         admin_pb2.CloseSurveyRequest(survey="health"), timeout=5
@@ -199,7 +197,7 @@ def test_a_token_that_expires_ends_a_call_that_streams(tmp_path: Path) -> None:
         with connected(address, brief) as channel:
             request = analyst_pb2.WatchRequest(question=question)
             answers = analyst_pb2_grpc.AnalystStub(channel).Watch(request, timeout=30)
-            assert next(answers).rows
+            assert next(answers).tables
             with pytest.raises(grpc.RpcError, match="has expired"):
                 next(answers)
 
@@ -280,9 +278,9 @@ def test_an_analyst_with_a_token_is_answered(
     survey = registered(address, own_name(request), texts["admin"])
     submit(address, survey.batch(), token=texts["device"])
     with Analyst(address, token=texts["analyst"]) as analyst:
-        assert analyst.query(survey.name, "smokes").reports == 1
+        assert analyst.estimate(survey.name, "smokes").reports == 1
     with Analyst(address) as nobody, pytest.raises(Unreachable, match="does not accept"):
-        nobody.query(survey.name, "smokes")
+        nobody.estimate(survey.name, "smokes")
 
 
 def test_a_device_token_sends_so_many_rows_of_a_period_for_ever(tmp_path: Path) -> None:

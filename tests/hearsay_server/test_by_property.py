@@ -101,7 +101,7 @@ def moods(address: str) -> Iterator[tuple[str, Analyst]]:
 
 def test_a_question_sums_all_panels_and_groups(moods: tuple[str, Analyst]) -> None:
     _, analyst = moods
-    answer = analyst.query("moods", "mood")
+    answer = analyst.estimate("moods", "mood")
     assert answer.reports == 8 * sum(ROWS.values())
     assert len(answer.cohorts) == 2 * 2 * 2  # days, levels, maps
     assert analyst.reports("moods").sum().sum() == 2 * answer.reports
@@ -128,7 +128,7 @@ def test_groups_are_selected_with_levels_maps_periods_and_panels(
     _, analyst = moods
 
     def reports(**selection: object) -> int:
-        found: int = analyst.query("moods", "mood", **selection).reports  # type: ignore[arg-type]
+        found: int = analyst.estimate("moods", "mood", **selection).reports  # type: ignore[arg-type]
         return found
 
     assert reports(where={"platform": ["ios", ""]}) == 8 * 1200
@@ -243,7 +243,8 @@ def test_the_command_answers_by_property_and_where(moods: tuple[str, Analyst]) -
     assert json.loads(where.stdout)["reports"] == 4 * 1200
     panel = hearsay(*query, "--where", "panel=1,2", "--json")
     assert (
-        json.loads(panel.stdout)["reports"] == analyst.query("moods", "mood", panels=[1, 2]).reports
+        json.loads(panel.stdout)["reports"]
+        == analyst.estimate("moods", "mood", panels=[1, 2]).reports
     )
     parts = ("platform=ios,", "--where", "version=1", "--target", address)
     compared = hearsay("ask", "compare", "moods", "mood", *parts)

@@ -158,7 +158,7 @@ def test_all_that_one_token_may_send_costs_no_more_than_is_documented(
         assert most - 2 <= len(periods) <= most
         for period in periods:
             attacker.bar(period)
-        answer = analyst.query("visits", "word", top=1)  # of all periods at once
+        answer = analyst.estimate("visits", "word", top=1)  # of all periods at once
         assert answer.reports == 2 * len(periods)
     grown = size(tmp_path) - before
     assert attacker.bound / 4 < grown <= attacker.bound

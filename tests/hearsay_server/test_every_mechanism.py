@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from hearsay import Analyst
-from hearsay.v1 import analyst_pb2
+from hearsay.asking import Answer
 from hearsay_server.surveys import catalogue
 from ldp.testing import SeededCoins
-from support import Server
+from support import Server, rows_of
 from support import device as ready_device
 
 DEVICES = 300
@@ -49,8 +49,8 @@ def analyst(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Analyst]:
     server.stop()
 
 
-def answer(analyst: Analyst, question: str) -> analyst_pb2.EstimateResponse:
-    response = analyst.query("all", question)
+def answer(analyst: Analyst, question: str) -> Answer:
+    response = analyst.estimate("all", question)
     assert response.reports == DEVICES
     return response
 
@@ -58,7 +58,7 @@ def answer(analyst: Analyst, question: str) -> analyst_pb2.EstimateResponse:
 @pytest.mark.slow
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_a_survey_can_name_the_mechanism(analyst: Analyst, question: str) -> None:
-    rows = answer(analyst, question).rows
+    rows = rows_of(answer(analyst, question))
     if question.startswith("colour"):
         assert [row.label for row in rows] == list(VALUES)
         truth = [float(np.mean(value == COLOURS)) for value in VALUES]

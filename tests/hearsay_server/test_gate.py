@@ -132,7 +132,7 @@ def test_analysts_keep_no_device_waiting_and_are_told_when_they_are_too_many(
         revision = register(address, texts["admin"])
         assert stored(address, revision, 1, texts["device"])
         estimate = analyst_pb2_grpc.AnalystStub(channel).Estimate
-        calls = [estimate(WATCHED.question) for _ in range(90)]
+        calls = [estimate.future(WATCHED.question) for _ in range(90)]
         while not any(call.done() for call in calls):
             time.sleep(0.01)
         time.sleep(1.1)  # so that tokens are looked up again

@@ -22,7 +22,7 @@ from ldp import InvalidInput, PolicyMeanTable
 from ldp.core.exact import exp_bounds
 from ldp.mechanisms.numbers.mean_table import place_on
 from ldp.testing import SeededCoins
-from support import Server, device
+from support import Server, device, rows_of
 
 SURVEY = """
 name = "wages"
@@ -117,7 +117,7 @@ def test_an_app_names_the_ranges_that_its_users_may_reveal(server: Server) -> No
     with pytest.raises(PlanRefused, match=r"may reveal 0\.\.801; .*\{'wage': \['0\.\.801'\]\}"):
         device(server.address, "wages", may_reveal={"wage": ["0..800"]})
     with Analyst(server.address) as analyst:
-        (row,) = analyst.query("wages", "wage").rows
+        (row,) = rows_of(analyst.estimate("wages", "wage"))
     assert abs(row.estimate - np.minimum(wages, 2000).mean()) < 4 * row.standard_error
     assert 0 < row.standard_error < 300
 

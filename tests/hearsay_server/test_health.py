@@ -132,7 +132,7 @@ def test_a_database_that_is_gone_is_waited_for(tmp_path: Path, postgres: Postgre
         postgres.stop()
         for call in (
             lambda: collector.Submit(second, timeout=20),
-            lambda: next(analyst.Estimate(question, timeout=20)),
+            lambda: analyst.Estimate(question, timeout=20),
         ):
             with pytest.raises(grpc.RpcError) as error:
                 call()
@@ -143,7 +143,7 @@ def test_a_database_that_is_gone_is_waited_for(tmp_path: Path, postgres: Postgre
         time.sleep(0.5)  # probes go on in vain
         postgres.start()
         assert becomes(channel, SERVING)
-        assert next(analyst.Estimate(question, timeout=20)).reports == 1
+        assert analyst.Estimate(question, timeout=20).reports == 1
         for request, known in ((first, True), (second, False)):
             (result,) = collector.Submit(request, timeout=20).results
             assert (result.status == collector_pb2.Result.DUPLICATE) == known
@@ -171,8 +171,8 @@ def test_a_database_that_hangs_ends_readiness_and_is_waited_for(
         assert becomes(channel, SERVING)
         collector.Submit(request, timeout=20)  # the one that was given up may be stored or not
         question = analyst_pb2.EstimateRequest(survey="health", attribute="smokes")
-        answers = analyst_pb2_grpc.AnalystStub(channel).Estimate(question, timeout=20)
-        assert next(answers).reports == 1
+        answer = analyst_pb2_grpc.AnalystStub(channel).Estimate(question, timeout=20)
+        assert answer.reports == 1
 
 
 def test_a_probe_that_fails_ends_readiness(tmp_path: Path) -> None:

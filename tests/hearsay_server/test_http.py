@@ -23,6 +23,7 @@ from over_http import (
     GET_PLAN,
     JSON,
     LIST,
+    MIXES,
     PROTO,
     SUBMIT,
     WATCH,
@@ -33,7 +34,7 @@ from over_http import (
 )
 from serving import batch, connected, held, register, submit, tokens_of
 
-from hearsay.v1 import admin_pb2, analyst_pb2, collector_pb2, collector_pb2_grpc
+from hearsay.v1 import admin_pb2, analyst_pb2, answer_pb2, collector_pb2, collector_pb2_grpc
 from hearsay_server.config import Config
 from hearsay_server.serving import serve
 from ldp.errors import InvalidInput, ServerFailed
@@ -97,19 +98,28 @@ def test_curl_is_a_client(door: Door) -> None:
 
 
 def test_a_stream_of_answers_is_the_same_in_every_form(door: Door) -> None:
-    data = QUESTION.SerializeToString()
-    *parts, end = envelopes(door.ask(ESTIMATE, envelope(data), STREAM).body)
+    data = analyst_pb2.MixesRequest(survey="health").SerializeToString()
+    *parts, end = envelopes(door.ask(MIXES, envelope(data), STREAM).body)
     assert [flag for flag, _ in parts] == [0] * len(parts)
     assert end == (2, b"{}")
-    *web, end = envelopes(door.ask(ESTIMATE, envelope(data), WEB).body)
+    *web, end = envelopes(door.ask(MIXES, envelope(data), WEB).body)
     assert end == (0x80, b"grpc-status: 0\r\n")
     assert web == parts
-    asked = envelope(b'{"survey": "health", "attribute": "smokes"}')
-    *written, end = envelopes(door.ask(ESTIMATE, asked, STREAM_JSON).body)
+    asked = envelope(b'{"survey": "health"}')
+    *written, end = envelopes(door.ask(MIXES, asked, STREAM_JSON).body)
     assert end == (2, b"{}")
-    told = analyst_pb2.EstimateResponse.FromString(parts[0][1])
-    assert told.reports >= 1
-    assert json.loads(written[0][1])["reports"] == str(told.reports)
+    told = analyst_pb2.MixesResponse.FromString(parts[0][1])
+    assert told.plan == base64.b64decode(json.loads(written[0][1])["plan"])
+
+
+def test_an_answer_is_json_to_a_plain_post(door: Door) -> None:
+    told = door.ask(ESTIMATE, '{"survey": "health", "attribute": "smokes"}').json()
+    data = door.ask(ESTIMATE, QUESTION.SerializeToString(), PROTO).body
+    answer = answer_pb2.Answer.FromString(data)
+    assert told["view"] == answer.view == "estimate"
+    assert told["tables"][0]["index"][0]["labels"] == ["no", "sometimes", "yes"]
+    numbers = [each.numbers for each in answer.tables[0].columns]
+    assert [each["numbers"] for each in told["tables"][0]["columns"]] == numbers
 
 
 def test_a_unary_call_by_grpc_web(door: Door) -> None:
@@ -124,12 +134,12 @@ def test_an_error_has_its_code_in_every_form(door: Door) -> None:
     plain = door.ask(GET_PLAN, '{"survey": "élan"}')
     assert (plain.status, plain.code) == (404, "not_found")
     assert plain.json()["message"] == "there is no survey 'élan' here"
-    lost = analyst_pb2.EstimateRequest(survey="élan").SerializeToString()
-    streamed = door.ask(ESTIMATE, envelope(lost), STREAM)
+    lost = analyst_pb2.MixesRequest(survey="élan").SerializeToString()
+    streamed = door.ask(MIXES, envelope(lost), STREAM)
     ((flag, end),) = envelopes(streamed.body)
     assert (streamed.status, flag) == (200, 2)
     assert json.loads(end)["error"] == plain.json()
-    ((flag, end),) = envelopes(door.ask(ESTIMATE, envelope(lost), WEB).body)
+    ((flag, end),) = envelopes(door.ask(MIXES, envelope(lost), WEB).body)
     assert flag == 0x80
     assert end.startswith(b"grpc-status: 5\r\ngrpc-message: there is no survey %27%C3%A9lan%27")
 
@@ -194,7 +204,7 @@ def test_roles_are_those_of_the_other_door(tmp_path: Path) -> None:
                 answer = door.ask(path, headers=sent)
                 assert (answer.status, answer.code) == (401, "unauthenticated")
         asked = envelope(b'{"survey": "health"}')
-        ((_, end),) = envelopes(door.ask(ESTIMATE, asked, STREAM_JSON).body)
+        ((_, end),) = envelopes(door.ask(MIXES, asked, STREAM_JSON).body)
         assert json.loads(end)["error"]["code"] == "unauthenticated"
 
 

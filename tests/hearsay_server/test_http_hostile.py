@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 from over_http import (
-    ESTIMATE,
     GET_PLAN,
     JSON,
     LIST,
+    MIXES,
     PROTO,
     SUBMIT,
     WATCH,
@@ -165,7 +165,7 @@ def test_an_error_about_json_names_the_field_and_never_quotes_a_value(door: Door
 )
 def test_a_broken_envelope_is_refused(door: Door, body: bytes) -> None:
     for kind in ("application/connect+proto", "application/grpc-web+proto"):
-        *_, (flag, end) = envelopes(door.ask(ESTIMATE, body, {"content-type": kind}).body)
+        *_, (flag, end) = envelopes(door.ask(MIXES, body, {"content-type": kind}).body)
         assert flag in (2, 0x80)
         assert b"invalid_argument" in end or b"grpc-status: 3\r\n" in end
 
@@ -408,8 +408,8 @@ def test_a_fault_inside_tells_the_caller_nothing_of_the_inside(
         submit(door.grpc, batch(register(door.grpc)))
         with contextlib.closing(sqlite3.connect(tmp_path / "hearsay.db")) as connection:
             connection.execute("ALTER TABLE tallies RENAME TO elsewhere")
-        asked = envelope(b'{"survey": "health", "attribute": "smokes"}')
-        answer = door.ask(ESTIMATE, asked, {"content-type": "application/connect+json"})
+        asked = envelope(b'{"question": {"survey": "health", "attribute": "smokes"}}')
+        answer = door.ask(WATCH, asked, {"content-type": "application/connect+json"})
         ((_, end),) = envelopes(answer.body)
         told = {"code": "internal", "message": "the server failed to answer"}
         assert json.loads(end)["error"] == told

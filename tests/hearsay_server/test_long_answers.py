@@ -3,20 +3,19 @@
 import csv
 import json
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 from collected import DAYS, batch, register
 from command import hearsay
-from lying import lying
-from serving import connected, serving, submit
+from serving import serving, submit
 
 from hearsay import Analyst
+from hearsay.asking import Answer
 from hearsay.asking.analyst import Options
-from hearsay.sending.transport import Unreachable
-from hearsay.v1 import analyst_pb2
-from hearsay_server.answers import questions
 from ldp import InvalidInput
+from support import rows_of
 
 K = 4_000
 PAGES = [f"https://www.example.org/articles/2026/{'long/' * 90}page-{i:06}" for i in range(K)]
@@ -65,81 +64,56 @@ def analyst(address: str) -> Iterator[Analyst]:
         yield analyst
 
 
-def messages(address: str, request: analyst_pb2.EstimateRequest) -> list[bytes]:
-    """Return the messages of an answer as they came."""
-    with connected(address) as channel:
-        ask = channel.unary_stream(
-            "/hearsay.v1.Analyst/Estimate", analyst_pb2.EstimateRequest.SerializeToString
-        )
-        return list(ask(request, timeout=60))
+def test_a_long_answer_is_one_message(analyst: Analyst) -> None:
+    answer = analyst.estimate("visits", "page")
+    assert answer.table().index[0].labels == PAGES
+    assert (len(answer.cohorts), answer.table().left_out) == (2, 0)
 
 
-def test_a_long_answer_comes_in_messages_that_merge_into_it(address: str, analyst: Analyst) -> None:
-    request = analyst_pb2.EstimateRequest(survey="visits", attribute="page")
-    parts = messages(address, request)
-    assert max(map(len, parts)) < 1.1 * (1 << 20)
-    more = [analyst_pb2.EstimateResponse.FromString(part).more for part in parts]
-    assert more == [*[True] * (len(parts) - 1), False]
-    assert len(parts) == 3
-    whole = analyst_pb2.EstimateResponse.FromString(b"".join(parts))
-    whole.more = False
-    answer = analyst.query("visits", "page")
-    assert answer == whole
-    assert [row.label for row in answer.rows] == PAGES
-    assert (len(answer.cohorts), answer.rows_left_out) == (2, 0)
-
-
-def test_a_short_answer_is_one_message(address: str) -> None:
-    request = analyst_pb2.EstimateRequest(survey="visits", attribute="colour")
-    (only,) = messages(address, request)
-    assert not analyst_pb2.EstimateResponse.FromString(only).more
-
-
-def test_many_cohorts_come_in_messages_too(
-    address: str, analyst: Analyst, monkeypatch: pytest.MonkeyPatch
+def test_an_answer_of_too_many_numbers_is_refused_before_it_is_computed(
+    analyst: Analyst, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answer = analyst.query("visits", "colour")
-    monkeypatch.setattr(questions, "_MESSAGE", 100)
-    parts = list(questions._messages(answer))
-    assert len(parts) == 6  # of the rest, three rows and two cohorts
-    whole = analyst_pb2.EstimateResponse.FromString(b"".join(parts))
-    whole.more = False
-    assert whole == answer
+    monkeypatch.setattr("hearsay_server.serving.analyst._NUMBERS", 8 * 2 * K - 1)
+    with pytest.raises(InvalidInput, match=f"2 groups of {K:,} rows would have more"):
+        analyst.by_level("visits", "page")
+    assert len(analyst.by_level("visits", "page", top=7).table()) == 2 * 7
 
 
-ASKED: dict[str, Callable[[Analyst, Options], list[analyst_pb2.EstimateResponse]]] = {
-    "query": lambda analyst, options: [analyst.query("visits", "page", **options)],
-    "query_by": lambda analyst, options: list(
-        analyst.query_by("visits", "page", "LEVEL", **options)
-    ),
-    "watch_query": lambda analyst, options: [
-        next(analyst.watch_query("visits", "page", **options))
-    ],
+ASKED: dict[str, Callable[[Analyst, Options], Answer]] = {
+    "estimate": lambda analyst, options: analyst.estimate("visits", "page", **options),
+    "by_level": lambda analyst, options: analyst.by_level("visits", "page", **options),
+    "watch": lambda analyst, options: next(analyst.watch("visits", "page", **options)),
 }
 
 
+def groups(answer: Answer) -> list[list[Any]]:
+    """The rows of each group of an answer, or of the whole."""
+    found: dict[str, list[Any]] = {}
+    for row in rows_of(answer):
+        found.setdefault(row.label if answer.parts else "", []).append(row)
+    return list(found.values())
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # that the levels were not tested
 @pytest.mark.parametrize("way", ASKED)
 def test_the_top_rows_are_those_of_the_whole_answer(analyst: Analyst, way: str) -> None:
     options: Options = {"simultaneous": True, "consistency": "norm-sub", "forged": 10}
-    for whole, cut in zip(
-        ASKED[way](analyst, options), ASKED[way](analyst, {**options, "top": 7}), strict=True
-    ):
-        assert len(whole.rows) == K
-        largest = sorted(whole.rows, key=lambda row: -row.estimate)[:7]
-        assert list(cut.rows) == largest
-        assert (cut.group, cut.reports, cut.rows_left_out) == (whole.group, whole.reports, K - 7)
+    whole, cut = (ASKED[way](analyst, each) for each in (options, {**options, "top": 7}))
+    assert (cut.parts, cut.reports) == (whole.parts, whole.reports)
+    for every, some in zip(groups(whole), groups(cut), strict=True):
+        assert len(every) == K
+        assert some == sorted(every, key=lambda row: -row.estimate)[:7]
+    assert cut.table().left_out == (K - 7) * len(groups(whole))
 
 
 @pytest.mark.parametrize("way", ASKED)
 def test_the_rows_of_some_values_are_those_of_the_whole_answer(analyst: Analyst, way: str) -> None:
     chosen = [PAGES[3000], PAGES[0], PAGES[3000]]
-    for whole, cut in zip(
-        ASKED[way](analyst, {"simultaneous": True}),
-        ASKED[way](analyst, {"simultaneous": True, "values": chosen}),
-        strict=True,
-    ):
-        assert list(cut.rows) == [whole.rows[3000], whole.rows[0]]
-        assert cut.rows_left_out == K - 2
+    whole = ASKED[way](analyst, {"simultaneous": True})
+    cut = ASKED[way](analyst, {"simultaneous": True, "values": chosen})
+    for every, some in zip(groups(whole), groups(cut), strict=True):
+        assert some == [every[3000], every[0]]
+    assert cut.table().left_out == (K - 2) * len(groups(whole))
 
 
 def test_more_rows_than_there_are_leave_none_out(analyst: Analyst) -> None:
@@ -147,7 +121,7 @@ def test_more_rows_than_there_are_leave_none_out(analyst: Analyst) -> None:
     assert sorted(table.index) == sorted(SHORT)
     assert table["estimate"].is_monotonic_decreasing
     assert table.attrs["rows_left_out"] == 0
-    (mean,) = analyst.query("visits", "age", top=1).rows
+    (mean,) = rows_of(analyst.estimate("visits", "age", top=1))
     assert mean.label == "mean"
 
 
@@ -165,18 +139,8 @@ def test_rows_that_cannot_be_chosen_are_refused(
     analyst: Analyst, attribute: str, options: Options, message: str
 ) -> None:
     with pytest.raises(InvalidInput) as refused:
-        analyst.query("visits", attribute, **options)
+        analyst.estimate("visits", attribute, **options)
     assert message in str(refused.value)
-
-
-def test_an_answer_that_ends_in_the_middle_is_no_answer(address: str) -> None:
-    with (
-        lying(address) as liar,
-        Analyst(liar.address) as analyst,
-        liar.saying("Estimate", lambda answers: answers[:-1]),
-        pytest.raises(Unreachable, match="ended in the middle of an answer"),
-    ):
-        analyst.query("visits", "page")
 
 
 def test_a_terminal_shows_the_largest_rows_of_a_long_answer_and_says_so(address: str) -> None:

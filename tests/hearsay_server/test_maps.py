@@ -232,7 +232,7 @@ def test_those_who_chose_a_map_can_be_asked_for(clinic: tuple[str, Analyst]) -> 
         assert (error <= 4 * alone["standard_error"]).all()
         same = by_map.loc[chosen or "no map"]
         assert np.array_equal(same["estimate"], alone["estimate"])
-    cohorts = analyst.query("clinic", "diagnosis", maps=["", "work"], levels=["open"]).cohorts
+    cohorts = analyst.estimate("clinic", "diagnosis", maps=["", "work"], levels=["open"]).cohorts
     assert [(each.level, each.map, each.reports) for each in cohorts] == [
         ("open", "", 1600),
         ("open", "work", 1600),

@@ -15,9 +15,10 @@ from command import hearsay
 from serving import submit
 
 from hearsay import Analyst, InvalidInput
+from hearsay.asking import Answer, wire
 from hearsay.asking.margins import messages, read_margins
 from hearsay.plans.plan import parse
-from hearsay.v1 import analyst_pb2
+from hearsay.v1 import analyst_pb2, answer_pb2
 from hearsay_server.answers import questions
 from hearsay_server.answers.repeats import of_groups, of_levels
 from hearsay_server.demo.sources import from_csv
@@ -25,6 +26,7 @@ from hearsay_server.ingest.intake import Cohort
 from hearsay_server.surveys.survey import from_toml, resolve
 from ldp import Tally
 from ldp.core.repeated import factors
+from support import rows_of
 
 TOML = """
 name = "weather"
@@ -233,9 +235,7 @@ categorical.values = ["blue", "grey"]
 """
 
 
-def weighed(
-    reports: dict[tuple[str, str], list[int]], margins: Any, days: int = 1
-) -> analyst_pb2.EstimateResponse:
+def weighed(reports: dict[tuple[str, str], list[int]], margins: Any, days: int = 1) -> Answer:
     """Answer for ios, from groups' numbers of the two codes, the same on each day."""
     frozen = resolve(from_toml(OWN, "own.toml"))
     plan = parse(frozen)
@@ -247,8 +247,8 @@ def weighed(
         for day in (f"2026-01-{number:02}" for number in range(1, days + 1))
     }
     question = analyst_pb2.EstimateRequest(survey="own", attribute="sky", margins=messages(margins))
-    (answer,) = questions.estimates(frozen, question, {"ios": tallies}, by="platform")
-    return analyst_pb2.EstimateResponse.FromString(answer)
+    answer = questions.by(frozen, question, {"ios": tallies}, "platform")
+    return wire.from_message(answer_pb2.Answer.FromString(answer))
 
 
 def test_a_value_has_its_own_mix_where_a_margin_tells_it_and_otherwise_a_warning() -> None:
@@ -256,14 +256,14 @@ def test_a_value_has_its_own_mix_where_a_margin_tells_it_and_otherwise_a_warning
     country = {"de": 0.5, "fr": 0.5}
     told = {("ios", "de"): 0.4, ("ios", "fr"): 0.1, ("web", "de"): 0.1, ("web", "fr"): 0.4}
     alone = weighed(reports, {"country": country})
-    assert alone.rows[0].estimate == pytest.approx(0.5, abs=0.01)
+    assert rows_of(alone)[0].estimate == pytest.approx(0.5, abs=0.01)
     assert "the shares of country are taken to be the same within each platform" in alone.warning
     for margins in (
         {("platform", "country"): told},
         {"country": country, ("platform", "country"): told},
     ):
         own = weighed(reports, margins)
-        assert own.rows[0].estimate == pytest.approx(0.8 * 0.9 + 0.2 * 0.1, abs=0.01)
+        assert rows_of(own)[0].estimate == pytest.approx(0.8 * 0.9 + 0.2 * 0.1, abs=0.01)
         assert not own.warning
 
 
@@ -272,7 +272,7 @@ def test_which_rows_are_joined_does_not_depend_on_the_order_of_the_file() -> Non
     shares = {"de": 0.1, "fr": 0.4, "it": 0.2, "nl": 0.3}
     reports = {("ios", country): codes for country, codes in sizes.items()}
     answers = {
-        (answer.rows[0].estimate, answer.warning)
+        (rows_of(answer)[0].estimate, answer.warning)
         for order in (shares, sorted(shares, reverse=True), ("fr", "nl", "it", "de"))
         for answer in [weighed(reports, {"country": {name: shares[name] for name in order}})]
     }

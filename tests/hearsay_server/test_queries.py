@@ -32,6 +32,7 @@ from ldp.estimating.consistency import make_consistent
 from ldp.estimating.distribution import pooled
 from ldp.estimating.recovery import ldp_recover
 from ldp.estimating.strata import stratified_points
+from support import rows_of
 
 VALUES = [f"v{i}" for i in range(10)]
 TOML = f"""
@@ -145,7 +146,7 @@ def asked(collected: Collected, *arguments: object, view: str = "query") -> str:
 def test_a_range_of_periods_counts_its_ends(
     collected: Collected, first: int | None, last: int | None, days: list[str]
 ) -> None:
-    answer = collected.analyst.query(
+    answer = collected.analyst.estimate(
         "asked",
         "shape",
         levels=["open"],
@@ -154,7 +155,7 @@ def test_a_range_of_periods_counts_its_ends(
     )
     assert sorted({cohort.period for cohort in answer.cohorts}) == days
     ((mechanism, tally),) = collected.cohorts("shape", "open", *days)
-    assert [row.estimate for row in answer.rows] == pytest.approx(mechanism.debias(tally))
+    assert [row.estimate for row in rows_of(answer)] == pytest.approx(mechanism.debias(tally))
 
 
 @pytest.mark.parametrize(
@@ -172,14 +173,14 @@ def test_what_cannot_be_asked_is_refused(
     collected: Collected, options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(InvalidInput) as refused:
-        collected.analyst.query("asked", "shape", **options)
+        collected.analyst.estimate("asked", "shape", **options)
     assert message in str(refused.value)
 
 
 ASKED: dict[str, Callable[[Analyst, Selection], object]] = {
-    "estimate": lambda analyst, chosen: analyst.query("asked", "colour", **chosen),
-    "by": lambda analyst, chosen: list(analyst.query_by("asked", "colour", "LEVEL", **chosen)),
-    "watch": lambda analyst, chosen: next(analyst.watch_query("asked", "colour", **chosen)),
+    "estimate": lambda analyst, chosen: analyst.estimate("asked", "colour", **chosen),
+    "by": lambda analyst, chosen: analyst.by_level("asked", "colour", **chosen),
+    "watch": lambda analyst, chosen: next(analyst.watch("asked", "colour", **chosen)),
     "distribution": lambda analyst, chosen: analyst.distribution(
         "asked", "income", **chosen
     ).to_frame(),
@@ -221,10 +222,9 @@ def test_every_question_reads_the_selected_reports_alone(collected: Collected) -
     analyst = collected.analyst
     chosen: Selection = {"levels": ["strict"], "periods": DAYS[1:], "last_period": DAYS[1]}
     mechanism, tally = collected.cohorts("colour", "strict", DAYS[1])[0]
-    assert analyst.query("asked", "colour", **chosen).reports == tally.n == ROWS
-    (alone,) = analyst.query_by("asked", "colour", "LEVEL", **chosen)
-    assert (alone.group, alone.reports) == ("strict", ROWS)
-    watched = analyst.watch_query("asked", "colour", **chosen)
+    assert analyst.estimate("asked", "colour", **chosen).reports == tally.n == ROWS
+    assert analyst.by_level("asked", "colour", **chosen).parts == {"strict": ROWS}
+    watched = analyst.watch("asked", "colour", **chosen)
     assert next(watched).reports == ROWS
     watched.close()
     answer = analyst.distribution("asked", "income", step=50, **chosen)
@@ -242,7 +242,7 @@ def test_every_question_reads_the_selected_reports_alone(collected: Collected) -
 
 def test_a_question_without_reports_can_be_asked_again_later(collected: Collected) -> None:
     with pytest.raises(NotReady, match="there are no such reports of 'shape' yet"):
-        collected.analyst.query("asked", "shape", last_period="1999-01-01")
+        collected.analyst.estimate("asked", "shape", last_period="1999-01-01")
 
 
 @pytest.mark.parametrize("by", ["level", "period"])
@@ -534,13 +534,13 @@ def test_an_answer_is_computed_once_until_reports_come_in(
     monkeypatch.setattr(Analyses, "run", counted)
     plan = own(TOML)
     submit(address, batch(plan, "open", DAYS[0], people(90, 1), 1))
-    first = analyst.query(plan.survey, "shape")
-    assert analyst.query(plan.survey, "shape") == first
+    first = analyst.estimate(plan.survey, "shape")
+    assert analyst.estimate(plan.survey, "shape").to_dict() == first.to_dict()
     assert len(computed) == 1
-    analyst.query(plan.survey, "shape", confidence=0.9)
+    analyst.estimate(plan.survey, "shape", confidence=0.9)
     assert len(computed) == 2
     submit(address, batch(plan, "open", DAYS[0], people(90, 2), 2))
-    assert analyst.query(plan.survey, "shape").reports == 120
+    assert analyst.estimate(plan.survey, "shape").reports == 120
     assert len(computed) == 3
 
 

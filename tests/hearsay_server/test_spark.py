@@ -16,7 +16,7 @@ from hearsay import Analyst
 from hearsay_server.storage.store import Store
 from ldp import InvalidInput
 from ldp.errors import NotReady
-from support import DAILY
+from support import DAILY, rows_of
 
 pytest.importorskip("pyspark")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -68,7 +68,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Any:
         with Analyst(address) as analyst:
             export(analyst, "all", folder / "rows")
             answers = {
-                name: analyst.query("all", name, periods=DAYS[:2], levels=["open"])
+                name: analyst.estimate("all", name, periods=DAYS[:2], levels=["open"])
                 for name in ("mixed", "colour_oue", "number_piecewise")
             }
     store = Store(folder / "data")
@@ -87,8 +87,8 @@ def test_estimates_are_the_servers(session: Any, exported: Any) -> None:
     path, _, answers = exported
     for name, answer in answers.items():
         found = sparks.estimate(session, path, name, periods=DAYS[:2], levels=["open"])
-        assert found.value.tolist() == pytest.approx([row.estimate for row in answer.rows])
-        errors = [row.standard_error for row in answer.rows]
+        assert found.value.tolist() == pytest.approx([row.estimate for row in rows_of(answer)])
+        errors = [row.standard_error for row in rows_of(answer)]
         assert found.standard_error == pytest.approx(np.array(errors))
 
 

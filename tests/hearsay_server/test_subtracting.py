@@ -148,7 +148,7 @@ def test_no_answers_by_one_property_subtract_to_few_reports(
 ) -> None:
     def asks(question: Question) -> bool:
         try:
-            analyst.query("subtracted", "mood", **place, **selection(question))
+            analyst.estimate("subtracted", "mood", **place, **selection(question))
         except NotReady:
             return False
         return True
@@ -169,7 +169,7 @@ def test_all_but_one_small_group_is_not_answered_about(analyst: Analyst) -> None
     others: Any = {"where": {"platform": ["ios", "android"]}, **first}
     together: Any = {"where": {"platform": ["android", "web"]}, **first}
     asked: list[Callable[[Any], Any]] = [
-        lambda of: analyst.query("subtracted", "mood", **of),
+        lambda of: analyst.estimate("subtracted", "mood", **of),
         lambda of: analyst.by_property("subtracted", "mood", "version", **of).to_frame(),
         lambda of: analyst.crosstab("subtracted", "mood", "smokes", **of).to_frame(),
         lambda of: analyst.ols("subtracted", "smokes ~ mood", success="yes", **of).to_frame(),
@@ -178,7 +178,7 @@ def test_all_but_one_small_group_is_not_answered_about(analyst: Analyst) -> None
     for ask in asked:
         with pytest.raises(NotReady, match=r"android and web .35 reports. together|of web, 1"):
             ask(others)
-    assert analyst.query("subtracted", "mood", **together).reports == 35
+    assert analyst.estimate("subtracted", "mood", **together).reports == 35
     assert (
         analyst.crosstab("subtracted", "mood", "smokes", **together).to_frame().attrs["reports"]
         == 35

@@ -88,7 +88,7 @@ def test_each_call_is_a_span_with_its_method_and_status(
     with serving(tmp_path, traces=True) as address:
         submit(address, batch(register(address, admin)))
         with Analyst(address, token=analyst) as asking:
-            asking.query("health", "smokes")
+            asking.estimate("health", "smokes")
         with connected(address) as channel:
             stub = collector_pb2_grpc.CollectorStub(channel)
             with pytest.raises(grpc.RpcError):

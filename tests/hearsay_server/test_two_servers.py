@@ -23,6 +23,7 @@ from serving import connected, create, own_name, serving, tokens_of
 from test_web_sdk import WEB, why_missing
 
 from hearsay import Analyst, Client, InvalidInput, create_ledger
+from hearsay.asking import Answer, wire
 from hearsay.plans.plan import Plan, parse
 from hearsay.plans.two_servers import MOST
 from hearsay.sealed import hpke, shares
@@ -49,7 +50,7 @@ from hearsay_server.surveys import survey as surveys
 from ldp.testing import SeededCoins
 from ldp.two_servers.records import estimate
 from ldp.two_servers.shares import join, split, sum_rests, sum_seeds
-from support import Calendar, free_port, wait_until
+from support import Calendar, free_port, rows_of, wait_until
 
 Result, Forgot = collector_pb2.Result, collector_pb2.ForgetResponse
 LEAST = 100
@@ -400,10 +401,10 @@ def test_real_devices_are_summed_and_told(pair: Pair, tmp_path: Path) -> None:
     told, minutes = answered(pair), answered(pair, "minutes")
     with Analyst(pair.address, token=pair.token("analyst")) as analyst:
         table = analyst.estimate(pair.survey, "way").to_frame()
-    assert table["estimate"].tolist() == [row.estimate for row in told.rows]
+    assert table["estimate"].tolist() == [row.estimate for row in rows_of(told)]
     summed_up = sum(each.records for each in pair.sums())
     assert told.reports == minutes.reports == summed_up >= LEAST
-    bus, mean = told.rows[0], minutes.rows[0]
+    (bus, *_), (mean,) = rows_of(told), rows_of(minutes)
     assert bus.estimate == pytest.approx(2 / 3, abs=6 * bus.standard_error)
     assert mean.estimate == pytest.approx(30, abs=6 * mean.standard_error)
 
@@ -432,12 +433,12 @@ def test_records_that_a_browser_splits_are_summed_and_told(pair: Pair) -> None:
     way, minutes = answered(pair), answered(pair, "minutes")
     assert LEAST <= way.reports <= people
     assert len(set(told["ids"])) == len(told["ids"]) == 100  # the outbox remembers the last 100
-    bus, mean = way.rows[0], minutes.rows[0]
+    (bus, *_), (mean,) = rows_of(way), rows_of(minutes)
     assert bus.estimate == pytest.approx(2 / 3, abs=6 * bus.standard_error)
     assert mean.estimate == pytest.approx(30, abs=6 * mean.standard_error)
 
 
-def answered(pair: Pair, attribute: str = "way", **fields: object) -> analyst_pb2.EstimateResponse:
+def answered(pair: Pair, attribute: str = "way", **fields: object) -> Answer:
     with connected(pair.address, pair.token("analyst")) as channel:
         stub = analyst_pb2_grpc.AnalystStub(channel)
         request = analyst_pb2.EstimateRequest(
@@ -445,9 +446,7 @@ def answered(pair: Pair, attribute: str = "way", **fields: object) -> analyst_pb
             attribute=attribute,
             **fields,  # type: ignore[arg-type]
         )
-        (answer,) = stub.Estimate(request, timeout=20)
-        assert isinstance(answer, analyst_pb2.EstimateResponse)
-        return answer
+        return wire.from_message(stub.Estimate(request, timeout=20))
 
 
 def test_an_estimate_is_that_of_the_sum_with_its_error(pair: Pair) -> None:
@@ -457,16 +456,16 @@ def test_an_estimate_is_that_of_the_sum_with_its_error(pair: Pair) -> None:
     answer = answered(pair)
     two = shares.of(pair.plan())
     (mine, _) = estimate(two.layout, pair.truth(batches), 500, two.variance)
-    assert [row.label for row in answer.rows] == ["bus", "train", "car"]
-    assert [row.estimate for row in answer.rows] == mine.values.tolist()
-    assert [row.standard_error for row in answer.rows] == mine.errors.tolist()
+    assert [row.label for row in rows_of(answer)] == ["bus", "train", "car"]
+    assert [row.estimate for row in rows_of(answer)] == mine.values.tolist()
+    assert [row.standard_error for row in rows_of(answer)] == mine.errors.tolist()
     assert (answer.reports, answer.method) == (500, "two servers")
     assert not answer.warning
-    for row, share in zip(answer.rows, (0.4, 0, 0.6), strict=True):
+    for row, share in zip(rows_of(answer), (0.4, 0, 0.6), strict=True):
         assert row.low <= share <= row.high  # 95% each; the coins are seeded
         assert abs(row.estimate - share) < 6 * row.standard_error
     wide = answered(pair, simultaneous=True)
-    assert wide.rows[0].low < answer.rows[0].low
+    assert rows_of(wide)[0].low < rows_of(answer)[0].low
 
 
 def test_what_sums_cannot_tell_is_refused_in_words(pair: Pair) -> None:
@@ -480,11 +479,13 @@ def test_what_sums_cannot_tell_is_refused_in_words(pair: Pair) -> None:
     with connected(pair.address, pair.token("analyst")) as channel:
         stub = analyst_pb2_grpc.AnalystStub(channel)
         for call, request in (
+            (stub.Mixes, analyst_pb2.MixesRequest(survey=pair.survey)),
             (stub.ExportRows, analyst_pb2.ExportRowsRequest(survey=pair.survey)),
-            (stub.Crosstab, analyst_pb2.CrosstabRequest(survey=pair.survey)),
         ):
             with pytest.raises(grpc.RpcError, match="summed by two servers"):
                 list(call(request, timeout=20))
+        with pytest.raises(grpc.RpcError, match="summed by two servers"):
+            stub.Crosstab(analyst_pb2.CrosstabRequest(survey=pair.survey), timeout=20)
 
 
 @pytest.mark.parametrize(("cell", "votes"), [(0, 5000), (1, -5000)])
@@ -921,6 +922,6 @@ def test_a_server_with_postgresql_leads(tmp_path: Path, postgres: Postgres) -> N
         wait_until(lambda: told() >= 229)
         answer = answered(pair)
         assert answer.reports == told()
-        bus = answer.rows[0]
+        bus = rows_of(answer)[0]
         assert abs(bus.estimate - 130 / 230) < 6 * bus.standard_error
         database.close()

@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from hearsay.asking import Answer, Cohort, Column, Note, Subject, Table, reading, roles, wire
+from hearsay.asking import Answer, Cohort, Column, Note, Subject, Table, roles, wire
 from hearsay.asking.answer import Unit
 from hearsay.asking.columns import FIT_COLUMNS, PAIR_COLUMNS, change_columns
 from hearsay.asking.plots import figure, over_time
 from hearsay.v1 import analyst_pb2, answer_pb2
+from hearsay_server.answers import reading
 from ldp import InvalidInput
 
 Request = analyst_pb2.ChangeRequest

@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 import time
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,14 @@ from asked import register
 from serving import connected, create
 from visiting import Site, showing
 
-from hearsay import MEMORY, Client
+from hearsay import MEMORY, Client, asking
+from hearsay.asking import roles, wire
 from hearsay.plans.plan import parse
 from hearsay.sealed.keys import fingerprint
 from hearsay.v1 import admin_pb2, admin_pb2_grpc, analyst_pb2, analyst_pb2_grpc
 from hearsay_server.pages.person.crowd import FEWEST, about, rounded
 from hearsay_server.serving.inside import Inside
-from support import DAILY, wait_until
+from support import DAILY, rows_of, wait_until
 
 
 def test_a_survey_that_is_not_public_looks_like_one_that_is_not_there(site: Site) -> None:
@@ -81,12 +83,17 @@ def test_the_crowd_is_asked_once_whoever_looks_and_how_often(
 ) -> None:
     asked: list[str] = []
 
-    async def own(self: Inside, method: str, request: Any) -> list[bytes]:
+    async def own(self: Inside, method: str, request: Any) -> bytes:
         asked.append(request.attribute)
         await asyncio.sleep(0)
         n = FEWEST if request.attribute == "late" else FEWEST - 1
-        row = analyst_pb2.Row(label="yes", estimate=0.42134, low=0.39, high=0.4527)
-        return [analyst_pb2.EstimateResponse(reports=n, rows=[row]).SerializeToString()]
+        numbers = {"estimate": 0.42134, "standard_error": 0.016, "low": 0.39, "high": 0.4527}
+        columns = tuple(roles.column(name, [number], "share") for name, number in numbers.items())
+        rows = asking.Table("rows", roles.index((request.attribute, ["yes"])), columns)
+        subjects = (asking.Subject(request.attribute),)
+        answer = asking.Answer("estimate", "crowd", subjects, "frequency", (rows,), reports=n)
+        told = replace(answer, figures={"homogeneity": None})
+        return wire.to_message(told).SerializeToString()
 
     monkeypatch.setattr(Inside, "own", own)
     with showing(tmp_path) as site:
@@ -114,9 +121,7 @@ def test_the_crowd_is_asked_once_whoever_looks_and_how_often(
 def test_numbers_have_the_digits_of_their_interval(
     given: tuple[float, float, float], scale: float, shown: tuple[str, str, str]
 ) -> None:
-    estimate, low, high = given
-    row = analyst_pb2.Row(label="v", estimate=estimate, low=low, high=high)
-    assert rounded(row, scale) == ("v", *shown)
+    assert rounded("v", *given, scale=scale) == ("v", *shown)
 
 
 def test_the_number_of_reports_is_rounded_as_estimates_are() -> None:
@@ -143,9 +148,9 @@ def test_what_the_crowd_says_is_what_an_analyst_is_told(site: Site) -> None:
     with connected(site.grpc) as channel:
         stub = analyst_pb2_grpc.AnalystStub(channel)
         request = analyst_pb2.EstimateRequest(survey="many", attribute="late")
-        (found,) = stub.Estimate(request)
-    for row in found.rows:
-        _, estimate, low, high = rounded(row, 100.0)
+        found = wire.from_message(stub.Estimate(request))
+    for row in rows_of(found):
+        _, estimate, low, high = rounded(row.label, row.estimate, row.low, row.high, scale=100.0)
         assert re.search(rf"{row.label}\s+{estimate}%\s+{low}% to {high}%", page)
         (same,) = (each for each in drawn["rows"] if each["label"] == row.label)
         assert [same["estimate"], same["low"], same["high"]] == [*map(float, (estimate, low, high))]
