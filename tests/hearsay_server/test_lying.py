@@ -354,6 +354,8 @@ OPTIONAL = ("change", "sums", "by_level", "by_period")
 """Questions whose answers may lack the last column: the effect of the mix, or the people that would
 have told as much."""
 
+FINDABLE = ("hearsay.v1.Answer.Numbers.numbers",)
+
 FREE = {"method", "mechanism", "test", "warning"}
 """Texts that say what a server did: any words that can be printed."""
 
@@ -379,7 +381,7 @@ def numbers(message: Message) -> Iterator[tuple[Message, FieldDescriptor]]:
 
 def lists(message: Message) -> Iterator[tuple[Message, FieldDescriptor]]:
     for field, _ in message.ListFields():
-        if field.is_repeated and not is_map(field):
+        if field.is_repeated:
             yield message, field
     for inner in inside(message):
         yield from lists(inner)
@@ -389,15 +391,11 @@ def fields(message: Message, kind: int) -> list[tuple[FieldDescriptor, Any]]:
     return [(field, value) for field, value in message.ListFields() if field.type == kind]
 
 
-def is_map(field: FieldDescriptor) -> bool:
-    return field.message_type is not None and field.message_type.GetOptions().map_entry
-
-
 def inside(message: Message) -> Iterator[Message]:
-    """The messages in a message, the first of each list, and all of a map."""
+    """The messages in a message, the first of each list, and all figures."""
     for field, value in fields(message, FieldDescriptor.TYPE_MESSAGE):
-        if is_map(field):
-            yield from (value[name] for name in sorted(value))
+        if field.name == "figures":
+            yield from value
         else:
             yield from list(value)[:1] if field.is_repeated else [value]
 
@@ -459,7 +457,7 @@ def test_numbers_that_cannot_be_are_refused(liar: Liar, name: str) -> None:
     unknown = {"ratings", "words", "heavy_hitters", "within"}  # whose numbers may be nan
     for place, (_, field) in enumerate(numbers(answers[0])):
         for number in (math.nan, math.inf, -math.inf):
-            if name == "heavy_hitters" and field.name == "number_value" and number == math.inf:
+            if name == "heavy_hitters" and field.full_name in FINDABLE and number == math.inf:
                 continue  # of a length of which no word can be found
             if math.isnan(number) and name in unknown:
                 continue
@@ -479,7 +477,7 @@ def test_lists_of_another_length_are_refused(liar: Liar, name: str) -> None:
     free = {"suspicions", "surveys", "pairs", "reports", "differences"}
     free |= {"bins"}  # which are as few as the points allow
     free |= {"columns"} if name in OPTIONAL else set()
-    free |= {"values"} if name == "suspicions" else set()  # targets, of which there may be fewer
+    free |= {"texts"} if name == "suspicions" else set()  # targets, of which there may be fewer
     for place, (_, field) in enumerate(lists(answers[0])):
         shorter = field.name not in free and name not in ("top", "heavy_hitters")
         for longer in (True, False) if shorter else (True,):

@@ -155,7 +155,16 @@ def test_what_is_not_told_of_one_row_comes_over_the_wire_too() -> None:
         2.5,
         "mle",
         (Note("few", "a"), Note("of all")),
-        {"none": None, "one": 1.5, "two": [1.0, 2.0], "texts": ["x"], "by": {"a": 0.5}, "is": True},
+        {
+            "none": None,
+            "one": 1.5,
+            "count": 3,
+            "two": [1.0, 2.0],
+            "texts": ["x"],
+            "by": {"b": 0.5, "a": 1.0},
+            "is": True,
+            "no numbers": [],
+        },
         (Cohort(b"r", "open", "D1", "", 1.25, "krr", 3),),
     )
     assert same(wire.from_message(wire.to_message(answer)), answer)
@@ -172,7 +181,11 @@ def test_what_is_not_told_of_one_row_comes_over_the_wire_too() -> None:
         (lambda m: setattr(m.tables[0].columns[0], "role", 99), "nothing that a column can be"),
         (lambda m: m.tables.append(m.tables[0]), "tables: one comes twice"),
         (lambda m: m.ClearField("tables"), "an answer has a table"),
-        (lambda m: m.figures.update({"deep": [[1.0]]}), "figures"),
+        (lambda m: [m.figures.add(name="one") for _ in range(2)], "figures: one comes twice"),
+        (
+            lambda m: m.figures.add(name="by").numbers.names.extend(["a", "b"]),
+            "'by' has a number for each of its names",
+        ),
     ],
 )
 def test_a_message_that_is_no_answer_is_refused(change: Any, why: str) -> None:

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any, get_args
 
 import numpy as np
-from google.protobuf import struct_pb2
 
 from hearsay.asking.answer import (
     Answer,
@@ -33,7 +32,7 @@ _UNIT_NAMES: dict[int, Unit] = {number: name for name, number in _UNITS.items()}
 
 def to_message(answer: Answer) -> answer_pb2.Answer:
     """Return an answer as a message, from which `from_message` makes an equal one."""
-    message = answer_pb2.Answer(
+    return answer_pb2.Answer(
         view=answer.view,
         survey=answer.survey,
         subjects=[answer_pb2.Answer.Subject(**vars(each)) for each in answer.subjects],
@@ -46,10 +45,9 @@ def to_message(answer: Answer) -> answer_pb2.Answer:
         repeats=answer.repeats,
         method=answer.method,
         notes=[answer_pb2.Answer.Note(**vars(each)) for each in answer.notes],
+        figures=[_figure(name, value) for name, value in answer.figures.items()],
         cohorts=[answer_pb2.Answer.Cohort(**vars(each)) for each in answer.cohorts],
     )
-    message.figures.update(answer.figures)
-    return message
 
 
 def from_message(message: answer_pb2.Answer) -> Answer:
@@ -62,6 +60,7 @@ def from_message(message: answer_pb2.Answer) -> Answer:
     for kind, names in (
         ("tables", [table.name for table in tables]),
         ("parts", [part.name for part in message.parts]),
+        ("figures", [figure.name for figure in message.figures]),
     ):
         if len(set(names)) != len(names):
             raise InvalidInput(f"{kind}: one comes twice")
@@ -80,7 +79,7 @@ def from_message(message: answer_pb2.Answer) -> Answer:
         message.repeats,
         message.method,
         tuple(Note(each.words, each.part) for each in message.notes),
-        {name: _figure(value) for name, value in message.figures.fields.items()},
+        {figure.name: _figure_of(figure) for figure in message.figures},
         tuple(
             Cohort(c.revision, c.level, c.period, c.map, c.epsilon, c.mechanism, c.reports)
             for c in message.cohorts
@@ -160,20 +159,41 @@ def _column_of(message: answer_pb2.Answer.Column) -> Column:
     return Column(message.name, role, unit, values, message.whole)
 
 
-def _figure(value: struct_pb2.Value) -> FigureValue:
-    """Return a figure as it was; integers are floats, and tuples lists."""
-    kind = value.WhichOneof("kind")
-    if kind == "list_value":
-        return [_plain(each) for each in value.list_value.values]
-    if kind == "struct_value":
-        return {name: _plain(each) for name, each in value.struct_value.fields.items()}
-    found: FigureValue = _plain(value)
-    return found
+def _figure(name: str, value: FigureValue) -> answer_pb2.Answer.Figure:
+    figure = answer_pb2.Answer.Figure(name=name)
+    if isinstance(value, Mapping):
+        numbers = {each: float(number) for each, number in value.items()}
+        figure.numbers.names.extend(numbers)
+        figure.numbers.numbers.extend(numbers.values())
+    elif isinstance(value, str):
+        figure.text = value
+    elif isinstance(value, bool):
+        figure.flag = value
+    elif isinstance(value, int):
+        figure.count = value
+    elif isinstance(value, float):
+        figure.number = value
+    elif value and isinstance(value[0], str):
+        figure.texts.texts.extend(map(str, value))
+    elif value is not None:
+        figure.numbers.numbers.extend(map(float, value))
+        figure.numbers.SetInParent()
+    return figure
 
 
-def _plain(value: struct_pb2.Value) -> Any:
-    """Return a number, a text, a flag, or None."""
-    kind = value.WhichOneof("kind")
-    if kind in ("list_value", "struct_value"):
-        raise InvalidInput("figures: a list holds numbers or texts")
-    return None if kind in (None, "null_value") else getattr(value, kind)
+def _figure_of(figure: answer_pb2.Answer.Figure) -> FigureValue:
+    """Return a figure as it was; tuples are lists."""
+    kind = figure.WhichOneof("value")
+    if kind is None:
+        return None
+    if kind == "texts":
+        return list(figure.texts.texts)
+    if kind != "numbers":
+        found: FigureValue = getattr(figure, kind)
+        return found
+    names, numbers = list(figure.numbers.names), list(figure.numbers.numbers)
+    if not names:
+        return numbers
+    if len(set(names)) < len(names) or len(names) != len(numbers):
+        raise InvalidInput(f"figures: {figure.name!r} has a number for each of its names")
+    return dict(zip(names, numbers, strict=True))

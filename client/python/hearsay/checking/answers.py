@@ -45,6 +45,7 @@ _DISTRIBUTIONS = ("distribution", "quantiles", "between", "cdf")
 
 _OF_VALUES = ("frequency", "mean", "share", "share who rated")
 _INDEPENDENCE = ("statistic", "dof", "pvalue", "noncentrality", "detectable", "reports")
+_TESTED = ("homogeneity", "detectable_difference")
 _TESTS = ("statistic", "p_value", "reports")
 
 _FOUND = 20
@@ -139,6 +140,8 @@ def _estimate(question: wire.EstimateRequest, answer: Answer, plan: Plan) -> Non
     view = "sums" if question.sums else "sizes" if question.sizes else "estimate"
     _check_same("view", [answer.view], [view])
     _check_same("parts", list(answer.parts), [])
+    weights = ["design_effect", "weights"] if question.margins else []
+    _check_same("figures", list(answer.figures), [*_TESTED, *weights])
     labels = {
         table.name: list(table.index[0].labels)
         for table in _estimated(question, answer, plan, (question.attribute,))
@@ -235,9 +238,9 @@ def _words(question: wire.WordsRequest, answer: Answer, plan: Plan) -> None:
     most = question.top or (_FOUND if question.discover else len(listed))
     if len(labels) > most:
         raise InvalidInput(f"rows: asked for {most}, got {len(labels)}")
-    findable: Any = answer.figures.get("findable", ())
-    if len(findable) not in (0, domain.longest):
-        raise InvalidInput(f"findable: {len(findable)} shares of {domain.longest} lengths")
+    _check_same("figures", list(answer.figures), [*_TESTED, *([] if listed else ["findable"])])
+    findable: Any = answer.figures.get("findable", [0.0] * domain.longest)
+    _check_count("findable", findable, range(domain.longest))
     columns = [answer.table().column(name).plain() for name in ("estimate", "low", "high")]
     for estimate, *ends in zip(*columns, strict=True):
         if estimate is None and ends != [0, 1]:
@@ -260,7 +263,7 @@ def _change(question: wire.ChangeRequest, answer: Answer, plan: Plan) -> None:
     _check_subjects(answer, plan, question.attribute)
     kind = wire.ChangeRequest.Kind.Name(question.kind).lower()
     _check_same("view", [answer.view], ["change" if kind == "difference" else kind])
-    _check_same("figures", sorted(answer.figures), ["any_p_value", "kind", "panels"])
+    _check_same("figures", list(answer.figures), ["panels", "kind", "any_p_value"])
     _check_same("kind", [answer.figures["kind"]], [kind])
     has_mix = "mix" in answer.table().names
     names = [*change_columns(question.kind), *(["mix"] if has_mix else [])]
@@ -303,7 +306,7 @@ def _distribution(question: wire.DistributionRequest, answer: Answer, plan: Plan
     if step is not None and not (isinstance(step, float) and step > 0):
         raise InvalidInput(f"step: {step} is no distance of points")
     weights = ["design_effect", "weights"] if question.margins else []
-    _check_same("figures", sorted(answer.figures), sorted(["step", *weights]))
+    _check_same("figures", list(answer.figures), ["step", *weights])
     has_bins = answer.view == "distribution" or question.bins or question.edges
     shapes = [_Shape("bins", ("left", "right"), COLUMNS)] if has_bins else []
     if question.quantiles:
@@ -362,7 +365,7 @@ def _crosstab(question: wire.CrosstabRequest, answer: Answer, plan: Plan) -> Non
         _check_same("figures", list(answer.figures), [])
         rows = _check_shape(answer, test)
     else:
-        _check_same("figures", sorted(answer.figures), ["chi2", "other"])
+        _check_same("figures", list(answer.figures), ["other", "chi2"])
         _check_same("figures: other", [answer.figures["other"]], [question.other])
         columns = (*COLUMNS, *(["raw"] if question.nonnegative else []))
         rows = _check_shape(answer, _Shape("rows", names, columns), test)

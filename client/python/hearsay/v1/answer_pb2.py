@@ -22,34 +22,39 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
-from google.protobuf import struct_pb2 as google_dot_protobuf_dot_struct__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17hearsay/v1/answer.proto\x12\nhearsay.v1\x1a\x1cgoogle/protobuf/struct.proto\"\xd7\t\n\x06\x41nswer\x12\x0c\n\x04view\x18\x01 \x01(\t\x12\x0e\n\x06survey\x18\x02 \x01(\t\x12,\n\x08subjects\x18\x03 \x03(\x0b\x32\x1a.hearsay.v1.Answer.Subject\x12\x11\n\tstatistic\x18\x04 \x01(\t\x12(\n\x06tables\x18\x05 \x03(\x0b\x32\x18.hearsay.v1.Answer.Table\x12\x12\n\nconfidence\x18\x06 \x01(\x01\x12\x14\n\x0csimultaneous\x18\x07 \x01(\x08\x12\x0f\n\x07reports\x18\x08 \x01(\x04\x12&\n\x05parts\x18\t \x03(\x0b\x32\x17.hearsay.v1.Answer.Part\x12\x0f\n\x07repeats\x18\n \x01(\x01\x12\x0e\n\x06method\x18\x0b \x01(\t\x12&\n\x05notes\x18\x0c \x03(\x0b\x32\x17.hearsay.v1.Answer.Note\x12(\n\x07\x66igures\x18\r \x01(\x0b\x32\x17.google.protobuf.Struct\x12*\n\x07\x63ohorts\x18\x0e \x03(\x0b\x32\x19.hearsay.v1.Answer.Cohort\x1a&\n\x07Subject\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05title\x18\x02 \x01(\t\x1a\x46\n\x05Level\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06labels\x18\x02 \x03(\t\x12\x0e\n\x06places\x18\x03 \x03(\r\x12\x0f\n\x07numbers\x18\x04 \x03(\x01\x1a\x93\x01\n\x06\x43olumn\x12\x0c\n\x04name\x18\x01 \x01(\t\x12%\n\x04role\x18\x02 \x01(\x0e\x32\x17.hearsay.v1.Answer.Role\x12%\n\x04unit\x18\x03 \x01(\x0e\x32\x17.hearsay.v1.Answer.Unit\x12\x0f\n\x07numbers\x18\x04 \x03(\x01\x12\r\n\x05texts\x18\x05 \x03(\t\x12\r\n\x05whole\x18\x06 \x01(\x08\x1a\x8f\x01\n\x05Table\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\'\n\x05index\x18\x02 \x03(\x0b\x32\x18.hearsay.v1.Answer.Level\x12*\n\x07\x63olumns\x18\x03 \x03(\x0b\x32\x19.hearsay.v1.Answer.Column\x12\x10\n\x08left_out\x18\x04 \x01(\x04\x12\x11\n\tstatistic\x18\x05 \x01(\t\x1a%\n\x04Part\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07reports\x18\x02 \x01(\x04\x1a#\n\x04Note\x12\x0c\n\x04part\x18\x01 \x01(\t\x12\r\n\x05words\x18\x02 \x01(\t\x1a{\n\x06\x43ohort\x12\x10\n\x08revision\x18\x01 \x01(\x0c\x12\r\n\x05level\x18\x02 \x01(\t\x12\x0e\n\x06period\x18\x03 \x01(\t\x12\x0b\n\x03map\x18\x04 \x01(\t\x12\x0f\n\x07\x65psilon\x18\x05 \x01(\x01\x12\x11\n\tmechanism\x18\x06 \x01(\t\x12\x0f\n\x07reports\x18\x07 \x01(\x04\"\x89\x01\n\x04Role\x12\x14\n\x10ROLE_UNSPECIFIED\x10\x00\x12\x0c\n\x08\x45STIMATE\x10\x01\x12\t\n\x05\x45RROR\x10\x02\x12\x07\n\x03LOW\x10\x03\x12\x08\n\x04HIGH\x10\x04\x12\x05\n\x01P\x10\x05\x12\x05\n\x01N\x10\x06\x12\r\n\tSTATISTIC\x10\x07\x12\r\n\tREFERENCE\x10\x08\x12\t\n\x05MOVED\x10\t\x12\x08\n\x04TEXT\x10\n\"U\n\x04Unit\x12\x14\n\x10UNIT_UNSPECIFIED\x10\x00\x12\t\n\x05SHARE\x10\x01\x12\t\n\x05\x43OUNT\x10\x02\x12\x07\n\x03OWN\x10\x03\x12\x0e\n\nPER_PERIOD\x10\x04\x12\x08\n\x04NONE\x10\x05\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17hearsay/v1/answer.proto\x12\nhearsay.v1\"\xdb\x0b\n\x06\x41nswer\x12\x0c\n\x04view\x18\x01 \x01(\t\x12\x0e\n\x06survey\x18\x02 \x01(\t\x12,\n\x08subjects\x18\x03 \x03(\x0b\x32\x1a.hearsay.v1.Answer.Subject\x12\x11\n\tstatistic\x18\x04 \x01(\t\x12(\n\x06tables\x18\x05 \x03(\x0b\x32\x18.hearsay.v1.Answer.Table\x12\x12\n\nconfidence\x18\x06 \x01(\x01\x12\x14\n\x0csimultaneous\x18\x07 \x01(\x08\x12\x0f\n\x07reports\x18\x08 \x01(\x04\x12&\n\x05parts\x18\t \x03(\x0b\x32\x17.hearsay.v1.Answer.Part\x12\x0f\n\x07repeats\x18\n \x01(\x01\x12\x0e\n\x06method\x18\x0b \x01(\t\x12&\n\x05notes\x18\x0c \x03(\x0b\x32\x17.hearsay.v1.Answer.Note\x12*\n\x07\x66igures\x18\r \x03(\x0b\x32\x19.hearsay.v1.Answer.Figure\x12*\n\x07\x63ohorts\x18\x0e \x03(\x0b\x32\x19.hearsay.v1.Answer.Cohort\x1a&\n\x07Subject\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05title\x18\x02 \x01(\t\x1a\x46\n\x05Level\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06labels\x18\x02 \x03(\t\x12\x0e\n\x06places\x18\x03 \x03(\r\x12\x0f\n\x07numbers\x18\x04 \x03(\x01\x1a\x93\x01\n\x06\x43olumn\x12\x0c\n\x04name\x18\x01 \x01(\t\x12%\n\x04role\x18\x02 \x01(\x0e\x32\x17.hearsay.v1.Answer.Role\x12%\n\x04unit\x18\x03 \x01(\x0e\x32\x17.hearsay.v1.Answer.Unit\x12\x0f\n\x07numbers\x18\x04 \x03(\x01\x12\r\n\x05texts\x18\x05 \x03(\t\x12\r\n\x05whole\x18\x06 \x01(\x08\x1a\x8f\x01\n\x05Table\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\'\n\x05index\x18\x02 \x03(\x0b\x32\x18.hearsay.v1.Answer.Level\x12*\n\x07\x63olumns\x18\x03 \x03(\x0b\x32\x19.hearsay.v1.Answer.Column\x12\x10\n\x08left_out\x18\x04 \x01(\x04\x12\x11\n\tstatistic\x18\x05 \x01(\t\x1a%\n\x04Part\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07reports\x18\x02 \x01(\x04\x1a#\n\x04Note\x12\x0c\n\x04part\x18\x01 \x01(\t\x12\r\n\x05words\x18\x02 \x01(\t\x1a\xbc\x01\n\x06\x46igure\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x06number\x18\x02 \x01(\x01H\x00\x12\x0f\n\x05\x63ount\x18\x03 \x01(\x03H\x00\x12\x0e\n\x04text\x18\x04 \x01(\tH\x00\x12\x0e\n\x04\x66lag\x18\x05 \x01(\x08H\x00\x12-\n\x07numbers\x18\x06 \x01(\x0b\x32\x1a.hearsay.v1.Answer.NumbersH\x00\x12)\n\x05texts\x18\x07 \x01(\x0b\x32\x18.hearsay.v1.Answer.TextsH\x00\x42\x07\n\x05value\x1a)\n\x07Numbers\x12\r\n\x05names\x18\x01 \x03(\t\x12\x0f\n\x07numbers\x18\x02 \x03(\x01\x1a\x16\n\x05Texts\x12\r\n\x05texts\x18\x01 \x03(\t\x1a{\n\x06\x43ohort\x12\x10\n\x08revision\x18\x01 \x01(\x0c\x12\r\n\x05level\x18\x02 \x01(\t\x12\x0e\n\x06period\x18\x03 \x01(\t\x12\x0b\n\x03map\x18\x04 \x01(\t\x12\x0f\n\x07\x65psilon\x18\x05 \x01(\x01\x12\x11\n\tmechanism\x18\x06 \x01(\t\x12\x0f\n\x07reports\x18\x07 \x01(\x04\"\x89\x01\n\x04Role\x12\x14\n\x10ROLE_UNSPECIFIED\x10\x00\x12\x0c\n\x08\x45STIMATE\x10\x01\x12\t\n\x05\x45RROR\x10\x02\x12\x07\n\x03LOW\x10\x03\x12\x08\n\x04HIGH\x10\x04\x12\x05\n\x01P\x10\x05\x12\x05\n\x01N\x10\x06\x12\r\n\tSTATISTIC\x10\x07\x12\r\n\tREFERENCE\x10\x08\x12\t\n\x05MOVED\x10\t\x12\x08\n\x04TEXT\x10\n\"U\n\x04Unit\x12\x14\n\x10UNIT_UNSPECIFIED\x10\x00\x12\t\n\x05SHARE\x10\x01\x12\t\n\x05\x43OUNT\x10\x02\x12\x07\n\x03OWN\x10\x03\x12\x0e\n\nPER_PERIOD\x10\x04\x12\x08\n\x04NONE\x10\x05\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'hearsay.v1.answer_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_ANSWER']._serialized_start=70
-  _globals['_ANSWER']._serialized_end=1309
-  _globals['_ANSWER_SUBJECT']._serialized_start=475
-  _globals['_ANSWER_SUBJECT']._serialized_end=513
-  _globals['_ANSWER_LEVEL']._serialized_start=515
-  _globals['_ANSWER_LEVEL']._serialized_end=585
-  _globals['_ANSWER_COLUMN']._serialized_start=588
-  _globals['_ANSWER_COLUMN']._serialized_end=735
-  _globals['_ANSWER_TABLE']._serialized_start=738
-  _globals['_ANSWER_TABLE']._serialized_end=881
-  _globals['_ANSWER_PART']._serialized_start=883
-  _globals['_ANSWER_PART']._serialized_end=920
-  _globals['_ANSWER_NOTE']._serialized_start=922
-  _globals['_ANSWER_NOTE']._serialized_end=957
-  _globals['_ANSWER_COHORT']._serialized_start=959
-  _globals['_ANSWER_COHORT']._serialized_end=1082
-  _globals['_ANSWER_ROLE']._serialized_start=1085
-  _globals['_ANSWER_ROLE']._serialized_end=1222
-  _globals['_ANSWER_UNIT']._serialized_start=1224
-  _globals['_ANSWER_UNIT']._serialized_end=1309
+  _globals['_ANSWER']._serialized_start=40
+  _globals['_ANSWER']._serialized_end=1539
+  _globals['_ANSWER_SUBJECT']._serialized_start=447
+  _globals['_ANSWER_SUBJECT']._serialized_end=485
+  _globals['_ANSWER_LEVEL']._serialized_start=487
+  _globals['_ANSWER_LEVEL']._serialized_end=557
+  _globals['_ANSWER_COLUMN']._serialized_start=560
+  _globals['_ANSWER_COLUMN']._serialized_end=707
+  _globals['_ANSWER_TABLE']._serialized_start=710
+  _globals['_ANSWER_TABLE']._serialized_end=853
+  _globals['_ANSWER_PART']._serialized_start=855
+  _globals['_ANSWER_PART']._serialized_end=892
+  _globals['_ANSWER_NOTE']._serialized_start=894
+  _globals['_ANSWER_NOTE']._serialized_end=929
+  _globals['_ANSWER_FIGURE']._serialized_start=932
+  _globals['_ANSWER_FIGURE']._serialized_end=1120
+  _globals['_ANSWER_NUMBERS']._serialized_start=1122
+  _globals['_ANSWER_NUMBERS']._serialized_end=1163
+  _globals['_ANSWER_TEXTS']._serialized_start=1165
+  _globals['_ANSWER_TEXTS']._serialized_end=1187
+  _globals['_ANSWER_COHORT']._serialized_start=1189
+  _globals['_ANSWER_COHORT']._serialized_end=1312
+  _globals['_ANSWER_ROLE']._serialized_start=1315
+  _globals['_ANSWER_ROLE']._serialized_end=1452
+  _globals['_ANSWER_UNIT']._serialized_start=1454
+  _globals['_ANSWER_UNIT']._serialized_end=1539
 # @@protoc_insertion_point(module_scope)

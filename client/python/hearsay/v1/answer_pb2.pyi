@@ -1,4 +1,3 @@
-from google.protobuf import struct_pb2 as _struct_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
@@ -108,6 +107,35 @@ class Answer(_message.Message):
         part: str
         words: str
         def __init__(self, part: _Optional[str] = ..., words: _Optional[str] = ...) -> None: ...
+    class Figure(_message.Message):
+        __slots__ = ("name", "number", "count", "text", "flag", "numbers", "texts")
+        NAME_FIELD_NUMBER: _ClassVar[int]
+        NUMBER_FIELD_NUMBER: _ClassVar[int]
+        COUNT_FIELD_NUMBER: _ClassVar[int]
+        TEXT_FIELD_NUMBER: _ClassVar[int]
+        FLAG_FIELD_NUMBER: _ClassVar[int]
+        NUMBERS_FIELD_NUMBER: _ClassVar[int]
+        TEXTS_FIELD_NUMBER: _ClassVar[int]
+        name: str
+        number: float
+        count: int
+        text: str
+        flag: bool
+        numbers: Answer.Numbers
+        texts: Answer.Texts
+        def __init__(self, name: _Optional[str] = ..., number: _Optional[float] = ..., count: _Optional[int] = ..., text: _Optional[str] = ..., flag: bool = ..., numbers: _Optional[_Union[Answer.Numbers, _Mapping]] = ..., texts: _Optional[_Union[Answer.Texts, _Mapping]] = ...) -> None: ...
+    class Numbers(_message.Message):
+        __slots__ = ("names", "numbers")
+        NAMES_FIELD_NUMBER: _ClassVar[int]
+        NUMBERS_FIELD_NUMBER: _ClassVar[int]
+        names: _containers.RepeatedScalarFieldContainer[str]
+        numbers: _containers.RepeatedScalarFieldContainer[float]
+        def __init__(self, names: _Optional[_Iterable[str]] = ..., numbers: _Optional[_Iterable[float]] = ...) -> None: ...
+    class Texts(_message.Message):
+        __slots__ = ("texts",)
+        TEXTS_FIELD_NUMBER: _ClassVar[int]
+        texts: _containers.RepeatedScalarFieldContainer[str]
+        def __init__(self, texts: _Optional[_Iterable[str]] = ...) -> None: ...
     class Cohort(_message.Message):
         __slots__ = ("revision", "level", "period", "map", "epsilon", "mechanism", "reports")
         REVISION_FIELD_NUMBER: _ClassVar[int]
@@ -151,6 +179,6 @@ class Answer(_message.Message):
     repeats: float
     method: str
     notes: _containers.RepeatedCompositeFieldContainer[Answer.Note]
-    figures: _struct_pb2.Struct
+    figures: _containers.RepeatedCompositeFieldContainer[Answer.Figure]
     cohorts: _containers.RepeatedCompositeFieldContainer[Answer.Cohort]
-    def __init__(self, view: _Optional[str] = ..., survey: _Optional[str] = ..., subjects: _Optional[_Iterable[_Union[Answer.Subject, _Mapping]]] = ..., statistic: _Optional[str] = ..., tables: _Optional[_Iterable[_Union[Answer.Table, _Mapping]]] = ..., confidence: _Optional[float] = ..., simultaneous: bool = ..., reports: _Optional[int] = ..., parts: _Optional[_Iterable[_Union[Answer.Part, _Mapping]]] = ..., repeats: _Optional[float] = ..., method: _Optional[str] = ..., notes: _Optional[_Iterable[_Union[Answer.Note, _Mapping]]] = ..., figures: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., cohorts: _Optional[_Iterable[_Union[Answer.Cohort, _Mapping]]] = ...) -> None: ...
+    def __init__(self, view: _Optional[str] = ..., survey: _Optional[str] = ..., subjects: _Optional[_Iterable[_Union[Answer.Subject, _Mapping]]] = ..., statistic: _Optional[str] = ..., tables: _Optional[_Iterable[_Union[Answer.Table, _Mapping]]] = ..., confidence: _Optional[float] = ..., simultaneous: bool = ..., reports: _Optional[int] = ..., parts: _Optional[_Iterable[_Union[Answer.Part, _Mapping]]] = ..., repeats: _Optional[float] = ..., method: _Optional[str] = ..., notes: _Optional[_Iterable[_Union[Answer.Note, _Mapping]]] = ..., figures: _Optional[_Iterable[_Union[Answer.Figure, _Mapping]]] = ..., cohorts: _Optional[_Iterable[_Union[Answer.Cohort, _Mapping]]] = ...) -> None: ...
