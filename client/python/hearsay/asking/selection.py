@@ -1,4 +1,4 @@
-"""What an analyst's questions have in common: selections, options, answers in several messages."""
+"""What an analyst's questions have in common: selections, options, warnings."""
 
 import contextlib
 import warnings
@@ -93,18 +93,13 @@ def fields(given: Selection, known: type[Selection]) -> dict[str, Any]:
     return {**found, "selection": analyst_pb2.Selection(**chosen, where=where)}
 
 
-def warn_of(warning: str, *, above: int = 0) -> None:
-    """Warn of what an answer says, if anything, at the line that called the analyst's method.
+def warned(answer: Answer, *, above: int = 0) -> Answer:
+    """Return an answer, and warn of its notes at the line that called the analyst's method.
 
     `above` counts the calls between that method and the one that calls this.
     """
-    if warning and not _quiet.get():
-        warnings.warn(warning, stacklevel=3 + above)
-
-
-def warned(answer: Answer, *, above: int = 0) -> Answer:
-    """Return an answer, and warn of its notes, as `warn_of` does."""
-    warn_of(answer.warning, above=1 + above)
+    if answer.notes and not _quiet.get():
+        warnings.warn(answer.warning, stacklevel=3 + above)
     return answer
 
 

@@ -142,6 +142,7 @@ def _estimate(question: wire.EstimateRequest, answer: Answer, plan: Plan) -> Non
     _check_same("parts", list(answer.parts), [])
     weights = ["design_effect", "weights"] if question.margins else []
     _check_same("figures", list(answer.figures), [*_TESTED, *weights])
+    _check_weights(answer)
     labels = {
         table.name: list(table.index[0].labels)
         for table in _estimated(question, answer, plan, (question.attribute,))
@@ -192,6 +193,12 @@ def _estimated(
     expected += ["shares"] if rated and answer.view == "estimate" else []
     _check_same("tables", [table.name for table in answer.tables], expected)
     return answer.tables
+
+
+def _check_weights(answer: Answer) -> None:
+    """Check that the weights of an answer with margins are the smallest and the largest one."""
+    weights: Any = answer.figures.get("weights", (1.0, 1.0))
+    _check_count("weights", weights, range(2))
 
 
 def _check_labels(
@@ -307,6 +314,7 @@ def _distribution(question: wire.DistributionRequest, answer: Answer, plan: Plan
         raise InvalidInput(f"step: {step} is no distance of points")
     weights = ["design_effect", "weights"] if question.margins else []
     _check_same("figures", list(answer.figures), ["step", *weights])
+    _check_weights(answer)
     has_bins = answer.view == "distribution" or question.bins or question.edges
     shapes = [_Shape("bins", ("left", "right"), COLUMNS)] if has_bins else []
     if question.quantiles:
