@@ -214,7 +214,7 @@ def asked(
     repeated: list[float] = []
     with grpc.insecure_channel(server.address) as channel:
         collector = collector_pb2_grpc.CollectorStub(channel)
-        analyst = analyst_pb2_grpc.AnalystStub(channel)
+        analyst = analyst_pb2_grpc.AnswersStub(channel)
         for _ in range(count):
             collector.Submit(make())
             for taken in (fresh, repeated):

@@ -45,7 +45,7 @@ GRPC_ALONE = {"grpc.health.v1.Health"}
 
 NOT_SERVED = {
     "hearsay.v1.Admin",
-    "hearsay.v1.Analyst",
+    "hearsay.v1.Answers",
     "grpc.reflection.v1alpha.ServerReflection",
 }
 """Services that are not for devices and their helpers."""

@@ -131,7 +131,7 @@ def answers_of(url: str, timeout: float | None) -> tuple[int, int]:
     """Return how many answers a stream had, and how many connections wait after it."""
     calls = HttpCalls(url)
     request, kind = analyst_pb2.WatchRequest(), answer_pb2.Answer
-    found = len(list(calls.stream("Analyst/Watch", request, kind, timeout)))
+    found = len(list(calls.stream("Answers/Watch", request, kind, timeout)))
     waiting = len(calls._server.pool.waiting)
     calls.close()
     return found, waiting

@@ -18,11 +18,11 @@ PROTO = {"content-type": "application/proto"}
 GET_PLAN = "/hearsay.v1.Collector/GetPlan"
 SUBMIT = "/hearsay.v1.Collector/Submit"
 LIST = "/hearsay.v1.Admin/ListSurveys"
-ESTIMATE = "/hearsay.v1.Analyst/Estimate"
-MIXES = "/hearsay.v1.Analyst/Mixes"
+ESTIMATE = "/hearsay.v1.Answers/Estimate"
+MIXES = "/hearsay.v1.Answers/Mixes"
 """A call that streams: of a survey that no shuffler takes part in, its plan alone."""
 
-WATCH = "/hearsay.v1.Analyst/Watch"
+WATCH = "/hearsay.v1.Answers/Watch"
 
 
 @dataclass(frozen=True)

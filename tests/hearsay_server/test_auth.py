@@ -44,7 +44,7 @@ CALLS: dict[str, Callable[[grpc.Channel], Any]] = {
     "shuffler": lambda channel: shuffler_pb2_grpc.SealedCollectorStub(channel).SubmitSealed(
         shuffler_pb2.SubmitSealedRequest(records=[{"survey": "health"}]), timeout=5
     ),
-    "analyst": lambda channel: analyst_pb2_grpc.AnalystStub(channel).Estimate(
+    "analyst": lambda channel: analyst_pb2_grpc.AnswersStub(channel).Estimate(
         analyst_pb2.EstimateRequest(survey="health", attribute="smokes"), timeout=5
     ),
     "admin": lambda channel: admin_pb2_grpc.AdminStub(channel).CloseSurvey(
@@ -196,7 +196,7 @@ def test_a_token_that_expires_ends_a_call_that_streams(tmp_path: Path) -> None:
         question = analyst_pb2.EstimateRequest(survey="health", attribute="smokes")
         with connected(address, brief) as channel:
             request = analyst_pb2.WatchRequest(question=question)
-            answers = analyst_pb2_grpc.AnalystStub(channel).Watch(request, timeout=30)
+            answers = analyst_pb2_grpc.AnswersStub(channel).Watch(request, timeout=30)
             assert next(answers).tables
             with pytest.raises(grpc.RpcError, match="has expired"):
                 next(answers)
@@ -241,7 +241,7 @@ def test_the_answer_says_what_is_missing(guarded: Guarded) -> None:
 
 def test_a_stream_of_requests_is_guarded_like_any_call(guarded: Guarded) -> None:
     with connected(guarded.address) as channel:
-        estimate = channel.stream_stream("/hearsay.v1.Analyst/Estimate")
+        estimate = channel.stream_stream("/hearsay.v1.Answers/Estimate")
         with pytest.raises(grpc.RpcError) as error:
             list(estimate(iter([b"x"]), timeout=5))
         assert error.value.code() == grpc.StatusCode.UNAUTHENTICATED

@@ -263,7 +263,7 @@ def test_panels_tell_the_error_of_people_who_keep_their_answers(
         assert analyst.breaks(plan.survey, "how").to_frame().attrs["panels"] == 16
         three = change_request(plan.survey, "how", "DIFFERENCE", {"periods": DAYS[:2]})
         three.selection.panels.extend([1, 2, 3])
-        few = analyst._calls.ask("Analyst/Change", three, 30.0)
+        few = analyst._calls.ask("Answers/Change", three, 30.0)
         assert few.figures["panels"] == 0
         assert "the panels have too few reports to tell an error by" in few.warning
         # Whatever is not about change takes all panels together.

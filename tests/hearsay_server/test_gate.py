@@ -110,7 +110,7 @@ def test_a_revoked_token_ends_a_call_that_lasts(tmp_path: Path) -> None:
     with serving(tmp_path) as address, connected(address, text) as channel:
         revision = register(address, admin)
         submit(address, batch(revision, 1))
-        answers = analyst_pb2_grpc.AnalystStub(channel).Watch(WATCHED, timeout=30)
+        answers = analyst_pb2_grpc.AnswersStub(channel).Watch(WATCHED, timeout=30)
         assert next(answers).reports == 1
         known.revoke(token.id)
         with pytest.raises(grpc.RpcError) as error:  # though nothing has come in
@@ -131,7 +131,7 @@ def test_analysts_keep_no_device_waiting_and_are_told_when_they_are_too_many(
     ):
         revision = register(address, texts["admin"])
         assert stored(address, revision, 1, texts["device"])
-        estimate = analyst_pb2_grpc.AnalystStub(channel).Estimate
+        estimate = analyst_pb2_grpc.AnswersStub(channel).Estimate
         calls = [estimate.future(WATCHED.question) for _ in range(90)]
         while not any(call.done() for call in calls):
             time.sleep(0.01)

@@ -122,7 +122,7 @@ def test_a_database_that_is_gone_is_waited_for(tmp_path: Path, postgres: Postgre
         connected(address) as channel,
     ):
         collector = collector_pb2_grpc.CollectorStub(channel)
-        analyst = analyst_pb2_grpc.AnalystStub(channel)
+        analyst = analyst_pb2_grpc.AnswersStub(channel)
         revision = register(address)
         first, second = (
             collector_pb2.SubmitRequest(batches=[batch(revision, number)]) for number in (1, 2)
@@ -171,7 +171,7 @@ def test_a_database_that_hangs_ends_readiness_and_is_waited_for(
         assert becomes(channel, SERVING)
         collector.Submit(request, timeout=20)  # the one that was given up may be stored or not
         question = analyst_pb2.EstimateRequest(survey="health", attribute="smokes")
-        answer = analyst_pb2_grpc.AnalystStub(channel).Estimate(question, timeout=20)
+        answer = analyst_pb2_grpc.AnswersStub(channel).Estimate(question, timeout=20)
         assert answer.reports == 1
 
 

@@ -269,7 +269,7 @@ def test_a_fault_inside_tells_the_caller_nothing_of_the_inside(
         connection.close()
         with connected(address) as channel, pytest.raises(grpc.RpcError) as error:
             request = analyst_pb2.EstimateRequest(survey="health", attribute="smokes")
-            analyst_pb2_grpc.AnalystStub(channel).Estimate(request, timeout=20)
+            analyst_pb2_grpc.AnswersStub(channel).Estimate(request, timeout=20)
         assert error.value.code() == grpc.StatusCode.INTERNAL
         assert error.value.details() == "the server failed to answer"
         failed = refusal(address, batch(b"", 3), batch(register(address), 2))
@@ -315,7 +315,7 @@ def test_neither_logs_nor_data_hold_an_address_of_a_peer(tmp_path: Path) -> None
             peers.update(seen)
             request = analyst_pb2.EstimateRequest(survey="health", attribute="smokes")
             with pytest.raises(grpc.RpcError):
-                analyst_pb2_grpc.AnalystStub(channel).Estimate(request, timeout=20)
+                analyst_pb2_grpc.AnswersStub(channel).Estimate(request, timeout=20)
     finally:
         server.stop(signal.SIGTERM)
     assert "a call failed" in server.log

@@ -242,7 +242,7 @@ def test_a_question_ends_when_its_caller_leaves(
     with answering(tmp_path) as door:
         submit(door.grpc, batch(register(door.grpc)))
         asked = b'{"survey": "health", "attribute": "smokes"}'
-        head = door.head("/hearsay.v1.Analyst/Distribution")
+        head = door.head("/hearsay.v1.Answers/Distribution")
         with door.plugged(head + b"Content-Length: %d\r\n\r\n" % len(asked) + asked):
             wait_until(lambda: running(door) == 1)
         wait_until(lambda: door.open_calls() == running(door) == 0)

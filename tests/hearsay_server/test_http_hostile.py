@@ -309,7 +309,7 @@ def test_a_caller_that_takes_no_answer_is_given_up(tmp_path: Path) -> None:
         revision = register(door.grpc)
         submit(door.grpc, *(batch(revision, number, rows=50_000) for number in range(40)))
         export = b'{"survey": "health"}'
-        head = door.head("/hearsay.v1.Analyst/ExportRows", Content_Type="application/connect+json")
+        head = door.head("/hearsay.v1.Answers/ExportRows", Content_Type="application/connect+json")
         with contextlib.ExitStack() as stack:
             for _ in range(2):
                 line = socket.socket()

@@ -141,7 +141,7 @@ def test_a_period_of_rows_that_is_no_period_of_the_survey_writes_nothing(
     with liar.saying("ExportRows", elsewhere):
         done = hearsay("export", "town", "--to", tmp_path / "x" / "rows", "--target", liar.address)
         assert (done.returncode, done.stdout) == (1, "")
-        assert "the server's answer to Analyst/ExportRows cannot be used: " in done.stderr
+        assert "the server's answer to Answers/ExportRows cannot be used: " in done.stderr
         assert "\x1b" not in done.stderr
         with Analyst(liar.address) as analyst, pytest.raises(AnswerRefused):
             analyst.rows("town")

@@ -239,7 +239,7 @@ def test_the_server_resolves_and_refuses_a_survey_itself(address: str) -> None:
 def test_health_and_reflection_answer(address: str) -> None:
     with connected(address) as channel:
         health = health_pb2_grpc.HealthStub(channel)
-        for name in ("", "hearsay.v1.Collector", "hearsay.v1.Analyst", "hearsay.v1.Admin"):
+        for name in ("", "hearsay.v1.Collector", "hearsay.v1.Answers", "hearsay.v1.Admin"):
             answer = health.Check(health_pb2.HealthCheckRequest(service=name))
             assert answer.status == health_pb2.HealthCheckResponse.SERVING
         reflection = reflection_pb2_grpc.ServerReflectionStub(channel)
@@ -249,7 +249,7 @@ def test_health_and_reflection_answer(address: str) -> None:
         ]
         listed, described = reflection.ServerReflectionInfo(iter(requests))
         names = {service.name for service in listed.list_services_response.service}
-        assert {"hearsay.v1.Collector", "hearsay.v1.Analyst", "hearsay.v1.Admin"} <= names
+        assert {"hearsay.v1.Collector", "hearsay.v1.Answers", "hearsay.v1.Admin"} <= names
         (raw,) = described.file_descriptor_response.file_descriptor_proto[:1]
         file = descriptor_pb2.FileDescriptorProto.FromString(raw)
         assert [method.name for method in file.service[0].method] == ["GetPlan", "Submit", "Forget"]

@@ -101,7 +101,7 @@ def test_each_call_is_a_span_with_its_method_and_status(
         "hearsay.v1.Admin/CreateSurvey": [0, 16],
         "hearsay.v1.Admin/ShowSurvey": [0],  # by whose plan the analyst checks what is answered
         "hearsay.v1.Collector/Submit": [0],
-        "hearsay.v1.Analyst/Estimate": [0],
+        "hearsay.v1.Answers/Estimate": [0],
         "hearsay.v1.Collector/GetPlan": [5],
     }
     for span in collected.spans():
@@ -142,7 +142,7 @@ def test_a_stream_whose_caller_leaves_and_a_fault_have_their_status(
         submit(address, batch(register(address)))
         question = analyst_pb2.EstimateRequest(survey="health", attribute="smokes")
         with connected(address) as channel:
-            watch = analyst_pb2_grpc.AnalystStub(channel).Watch(
+            watch = analyst_pb2_grpc.AnswersStub(channel).Watch(
                 analyst_pb2.WatchRequest(question=question), timeout=30
             )
             next(watch)
@@ -155,13 +155,13 @@ def test_a_stream_whose_caller_leaves_and_a_fault_have_their_status(
                 connection.exec_driver_sql("DROP TABLE audit")
             with pytest.raises(grpc.RpcError, match="failed to answer"):
                 export = analyst_pb2.ExportRowsRequest(survey="health")
-                list(analyst_pb2_grpc.AnalystStub(channel).ExportRows(export, timeout=9))
-    assert collected.statuses()["hearsay.v1.Analyst/Watch"] == [1]
-    assert collected.statuses()["hearsay.v1.Analyst/ExportRows"] == [13]
+                list(analyst_pb2_grpc.AnswersStub(channel).ExportRows(export, timeout=9))
+    assert collected.statuses()["hearsay.v1.Answers/Watch"] == [1]
+    assert collected.statuses()["hearsay.v1.Answers/ExportRows"] == [13]
     faults = [
         span.name for span in collected.spans() if span.status.code == Status.STATUS_CODE_ERROR
     ]
-    assert faults == ["hearsay.v1.Analyst/ExportRows"]
+    assert faults == ["hearsay.v1.Answers/ExportRows"]
 
 
 def test_a_call_over_http_is_a_span_like_any_other(tmp_path: Path, collected: Collected) -> None:

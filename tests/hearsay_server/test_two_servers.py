@@ -440,7 +440,7 @@ def test_records_that_a_browser_splits_are_summed_and_told(pair: Pair) -> None:
 
 def answered(pair: Pair, attribute: str = "way", **fields: object) -> Answer:
     with connected(pair.address, pair.token("analyst")) as channel:
-        stub = analyst_pb2_grpc.AnalystStub(channel)
+        stub = analyst_pb2_grpc.AnswersStub(channel)
         request = analyst_pb2.EstimateRequest(
             survey=pair.survey,
             attribute=attribute,
@@ -477,7 +477,7 @@ def test_what_sums_cannot_tell_is_refused_in_words(pair: Pair) -> None:
         answered(pair, top=2, selection=analyst_pb2.Selection(levels=["standard"]))
     assert "leave out top, levels" in refused.value.details()
     with connected(pair.address, pair.token("analyst")) as channel:
-        stub = analyst_pb2_grpc.AnalystStub(channel)
+        stub = analyst_pb2_grpc.AnswersStub(channel)
         for call, request in (
             (stub.Mixes, analyst_pb2.MixesRequest(survey=pair.survey)),
             (stub.ExportRows, analyst_pb2.ExportRowsRequest(survey=pair.survey)),

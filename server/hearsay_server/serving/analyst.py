@@ -1,4 +1,4 @@
-"""The Analyst service: reads tallies in threads, and answers in processes."""
+"""The Answers service: reads tallies in threads, and answers in processes."""
 
 import asyncio
 import contextlib
@@ -75,8 +75,8 @@ OfRows = analyst_pb2.SuspicionsRequest | analyst_pb2.PairsRequest | analyst_pb2.
 By = analyst_pb2.EstimateByRequest
 
 
-class Analyst(analyst_pb2_grpc.AnalystServicer):
-    """The Analyst service: reads in threads, computes in processes (`Analyses`)."""
+class Analyst(analyst_pb2_grpc.AnswersServicer):
+    """The Answers service: reads in threads, computes in processes (`Analyses`)."""
 
     def __init__(
         self,

@@ -22,7 +22,7 @@ ROLES = {
     "hearsay.v1.Attestation": "device",
     "hearsay.v1.SealedCollector": "shuffler",
     "hearsay.v1.Helper": "leader",
-    "hearsay.v1.Analyst": "analyst",
+    "hearsay.v1.Answers": "analyst",
     "hearsay.v1.Admin": "admin",
 }
 """The role that each service is for."""
@@ -44,7 +44,7 @@ EVERYBODY = {health.SERVICE_NAME, reflection.SERVICE_NAME}
 """Services open to all. Services in neither map need an admin token."""
 
 OPERATORS = "hearsay.v1.Admin/Pages"
-ANALYSTS = "hearsay.v1.Analyst/Pages"
+ANALYSTS = "hearsay.v1.Answers/Pages"
 PLANNERS = "hearsay.v1.Admin/Planner"
 """Admit to pages, as a method would."""
 

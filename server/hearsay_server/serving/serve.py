@@ -156,7 +156,7 @@ async def running(
             collector_pb2_grpc.add_CollectorServicer_to_server(collector, server)
             shuffler_pb2_grpc.add_SealedCollectorServicer_to_server(sealed, server)
             attestation_pb2_grpc.add_AttestationServicer_to_server(evident, server)
-            analyst_pb2_grpc.add_AnalystServicer_to_server(analyst, server)
+            analyst_pb2_grpc.add_AnswersServicer_to_server(analyst, server)
             trainer_pb2_grpc.add_TrainerServicer_to_server(trainer, server)
             admin_pb2_grpc.add_AdminServicer_to_server(admin, server)
             health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
@@ -177,7 +177,7 @@ async def running(
             trainer_pb2.DESCRIPTOR.services_by_name["Trainer"]: trainer,
             shuffler_pb2.DESCRIPTOR.services_by_name["SealedCollector"]: sealed,
             attestation_pb2.DESCRIPTOR.services_by_name["Attestation"]: evident,
-            analyst_pb2.DESCRIPTOR.services_by_name["Analyst"]: analyst,
+            analyst_pb2.DESCRIPTOR.services_by_name["Answers"]: analyst,
             admin_pb2.DESCRIPTOR.services_by_name["Admin"]: admin,
         }
         port = await opened.open(config.listen, certificates)

@@ -146,7 +146,7 @@ def test_what_the_crowd_says_is_what_an_analyst_is_told(site: Site) -> None:
     page = re.sub(r"<[^>]+>", " ", part)
     assert "About 300 reports" in page and "304" not in page
     with connected(site.grpc) as channel:
-        stub = analyst_pb2_grpc.AnalystStub(channel)
+        stub = analyst_pb2_grpc.AnswersStub(channel)
         request = analyst_pb2.EstimateRequest(survey="many", attribute="late")
         found = wire.from_message(stub.Estimate(request))
     for row in rows_of(found):

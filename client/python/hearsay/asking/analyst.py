@@ -227,7 +227,7 @@ class Analyst(Changes, Comparisons, Distributions, Forecasts, Sets, Shuffles, Wo
         """
         question = _request(survey, attribute, options)
         request = analyst_pb2.WatchRequest(question=question, interval=interval)
-        yield from self._calls.asked("Analyst/Watch", request)
+        yield from self._calls.asked("Answers/Watch", request)
 
     def suspicions(
         self,
@@ -247,7 +247,7 @@ class Analyst(Changes, Comparisons, Distributions, Forecasts, Sets, Shuffles, Wo
         request = analyst_pb2.SuspicionsRequest(
             survey=survey, attribute=attribute, targets=targets, **fields(selection, Selection)
         )
-        return warned(self._calls.ask("Analyst/Suspicions", request, LONG))
+        return warned(self._calls.ask("Answers/Suspicions", request, LONG))
 
     def rows(self, survey: str, **selection: Unpack[Selection]) -> "pd.DataFrame":
         """Return the stored rows, as randomised as they came, in random order.
@@ -315,20 +315,20 @@ class Analyst(Changes, Comparisons, Distributions, Forecasts, Sets, Shuffles, Wo
         """
         chosen = fields(selection, Selection)
         request = analyst_pb2.ExportRowsRequest(survey=survey, since=since, **chosen)
-        return self._calls.stream("Analyst/ExportRows", request, analyst_pb2.ExportRowsResponse)
+        return self._calls.stream("Answers/ExportRows", request, analyst_pb2.ExportRowsResponse)
 
     def mixes(
         self, survey: str, **selection: Unpack[Selection]
     ) -> Iterator[analyst_pb2.MixesResponse]:
         """Yield the plan, then how many sealed records left the shuffler together (`Mixes`)."""
         request = analyst_pb2.MixesRequest(survey=survey, **fields(selection, Selection))
-        return self._calls.stream("Analyst/Mixes", request, analyst_pb2.MixesResponse)
+        return self._calls.stream("Answers/Mixes", request, analyst_pb2.MixesResponse)
 
     def _estimated(
         self, survey: str, attribute: str, options: Options, sums: Sequence[Sequence[str]] = ()
     ) -> Answer:
         request = _request(survey, attribute, options, sums)
-        return self._calls.ask("Analyst/Estimate", request, self._timeout)
+        return self._calls.ask("Answers/Estimate", request, self._timeout)
 
     def _grouped(
         self, survey: str, attribute: str, by: By, options: Options, name: str = ""
@@ -336,7 +336,7 @@ class Analyst(Changes, Comparisons, Distributions, Forecasts, Sets, Shuffles, Wo
         request = analyst_pb2.EstimateByRequest(
             question=_request(survey, attribute, options), by=by, property=name
         )
-        return warned(self._calls.ask("Analyst/EstimateBy", request, self._timeout), above=1)
+        return warned(self._calls.ask("Answers/EstimateBy", request, self._timeout), above=1)
 
     def close(self) -> None:
         """Close the connection."""

@@ -58,7 +58,7 @@ class Comparisons(Together):
                 view="differences",
                 selection=selection,
             )
-            return warned(self._calls.ask("Analyst/CompareGroups", question, LONG))
+            return warned(self._calls.ask("Answers/CompareGroups", question, LONG))
         if first is None or second is None or reference or selection:
             raise InvalidInput(
                 "compare two parts of the reports, each with a selection of its own, or give by"
@@ -71,7 +71,7 @@ class Comparisons(Together):
             confidence=confidence,
             simultaneous=simultaneous,
         )
-        return warned(self._calls.ask("Analyst/Compare", request, self._timeout))
+        return warned(self._calls.ask("Answers/Compare", request, self._timeout))
 
 
 def compare_request(

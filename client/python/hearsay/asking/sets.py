@@ -65,4 +65,4 @@ class Sets:
             confidence=confidence,
             **fields(selection, Selection),
         )
-        return warned(self._calls.ask("Analyst/Pairs", request, LONG))
+        return warned(self._calls.ask("Answers/Pairs", request, LONG))

@@ -56,7 +56,7 @@ class Together:
             nonnegative=nonnegative,
             **fields(selection, Selection),
         )
-        return warned(self._calls.ask("Analyst/Crosstab", request, LONG))
+        return warned(self._calls.ask("Answers/Crosstab", request, LONG))
 
     def chi2_contingency(
         self, survey: str, attribute: str, other: str, **selection: Unpack[Selection]
@@ -76,7 +76,7 @@ class Together:
             view="independent",
             **fields(selection, Selection),
         )
-        return warned(self._calls.ask("Analyst/Crosstab", request, LONG))
+        return warned(self._calls.ask("Answers/Crosstab", request, LONG))
 
     def within(
         self,
@@ -107,7 +107,7 @@ class Together:
             method=method,
             selection=selection,
         )
-        return warned(self._calls.ask("Analyst/CompareGroups", request, LONG))
+        return warned(self._calls.ask("Answers/CompareGroups", request, LONG))
 
     def ols(
         self,
@@ -180,7 +180,7 @@ class Together:
             formula=formula,
             **chosen,
         )
-        return warned(self._calls.ask("Analyst/Fit", request, LONG), above=1)
+        return warned(self._calls.ask("Answers/Fit", request, LONG), above=1)
 
     # --- the same as messages, without pandas ----------------------------------------------
 

@@ -137,7 +137,7 @@ class ServerTransport(ABC):
 class Calls(Protocol):
     """The calls of analysts and admins. Safe from several threads at once.
 
-    A method is named as "Analyst/Estimate", and `kind` is the message that it answers with. Each
+    A method is named as "Answers/Estimate", and `kind` is the message that it answers with. Each
     call raises `InvalidInput` with the server's words where it refuses the request, `NotReady`
     where it cannot answer it yet, `Unreachable` where it cannot be reached or fails.
     """

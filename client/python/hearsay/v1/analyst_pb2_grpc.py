@@ -26,7 +26,7 @@ if _version_not_supported:
     )
 
 
-class AnalystStub(object):
+class AnswersStub(object):
     """What analysts call: debiased statistics, each with its error. All answer NOT_FOUND for an
     unknown survey or attribute, INVALID_ARGUMENT for anything else that cannot be asked, and
     FAILED_PRECONDITION where no report matches.
@@ -39,78 +39,78 @@ class AnalystStub(object):
             channel: A grpc.Channel.
         """
         self.Estimate = channel.unary_unary(
-                '/hearsay.v1.Analyst/Estimate',
+                '/hearsay.v1.Answers/Estimate',
                 request_serializer=hearsay_dot_v1_dot_analyst__pb2.EstimateRequest.SerializeToString,
                 response_deserializer=hearsay_dot_v1_dot_answer__pb2.Answer.FromString,
                 _registered_method=True)
         self.EstimateBy = channel.unary_unary(
-                '/hearsay.v1.Analyst/EstimateBy',
+                '/hearsay.v1.Answers/EstimateBy',
                 request_serializer=hearsay_dot_v1_dot_analyst__pb2.EstimateByRequest.SerializeToString,
                 response_deserializer=hearsay_dot_v1_dot_answer__pb2.Answer.FromString,
                 _registered_method=True)
         self.Compare = channel.unary_unary(
-                '/hearsay.v1.Analyst/Compare',
+                '/hearsay.v1.Answers/Compare',
                 request_serializer=hearsay_dot_v1_dot_analyst__pb2.CompareRequest.SerializeToString,
                 response_deserializer=hearsay_dot_v1_dot_answer__pb2.Answer.FromString,
                 _registered_method=True)
         self.Change = channel.unary_unary(
-                '/hearsay.v1.Analyst/Change',
+                '/hearsay.v1.Answers/Change',
                 request_serializer=hearsay_dot_v1_dot_analyst__pb2.ChangeRequest.SerializeToString,
                 response_deserializer=hearsay_dot_v1_dot_answer__pb2.Answer.FromString,
                 _registered_method=True)
         self.Watch = channel.unary_stream(
-                '/hearsay.v1.Analyst/Watch',
+                '/hearsay.v1.Answers/Watch',
                 request_serializer=hearsay_dot_v1_dot_analyst__pb2.WatchRequest.SerializeToString,
                 response_deserializer=hearsay_dot_v1_dot_answer__pb2.Answer.FromString,
                 _registered_method=True)
         self.Distribution = channel.unary_unary(
-                '/hearsay.v1.Analyst/Distribution',
+                '/hearsay.v1.Answers/Distribution',
                 request_serializer=hearsay_dot_v1_dot_analyst__pb2.DistributionRequest.SerializeToString,
                 response_deserializer=hearsay_dot_v1_dot_answer__pb2.Answer.FromString,
                 _registered_method=True)
         self.Suspicions = channel.unary_unary(
-                '/hearsay.v1.Analyst/Suspicions',
+                '/hearsay.v1.Answers/Suspicions',
                 request_serializer=hearsay_dot_v1_dot_analyst__pb2.SuspicionsRequest.SerializeToString,
                 response_deserializer=hearsay_dot_v1_dot_answer__pb2.Answer.FromString,
                 _registered_method=True)
         self.Crosstab = channel.unary_unary(
-                '/hearsay.v1.Analyst/Crosstab',
+                '/hearsay.v1.Answers/Crosstab',
                 request_serializer=hearsay_dot_v1_dot_analyst__pb2.CrosstabRequest.SerializeToString,
                 response_deserializer=hearsay_dot_v1_dot_answer__pb2.Answer.FromString,
                 _registered_method=True)
         self.CompareGroups = channel.unary_unary(
-                '/hearsay.v1.Analyst/CompareGroups',
+                '/hearsay.v1.Answers/CompareGroups',
                 request_serializer=hearsay_dot_v1_dot_analyst__pb2.CompareGroupsRequest.SerializeToString,
                 response_deserializer=hearsay_dot_v1_dot_answer__pb2.Answer.FromString,
                 _registered_method=True)
         self.Fit = channel.unary_unary(
-                '/hearsay.v1.Analyst/Fit',
+                '/hearsay.v1.Answers/Fit',
                 request_serializer=hearsay_dot_v1_dot_analyst__pb2.FitRequest.SerializeToString,
                 response_deserializer=hearsay_dot_v1_dot_answer__pb2.Answer.FromString,
                 _registered_method=True)
         self.Pairs = channel.unary_unary(
-                '/hearsay.v1.Analyst/Pairs',
+                '/hearsay.v1.Answers/Pairs',
                 request_serializer=hearsay_dot_v1_dot_analyst__pb2.PairsRequest.SerializeToString,
                 response_deserializer=hearsay_dot_v1_dot_answer__pb2.Answer.FromString,
                 _registered_method=True)
         self.Words = channel.unary_unary(
-                '/hearsay.v1.Analyst/Words',
+                '/hearsay.v1.Answers/Words',
                 request_serializer=hearsay_dot_v1_dot_analyst__pb2.WordsRequest.SerializeToString,
                 response_deserializer=hearsay_dot_v1_dot_answer__pb2.Answer.FromString,
                 _registered_method=True)
         self.ExportRows = channel.unary_stream(
-                '/hearsay.v1.Analyst/ExportRows',
+                '/hearsay.v1.Answers/ExportRows',
                 request_serializer=hearsay_dot_v1_dot_analyst__pb2.ExportRowsRequest.SerializeToString,
                 response_deserializer=hearsay_dot_v1_dot_analyst__pb2.ExportRowsResponse.FromString,
                 _registered_method=True)
         self.Mixes = channel.unary_stream(
-                '/hearsay.v1.Analyst/Mixes',
+                '/hearsay.v1.Answers/Mixes',
                 request_serializer=hearsay_dot_v1_dot_analyst__pb2.MixesRequest.SerializeToString,
                 response_deserializer=hearsay_dot_v1_dot_analyst__pb2.MixesResponse.FromString,
                 _registered_method=True)
 
 
-class AnalystServicer(object):
+class AnswersServicer(object):
     """What analysts call: debiased statistics, each with its error. All answer NOT_FOUND for an
     unknown survey or attribute, INVALID_ARGUMENT for anything else that cannot be asked, and
     FAILED_PRECONDITION where no report matches.
@@ -238,7 +238,7 @@ class AnalystServicer(object):
         raise NotImplementedError('Method not implemented!')
 
 
-def add_AnalystServicer_to_server(servicer, server):
+def add_AnswersServicer_to_server(servicer, server):
     rpc_method_handlers = {
             'Estimate': grpc.unary_unary_rpc_method_handler(
                     servicer.Estimate,
@@ -312,13 +312,13 @@ def add_AnalystServicer_to_server(servicer, server):
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
-            'hearsay.v1.Analyst', rpc_method_handlers)
+            'hearsay.v1.Answers', rpc_method_handlers)
     server.add_generic_rpc_handlers((generic_handler,))
-    server.add_registered_method_handlers('hearsay.v1.Analyst', rpc_method_handlers)
+    server.add_registered_method_handlers('hearsay.v1.Answers', rpc_method_handlers)
 
 
  # This class is part of an EXPERIMENTAL API.
-class Analyst(object):
+class Answers(object):
     """What analysts call: debiased statistics, each with its error. All answer NOT_FOUND for an
     unknown survey or attribute, INVALID_ARGUMENT for anything else that cannot be asked, and
     FAILED_PRECONDITION where no report matches.
@@ -338,7 +338,7 @@ class Analyst(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/hearsay.v1.Analyst/Estimate',
+            '/hearsay.v1.Answers/Estimate',
             hearsay_dot_v1_dot_analyst__pb2.EstimateRequest.SerializeToString,
             hearsay_dot_v1_dot_answer__pb2.Answer.FromString,
             options,
@@ -365,7 +365,7 @@ class Analyst(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/hearsay.v1.Analyst/EstimateBy',
+            '/hearsay.v1.Answers/EstimateBy',
             hearsay_dot_v1_dot_analyst__pb2.EstimateByRequest.SerializeToString,
             hearsay_dot_v1_dot_answer__pb2.Answer.FromString,
             options,
@@ -392,7 +392,7 @@ class Analyst(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/hearsay.v1.Analyst/Compare',
+            '/hearsay.v1.Answers/Compare',
             hearsay_dot_v1_dot_analyst__pb2.CompareRequest.SerializeToString,
             hearsay_dot_v1_dot_answer__pb2.Answer.FromString,
             options,
@@ -419,7 +419,7 @@ class Analyst(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/hearsay.v1.Analyst/Change',
+            '/hearsay.v1.Answers/Change',
             hearsay_dot_v1_dot_analyst__pb2.ChangeRequest.SerializeToString,
             hearsay_dot_v1_dot_answer__pb2.Answer.FromString,
             options,
@@ -446,7 +446,7 @@ class Analyst(object):
         return grpc.experimental.unary_stream(
             request,
             target,
-            '/hearsay.v1.Analyst/Watch',
+            '/hearsay.v1.Answers/Watch',
             hearsay_dot_v1_dot_analyst__pb2.WatchRequest.SerializeToString,
             hearsay_dot_v1_dot_answer__pb2.Answer.FromString,
             options,
@@ -473,7 +473,7 @@ class Analyst(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/hearsay.v1.Analyst/Distribution',
+            '/hearsay.v1.Answers/Distribution',
             hearsay_dot_v1_dot_analyst__pb2.DistributionRequest.SerializeToString,
             hearsay_dot_v1_dot_answer__pb2.Answer.FromString,
             options,
@@ -500,7 +500,7 @@ class Analyst(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/hearsay.v1.Analyst/Suspicions',
+            '/hearsay.v1.Answers/Suspicions',
             hearsay_dot_v1_dot_analyst__pb2.SuspicionsRequest.SerializeToString,
             hearsay_dot_v1_dot_answer__pb2.Answer.FromString,
             options,
@@ -527,7 +527,7 @@ class Analyst(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/hearsay.v1.Analyst/Crosstab',
+            '/hearsay.v1.Answers/Crosstab',
             hearsay_dot_v1_dot_analyst__pb2.CrosstabRequest.SerializeToString,
             hearsay_dot_v1_dot_answer__pb2.Answer.FromString,
             options,
@@ -554,7 +554,7 @@ class Analyst(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/hearsay.v1.Analyst/CompareGroups',
+            '/hearsay.v1.Answers/CompareGroups',
             hearsay_dot_v1_dot_analyst__pb2.CompareGroupsRequest.SerializeToString,
             hearsay_dot_v1_dot_answer__pb2.Answer.FromString,
             options,
@@ -581,7 +581,7 @@ class Analyst(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/hearsay.v1.Analyst/Fit',
+            '/hearsay.v1.Answers/Fit',
             hearsay_dot_v1_dot_analyst__pb2.FitRequest.SerializeToString,
             hearsay_dot_v1_dot_answer__pb2.Answer.FromString,
             options,
@@ -608,7 +608,7 @@ class Analyst(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/hearsay.v1.Analyst/Pairs',
+            '/hearsay.v1.Answers/Pairs',
             hearsay_dot_v1_dot_analyst__pb2.PairsRequest.SerializeToString,
             hearsay_dot_v1_dot_answer__pb2.Answer.FromString,
             options,
@@ -635,7 +635,7 @@ class Analyst(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/hearsay.v1.Analyst/Words',
+            '/hearsay.v1.Answers/Words',
             hearsay_dot_v1_dot_analyst__pb2.WordsRequest.SerializeToString,
             hearsay_dot_v1_dot_answer__pb2.Answer.FromString,
             options,
@@ -662,7 +662,7 @@ class Analyst(object):
         return grpc.experimental.unary_stream(
             request,
             target,
-            '/hearsay.v1.Analyst/ExportRows',
+            '/hearsay.v1.Answers/ExportRows',
             hearsay_dot_v1_dot_analyst__pb2.ExportRowsRequest.SerializeToString,
             hearsay_dot_v1_dot_analyst__pb2.ExportRowsResponse.FromString,
             options,
@@ -689,7 +689,7 @@ class Analyst(object):
         return grpc.experimental.unary_stream(
             request,
             target,
-            '/hearsay.v1.Analyst/Mixes',
+            '/hearsay.v1.Answers/Mixes',
             hearsay_dot_v1_dot_analyst__pb2.MixesRequest.SerializeToString,
             hearsay_dot_v1_dot_analyst__pb2.MixesResponse.FromString,
             options,

@@ -94,7 +94,7 @@ async def _one(
     top = 0 if is_mean else _MOST_ROWS
     request = analyst_pb2.EstimateRequest(survey=survey, attribute=name, top=top)
     try:
-        message = await inside.own("Analyst/Estimate", request)
+        message = await inside.own("Answers/Estimate", request)
     except Ended as error:
         if error.code == grpc.StatusCode.FAILED_PRECONDITION:
             return Said(title, 0, (), "", "There is nothing to show yet.")
