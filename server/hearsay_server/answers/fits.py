@@ -1,6 +1,7 @@
 """Answers to `Fit`: regressions from the records that report all of a model's attributes."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -8,7 +9,7 @@ from hearsay.asking import roles
 from hearsay.asking.answer import Answer, Note, Subject, Table
 from hearsay.asking.columns import FIT_COLUMNS, variable_name
 from hearsay.plain import is_plain
-from hearsay.plans.kinds import Categorical, Numeric
+from hearsay.plans.kinds import ByKind, Categorical, Domain, Numeric
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2
 from hearsay_server.answers.queries import NoReports, confidence_of
@@ -173,16 +174,37 @@ def _model(plan: Plan, question: Request) -> tuple[Variable, list[Product]]:
 
 
 def _variable(plan: Plan, names: Sequence[str], variable: analyst_pb2.Variable) -> Variable:
-    name, place = variable.attribute, names.index(variable.attribute)
-    domain = plan.attributes[name].domain
-    if not isinstance(domain, Categorical | Numeric):
-        raise InvalidInput(f"{name!r} is {domain}: a regression is on values and numbers")
-    if isinstance(domain, Numeric):
-        if variable.HasField("value"):
-            raise InvalidInput(f"{name!r} is a number: it has no value {variable.value!r}")
-        return Number(place, domain.low, domain.high)
+    domain = plan.attributes[variable.attribute].domain
+    return _VARIABLES[domain](variable, names.index(variable.attribute), domain)
+
+
+def _number(variable: analyst_pb2.Variable, place: int, domain: Numeric) -> Number:
+    name = variable.attribute
+    if variable.HasField("value"):
+        raise InvalidInput(f"{name!r} is a number: it has no value {variable.value!r}")
+    return Number(place, domain.low, domain.high)
+
+
+def _indicator(variable: analyst_pb2.Variable, place: int, domain: Categorical) -> Indicator:
+    name = variable.attribute
     if not variable.HasField("value"):
         raise InvalidInput(f"{name!r} has values: say which one the variable tells of")
     if variable.value not in domain.values:
         raise InvalidInput(f"{name!r} has no value {variable.value!r}; its values are {domain}")
     return Indicator(place, domain.values.index(variable.value))
+
+
+def _none(variable: analyst_pb2.Variable, place: int, domain: Domain) -> Variable:
+    raise InvalidInput(f"{variable.attribute!r} is {domain}: a regression is on values and numbers")
+
+
+_VARIABLES: ByKind[Callable[[analyst_pb2.Variable, int, Any], Variable]] = ByKind(
+    category=_indicator,
+    number=_number,
+    bins=_none,
+    set=_none,
+    ratings=_none,
+    words=_none,
+    grid=_none,
+)
+"""What a model's variable is, at its attribute's place; raises `InvalidInput` where it is none."""

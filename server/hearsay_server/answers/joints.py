@@ -1,8 +1,9 @@
 """Answers about two attributes together: joint tables, tests of independence, groups compared."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,8 +11,8 @@ from numpy.typing import NDArray
 from hearsay.asking import roles
 from hearsay.asking.answer import Answer, Column, Note, Subject, Table, Unit
 from hearsay.asking.columns import DIFFERENCE_COLUMNS
-from hearsay.plans.kinds import Categorical, Numeric
-from hearsay.plans.plan import Attribute, Plan
+from hearsay.plans.kinds import ByKind, Categorical, Domain, Numeric
+from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2
 from hearsay_server.answers.queries import (
     STRATIFIED,
@@ -126,7 +127,7 @@ def table_answer(
     low, high = table.interval(confidence, simultaneous=question.simultaneous)
     shown = table.likely if question.nonnegative else table.value
     one, other = plan.attributes[question.attribute], plan.attributes[question.other]
-    pairs = list(product(_labels(one), _labels(other)))
+    pairs = list(product(one.domain.labels, other.domain.labels))
     numbers = {"estimate": shown, "standard_error": table.standard_error, "low": low, "high": high}
     if question.nonnegative:
         numbers["raw"] = table.value
@@ -172,19 +173,7 @@ def check_groups(plan: Plan, question: analyst_pb2.CompareGroupsRequest) -> None
     by = _values(plan, question.by)
     _reference(by, question)
     domain = plan.attributes[question.attribute].domain
-    if isinstance(domain, Categorical):
-        _check_size(by, domain)
-        _alike(plan, question.method)
-    elif not isinstance(domain, Numeric):
-        raise InvalidInput(
-            f"{question.attribute!r} is {domain}: compare values, or the mean of a number"
-        )
-    else:
-        check_cells(2, len(by.values))
-        if len(by.values) > MAX_VALUES:
-            raise InvalidInput(f"there may be {MAX_VALUES} groups, got {len(by.values)}")
-        if question.method not in ("", STRATIFIED):
-            raise InvalidInput(f"means are stratified by level, got method {question.method!r}")
+    _WITHIN[domain](plan, question, by, domain)
 
 
 def compare_groups(plan: Plan, question: analyst_pb2.CompareGroupsRequest, pairs: Pairs) -> Answer:
@@ -194,15 +183,63 @@ def compare_groups(plan: Plan, question: analyst_pb2.CompareGroupsRequest, pairs
     """
     given = by_levels(plan, (question.attribute, question.by), pairs)
     domain = plan.attributes[question.attribute].domain
-    if isinstance(domain, Categorical):
-        alike = _alike(plan, question.method)
-        table = joint(given.cohorts, given.repeats, alike=alike)
-        groups, method = within(table.transposed()), table.method
-    else:
-        assert isinstance(domain, Numeric)  # as was checked
-        groups = means_within(given.cohorts, given.repeats).rescaled((domain.low, domain.high))
-        method = STRATIFIED if len(given.cohorts) > 1 else "debias"
+    groups, method = _WITHIN[domain](plan, question, _values(plan, question.by), domain)(given)
     return groups_answer(plan, question, groups, method, given.most_repeated)
+
+
+_Within = Callable[[PairCohorts], tuple[Groups, str]]
+"""Estimates an attribute within groups, and names the method."""
+
+
+def _of_values(
+    plan: Plan, question: analyst_pb2.CompareGroupsRequest, by: Categorical, domain: Categorical
+) -> _Within:
+    _check_size(by, domain)
+    alike = _alike(plan, question.method)
+
+    def shares(given: PairCohorts) -> tuple[Groups, str]:
+        table = joint(given.cohorts, given.repeats, alike=alike)
+        return within(table.transposed()), table.method
+
+    return shares
+
+
+def _of_a_number(
+    plan: Plan, question: analyst_pb2.CompareGroupsRequest, by: Categorical, domain: Numeric
+) -> _Within:
+    check_cells(2, len(by.values))
+    if len(by.values) > MAX_VALUES:
+        raise InvalidInput(f"there may be {MAX_VALUES} groups, got {len(by.values)}")
+    if question.method not in ("", STRATIFIED):
+        raise InvalidInput(f"means are stratified by level, got method {question.method!r}")
+
+    def means(given: PairCohorts) -> tuple[Groups, str]:
+        groups = means_within(given.cohorts, given.repeats).rescaled((domain.low, domain.high))
+        return groups, STRATIFIED if len(given.cohorts) > 1 else "debias"
+
+    return means
+
+
+def _of_another(
+    plan: Plan, question: analyst_pb2.CompareGroupsRequest, by: Categorical, domain: Domain
+) -> _Within:
+    raise InvalidInput(
+        f"{question.attribute!r} is {domain}: compare values, or the mean of a number"
+    )
+
+
+_WITHIN: ByKind[Callable[[Plan, analyst_pb2.CompareGroupsRequest, Categorical, Any], _Within]] = (
+    ByKind(
+        category=_of_values,
+        number=_of_a_number,
+        bins=_of_another,
+        set=_of_another,
+        ratings=_of_another,
+        words=_of_another,
+        grid=_of_another,
+    )
+)
+"""Checks what is asked of an attribute within groups, and returns how it is estimated."""
 
 
 def groups_of_views(
@@ -224,8 +261,8 @@ def groups_answer(
     """Return the answer of an attribute's groups, from wherever they are."""
     confidence, simultaneous = check_confidence(confidence_of(question)), question.simultaneous
     attribute, by = plan.attributes[question.attribute], plan.attributes[question.by]
-    names, labels = _labels(by), _labels(attribute)
-    statistic = "frequency" if isinstance(attribute.domain, Categorical) else "mean"
+    names, labels = by.domain.labels, attribute.domain.labels
+    statistic = attribute.domain.statistic
     unit = roles.unit_of(statistic)
     shares = Groups(
         groups.share[:, None],
@@ -248,9 +285,7 @@ def groups_answer(
         roles.index((by.name, [a for a, _ in each]), (attribute.name, [b for _, b in each])),
         _columns(_COLUMNS, (groups.value, groups.standard_error, *ends), unit),
     )
-    domain = by.domain
-    assert isinstance(domain, Categorical)
-    found = differences_between(groups, _reference(domain, question))
+    found = differences_between(groups, _reference(_values(plan, by.name), question))
     ends = found.interval(confidence, simultaneous=simultaneous)
     numbers = (found.first, found.second, found.value, found.standard_error, *ends)
     two = list(product(found.pairs, labels))
@@ -303,11 +338,6 @@ def _unclear(names: Sequence[str], groups: Groups) -> str:
         f"too few people are known to be in {', '.join(unclear)} to tell of them: their intervals "
         "are all of the range, and they are not compared"
     )
-
-
-def _labels(attribute: Attribute) -> Sequence[str]:
-    domain = attribute.domain
-    return domain.values if isinstance(domain, Categorical) else ["mean"]
 
 
 def _values(plan: Plan, name: str) -> Categorical:
