@@ -9,11 +9,10 @@ from hearsay.asking import roles
 from hearsay.asking.answer import Answer, Column, Note, Subject, Table, Unit
 from hearsay.asking.columns import change_columns
 from hearsay.plans import period
-from hearsay.plans.kinds import Binned, Numeric, Ratings
+from hearsay.plans.kinds import Binned, Ratings
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2
 from hearsay_server.answers import queries
-from hearsay_server.answers import sets as sets_of
 from hearsay_server.answers.queries import NoReports, Tallies, confidence_of
 from hearsay_server.answers.repeats import of_levels
 from hearsay_server.ingest.intake import Cohort
@@ -70,17 +69,11 @@ def change(
     check(plan, question)
     tallies = {cohort: tally for cohort, tally in tallies.items() if tally.n}  # unpacked once
     names = _periods(plan, question, tallies)
-    sets = _sets(plan, question)
+    sets, labels, statistic = _rows(plan, question)
     found = _series(plan, question.attribute, tallies, names, sets)
     changes = _COMPUTED[question.kind](found, [period.number(plan.period, name) for name in names])
     confidence = confidence_of(question)
     domain = plan.asked(question.attribute).domain
-    labels: Sequence[str] = domain.labels
-    statistic = domain.statistic
-    if sets is not None:
-        labels, statistic = _labels(plan, question), "share"
-    elif isinstance(domain, Ratings):
-        statistic = sets_of.RATED
     view = _VIEWS[question.kind]
     notes = (
         _open([name for name in names if name in unfinished]),
@@ -163,13 +156,15 @@ def _parts(plan: Plan, attribute: str, tallies: dict[Cohort, Tally], sets: Float
     }
 
 
-def _sets(plan: Plan, question: Request) -> Floats | None:
-    """Return the sets of values or bins to sum, shape (sets, k); None without any."""
-    if question.sums:
-        return queries.value_sets(plan, question.attribute, question.sums)
-    if not question.ranges:
-        return None
+def _rows(plan: Plan, question: Request) -> tuple[Floats | None, Sequence[str], str]:
+    """Return the sets of values or bins to sum, shape (sets, k), None without any; and the labels
+    and the statistic of what is told."""
     domain = plan.asked(question.attribute).domain
+    if question.sums:
+        sets = queries.value_sets(plan, question.attribute, question.sums)
+        return sets, [" + ".join(each.values) for each in question.sums], "share"
+    if not question.ranges:
+        return None, domain.labels, domain.compared
     if not isinstance(domain, Binned):
         raise InvalidInput(
             f"{question.attribute!r} is {domain}: ranges over time are those of a number in bins"
@@ -179,15 +174,8 @@ def _sets(plan: Plan, question: Request) -> Floats | None:
     for each in question.ranges:
         first, last = domain.points.cuts(np.array([each.low, each.high]))
         rows.append((first <= place) & (place < last))
-    return np.array(rows, dtype=float)
-
-
-def _labels(plan: Plan, question: Request) -> Sequence[str]:
-    domain = plan.asked(question.attribute).domain
-    if question.sums:
-        return [" + ".join(each.values) for each in question.sums]
-    assert isinstance(domain, Binned)  # as `_sets` has checked
-    return [domain.points.range_label(each.low, each.high) for each in question.ranges]
+    labels = [domain.points.range_label(each.low, each.high) for each in question.ranges]
+    return np.array(rows, dtype=float), labels, "share"
 
 
 _COMPUTED: dict[int, Callable[[Series, list[int]], Changes]] = {
@@ -209,10 +197,9 @@ def _table(
     confidence = confidence_of(question)
     low, high = changes.interval(confidence, simultaneous=question.simultaneous)
     units = domain.units
-    start = domain.low + units if isinstance(domain, Numeric) else 0.0  # of a mean in [-1, 1]
     numbers = (
-        start + units * changes.first,
-        start + units * changes.second,
+        domain.origin + units * changes.first,
+        domain.origin + units * changes.second,
         units * changes.value,
         units * changes.standard_error,
         units * low,

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,12 +10,12 @@ from numpy.typing import NDArray
 from hearsay.asking import roles
 from hearsay.asking.answer import Answer, Note, Subject, Table, Unit
 from hearsay.plans.bins import Bins
-from hearsay.plans.kinds import Binned, Categorical, Grid, Numeric, Ratings, SetOf, Strings
+from hearsay.plans.kinds import Binned, ByKind, Numeric
 from hearsay.plans.plan import Plan
 from hearsay.plans.points import Points, check_range
 from hearsay.v1 import analyst_pb2
 from hearsay_server.answers import weighted
-from hearsay_server.answers.queries import NoReports, Tallies, by_level, confidence_of, of_words
+from hearsay_server.answers.queries import IN_WORDS, NoReports, Tallies, by_level, confidence_of
 from ldp import InvalidInput, Mechanism
 from ldp.core.estimation import Cohorts
 from ldp.core.estimator import Estimator, Frequencies
@@ -57,15 +58,7 @@ def distribution(plan: Plan, question: analyst_pb2.DistributionRequest, tallies:
     """
     if not tallies:
         raise NoReports(f"there are no such reports of {question.attribute!r} yet")
-    domain = plan.asked(question.attribute).domain
-    if isinstance(domain, Strings):
-        raise of_words(question.attribute)
-    if isinstance(domain, SetOf):
-        raise InvalidInput(f"{question.attribute!r} is a set of items: ask for its sizes")
-    if isinstance(domain, Ratings):
-        raise InvalidInput(f"{question.attribute!r} are ratings: ask for their means")
-    if isinstance(domain, Categorical | Grid):
-        raise InvalidInput(f"{question.attribute!r} has values: ask for their frequencies")
+    domain = _number(question.attribute, plan.asked(question.attribute).domain)
     confidence = check_confidence(confidence_of(question))
     if question.view not in _FIRST:
         names = ", ".join(name for name in _FIRST if name)
@@ -86,7 +79,6 @@ def distribution(plan: Plan, question: analyst_pb2.DistributionRequest, tallies:
         _check_tells_more_than_the_mean(mechanism)
     points = _points(question, domain)
     if points is None:
-        assert isinstance(domain, Numeric)
         if weights:
             raise InvalidInput(
                 f"{question.attribute!r} has no step, and its curve cannot be weighted: ask for "
@@ -118,6 +110,28 @@ def distribution(plan: Plan, question: analyst_pb2.DistributionRequest, tallies:
     if not weights:
         return answer
     return weighted.noted(replace(answer, method=weighted.method(question)), weights, assumed)
+
+
+_HAS_VALUES = "has values: ask for their frequencies"
+
+_INSTEAD = ByKind(
+    category=_HAS_VALUES,
+    number="",
+    bins="",
+    set="is a set of items: ask for its sizes",
+    ratings="are ratings: ask for their means",
+    words=IN_WORDS,
+    grid=_HAS_VALUES,
+)
+"""What to ask instead of a distribution, "" of what has one."""
+
+
+def _number(attribute: str, domain: Any) -> Numeric | Binned:
+    """Return the domain of a number; raise `InvalidInput` for another one."""
+    if instead := _INSTEAD[domain]:
+        raise InvalidInput(f"{attribute!r} {instead}")
+    number: Numeric | Binned = domain
+    return number
 
 
 def _points(
@@ -293,7 +307,7 @@ def _hopeless(planned: Precision, cohorts: Cohorts) -> str:
 
 
 def _of_curve(
-    question: analyst_pb2.DistributionRequest, domain: Numeric, cohorts: Cohorts
+    question: analyst_pb2.DistributionRequest, domain: Numeric | Binned, cohorts: Cohorts
 ) -> list[Table]:
     """Return the tables asked for, of a curve: without errors and intervals."""
     edges = _curve_edges(question, domain.low, domain.high)
@@ -317,14 +331,16 @@ def _of_curve(
     return tables
 
 
-def _of_range(found: curves.Distribution, domain: Numeric, asked: analyst_pb2.Range) -> float:
+def _of_range(
+    found: curves.Distribution, domain: Numeric | Binned, asked: analyst_pb2.Range
+) -> float:
     check_range(asked.low, asked.high, domain.low, domain.high, strict=True)
     ends = np.clip([asked.low, asked.high], domain.low, domain.high)
     (share,) = found.histogram(_on_scale(ends, domain)).tolist()
     return float(share)
 
 
-def _on_scale(numbers: Floats, domain: Numeric) -> Floats:
+def _on_scale(numbers: Floats, domain: Numeric | Binned) -> Floats:
     """Return numbers of the domain on the scale [-1, 1] of the mechanisms."""
     scaled: Floats = np.clip(2 * (numbers - domain.low) / (domain.high - domain.low) - 1, -1, 1)
     return scaled

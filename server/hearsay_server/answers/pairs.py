@@ -11,7 +11,8 @@ from hearsay.plans.kinds import SetOf
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2
 from hearsay_server.answers.queries import NoReports, Tallies, by_level, confidence_of
-from ldp import InvalidInput, SetSelection
+from hearsay_server.answers.sets import items_of
+from ldp import SetSelection
 from ldp.core.repeated import Repeats
 from ldp.estimating import sets
 from ldp.estimating.pairs import PairTally
@@ -22,10 +23,7 @@ _SHOWN = 100
 
 def domain_of(plan: Plan, attribute: str) -> SetOf:
     """Return the domain of a set; raise `InvalidInput` for another one."""
-    domain = plan.asked(attribute).domain
-    if not isinstance(domain, SetOf):
-        raise InvalidInput(f"{attribute!r} is no set of items: it has no pairs")
-    return domain
+    return items_of(plan.asked(attribute), "pairs")
 
 
 def pairs(

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from hearsay import asking
 from hearsay.asking import roles
 from hearsay.asking.columns import DIFFERENCE_COLUMNS, NO_MAP
-from hearsay.plans.kinds import Categorical, Domain, Grid, Numeric, Ratings, SetOf, Strings
+from hearsay.plans.kinds import Categorical, Domain, Grid, Ratings, Strings
 from hearsay.plans.plan import Plan
 from hearsay.plans.views import View
 from hearsay.v1 import analyst_pb2
@@ -101,7 +101,7 @@ def _answered(plan: Plan, attribute: str, cohorts: Cohorts, method: str, forgeab
 
 def _many(plan: Plan, attribute: str) -> bool:
     domain = plan.asked(attribute).domain
-    return isinstance(domain, Categorical) and len(domain.values) > _QUICK
+    return domain.joins and len(domain.labels) > _QUICK
 
 
 def _pooled_how(
@@ -117,12 +117,11 @@ def _pooled_how(
     return (pooling.named("inverse_variance") if _many(plan, attribute) else None), most
 
 
-def of_words(attribute: str) -> InvalidInput:
-    """Return the error of a question about values, where answers are words."""
-    return InvalidInput(
-        f"{attribute!r} is answered in words: ask for those that are frequent, or for the shares "
-        "of listed ones (`hearsay ask words`, Analyst.heavy_hitters, Analyst.frequencies_of)"
-    )
+IN_WORDS = (
+    "is answered in words: ask for those that are frequent, or for the shares of listed ones "
+    "(`hearsay ask words`, Analyst.heavy_hitters, Analyst.frequencies_of)"
+)
+"""What to ask instead of a question about values, where answers are words."""
 
 
 def by_level(
@@ -155,7 +154,7 @@ def of_strata(
     attributes, by (level, map). Raises `NoReports` where there are none."""
     for name in attributes:
         if isinstance(plan.attributes[name].domain, Strings):
-            raise of_words(name)
+            raise InvalidInput(f"{name!r} {IN_WORDS}")
     if not tallies:
         names = " and ".join(map(repr, attributes))
         raise NoReports(f"there are no such reports of {names} yet")
@@ -223,7 +222,7 @@ def estimate(
     """
     forged = question.forged if question.HasField("forged") else None
     domain = plan.asked(question.attribute).domain
-    sets_of.check(domain, question.attribute, question)
+    sets_of.check(plan.asked(question.attribute), question)
     sets = sets_to_sum(plan, question)
     cohorts = by_level(plan, question.attribute, tallies)
     if question.sizes:
@@ -333,7 +332,7 @@ def _sizes(
 ) -> analyst_pb2.EstimateResponse:
     """Answer with the sizes of sets."""
     asked = plan.asked(question.attribute)
-    assert isinstance(asked.domain, SetOf)  # as `sets_of.check` has checked
+    domain = sets_of.items_of(asked, "sizes")
     if question.top or question.values:
         raise InvalidInput("sizes are answered with all their rows: leave out top and values")
     confidence = confidence_of(question)
@@ -342,7 +341,7 @@ def _sizes(
         return _answered(plan, question.attribute, some, question.method, False)
 
     mean, rows, warning = sets_of.size_rows(
-        asked.domain, cohorts, answered, confidence, question.simultaneous
+        domain, cohorts, answered, confidence, question.simultaneous
     )
     return analyst_pb2.EstimateResponse(
         survey=plan.survey,
@@ -426,8 +425,7 @@ def compare(
         found.p_value,
         found.adjusted_p_value,
     )
-    statistic = sets_of.RATED if isinstance(domain, Ratings) else domain.statistic
-    unit = roles.unit_of(statistic)
+    unit = roles.unit_of(domain.compared)
     each = zip(DIFFERENCE_COLUMNS, columns, strict=True)
     rows = asking.Table(
         "rows",
@@ -439,7 +437,7 @@ def compare(
         "compare",
         plan.survey,
         (asking.Subject(attribute, plan.asked(attribute).title),),
-        statistic,
+        domain.compared,
         (rows,),
         confidence=confidence,
         simultaneous=question.simultaneous,
@@ -489,7 +487,7 @@ def shown(
         return np.argsort(-estimates, kind="stable")[: question.top]
     if not question.values:
         return np.arange(estimates.size)
-    if isinstance(domain, Numeric):
+    if domain.statistic == "mean":
         raise InvalidInput(f"{question.attribute!r} is a number: it has no values to choose from")
     codes = {value: code for code, value in enumerate(domain.labels)}
     if unknown := [value for value in question.values if value not in codes]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from hearsay.plans.attributes import Question
 from hearsay.plans.kinds import Domain, Grid, Ratings, SetOf
 from hearsay.v1 import analyst_pb2
 from ldp import InvalidInput, SetBits
@@ -19,9 +20,6 @@ from ldp.mechanisms import SetMechanism
 
 Floats = NDArray[np.float64]
 
-RATED = "share who rated"
-"""The statistic of a comparison of ratings: by how much the shares of who rated a key differ."""
-
 
 def estimator(domain: Domain | Grid, mechanism: Estimator) -> Estimator:
     """Return what estimates a domain's labels from a mechanism's reports: of ratings the shares who
@@ -32,11 +30,19 @@ def estimator(domain: Domain | Grid, mechanism: Estimator) -> Estimator:
     return mechanism
 
 
-def check(domain: Domain | Grid, attribute: str, question: analyst_pb2.EstimateRequest) -> None:
+def items_of(asked: Question, what: str) -> SetOf:
+    """Return the domain of a set, which has what is asked; raise `InvalidInput` for another one."""
+    if not isinstance(asked.domain, SetOf):
+        raise InvalidInput(f"{asked.name!r} is no set of items: it has no {what}")
+    return asked.domain
+
+
+def check(asked: Question, question: analyst_pb2.EstimateRequest) -> None:
     """Raise `InvalidInput` for what cannot be asked of sets and ratings, or of anything else."""
-    if not isinstance(domain, SetOf | Ratings):
+    domain, attribute = asked.domain, asked.name
+    if not domain.item:
         if question.sizes:
-            raise InvalidInput(f"{attribute!r} is no set of items: it has no sizes")
+            items_of(asked, "sizes")
         return
     if question.sums:
         raise InvalidInput(

@@ -4,13 +4,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hearsay.plans.kinds import Numeric
 from hearsay.plans.plan import Plan
 from hearsay.sealed import shares
 from hearsay.v1 import analyst_pb2
 from hearsay_server.answers.queries import NoReports, confidence_of
 from hearsay_server.storage.sums import Sum
-from ldp import InvalidInput
+from ldp import Estimate, InvalidInput
 from ldp.core.intervals import around, critical_value
 from ldp.two_servers.records import Counted, estimate
 
@@ -64,14 +63,10 @@ def answer(
     attribute = plan.attributes[question.attribute]
     mine = told[list(plan.attributes).index(attribute.name)]
     domain = attribute.domain
-    values, errors = mine.values, mine.errors
-    low, high = 0.0, 1.0
-    if isinstance(domain, Numeric):
-        low, high = domain.low, domain.high
-        values = low + (values + 1) * domain.units
-        errors = errors * domain.units
-    z = critical_value(confidence, len(values) if question.simultaneous else 1)
-    lows, highs = around(values, z * errors, (low, high))
+    bounds = (-1.0, 1.0) if domain.statistic == "mean" else (0.0, 1.0)
+    shown = domain.in_units(Estimate(mine.values, mine.errors, records, bounds))
+    z = critical_value(confidence, len(shown.value) if question.simultaneous else 1)
+    lows, highs = around(shown.value, z * shown.standard_error, shown.bounds)
     (level,) = plan.levels.values()
     return analyst_pb2.EstimateResponse(
         survey=plan.survey,
@@ -89,7 +84,7 @@ def answer(
                 high=top,
             )
             for label, value, error, bottom, top in zip(
-                domain.labels, values, errors, lows, highs, strict=True
+                domain.labels, shown.value, shown.standard_error, lows, highs, strict=True
             )
         ],
         cohorts=[

@@ -204,11 +204,11 @@ def _weigh(
     weights: Weights,
 ) -> None:
     """Put the weighted estimates into an answer without weights."""
-    domain = plan.asked(question.attribute).domain
-    confidence = confidence_of(question)
+    asked = plan.asked(question.attribute)
+    domain, confidence = asked.domain, confidence_of(question)
     if question.sizes:
-        assert isinstance(domain, SetOf)  # as the answer without margins was given
-        _put_sizes(question, answer, groups, weights, domain, confidence)
+        items = sets_of.items_of(asked, "sizes")
+        _put_sizes(question, answer, groups, weights, items, confidence)
         return
     found = domain.in_units(weighted(groups, weights).estimate)
     if isinstance(domain, Ratings):

@@ -35,9 +35,7 @@ def from_tallies(plan: Plan, attribute: str) -> bool:
 
 def check(plan: Plan, question: analyst_pb2.WordsRequest) -> None:
     """Raise `InvalidInput` for what cannot be asked."""
-    domain = plan.asked(question.attribute).domain
-    if not isinstance(domain, Strings):
-        raise InvalidInput(f"{question.attribute!r} is not answered in words: leave them out")
+    domain = _domain(plan, question.attribute)
     check_confidence(confidence_of(question))
     if question.discover:
         if question.candidates:
@@ -53,6 +51,13 @@ def check(plan: Plan, question: analyst_pb2.WordsRequest) -> None:
             "that are frequent"
         )
     domain.check_words("words", question.candidates)
+
+
+def _domain(plan: Plan, attribute: str) -> Strings:
+    domain = plan.asked(attribute).domain
+    if not isinstance(domain, Strings):
+        raise InvalidInput(f"{attribute!r} is not answered in words: leave them out")
+    return domain
 
 
 def collected(
@@ -90,10 +95,8 @@ def words(
     `NoReports` where there are no reports; the question was checked (`check`).
     """
     attribute = question.attribute
-    asked = plan.asked(attribute)
-    assert isinstance(asked.domain, Strings)  # as `check` has checked
     confidence = confidence_of(question)
-    listed: Sequence[str] = question.candidates or asked.domain.candidates
+    listed: Sequence[str] = question.candidates or _domain(plan, attribute).candidates
     shares: Sequence[float] = []
     if from_tallies(plan, attribute):
         estimate = _regressed(plan, attribute, tallies, listed)
@@ -119,7 +122,7 @@ def words(
     return analyst_pb2.EstimateResponse(
         survey=plan.survey,
         attribute=attribute,
-        title=asked.title,
+        title=plan.asked(attribute).title,
         statistic="share",
         confidence=confidence,
         simultaneous=simultaneous,

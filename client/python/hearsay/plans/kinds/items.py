@@ -26,7 +26,6 @@ class SetOf(Kind):
     name: ClassVar[str] = "set"
 
     item: ClassVar[str] = "item"
-    """What an answer has several of."""
 
     values: tuple[str, ...]
     at_most: int = 0

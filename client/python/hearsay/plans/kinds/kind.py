@@ -21,6 +21,13 @@ class Kind:
     """What is estimated of the answers, one number for each of `labels`."""
     joins: ClassVar[bool] = False
     """Whether a view may ask for such answers: each is one of `labels`."""
+    item: ClassVar[str] = ""
+    """What an answer has several of, "" where it is one."""
+
+    @property
+    def compared(self) -> str:
+        """What is compared of the answers, between parts of the reports and between periods."""
+        return self.statistic
 
     @property
     def maps(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -46,6 +53,11 @@ class Kind:
     def units(self) -> float:
         """By how much a mechanism's parameter is multiplied in an answer's units."""
         return 1.0
+
+    @property
+    def origin(self) -> float:
+        """What a mechanism's parameter of 0 is in an answer's units."""
+        return 0.0
 
     @property
     def labels(self) -> tuple[str, ...]:

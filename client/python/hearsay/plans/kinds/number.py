@@ -137,6 +137,11 @@ class Numeric(Kind):
         """By how much a mechanism's parameter is multiplied in an answer's units."""
         return (self.high - self.low) / 2
 
+    @property
+    def origin(self) -> float:
+        """What a mechanism's parameter of 0 is in an answer's units: the middle of the range."""
+        return self.low + self.units
+
     def in_units(self, estimate: Estimate) -> Estimate:
         """Return an estimate of a mechanism's parameters in the answers' units."""
         return estimate.rescaled((self.low, self.high))

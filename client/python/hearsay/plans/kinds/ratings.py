@@ -40,7 +40,6 @@ class Ratings(Kind):
     statistic: ClassVar[str] = "rating"
 
     item: ClassVar[str] = "rating"
-    """What an answer has several of."""
 
     keys: tuple[str, ...]
     low: float
@@ -55,6 +54,11 @@ class Ratings(Kind):
                 f"low and high must be finite with low < high, got {self.low!r} and {self.high!r}"
             )
         check_at_most(self.at_most, len(self.keys), "keys")
+
+    @property
+    def compared(self) -> str:
+        """By how much the shares of the people who rated a key differ."""
+        return "share who rated"
 
     @property
     def labels(self) -> tuple[str, ...]:
