@@ -19,6 +19,7 @@ from serving import submit
 
 from hearsay import Analyst
 from hearsay.asking.analyst import Selection, change_request
+from hearsay.asking.changes import ChangeOptions
 from hearsay.plans.plan import Plan, parse
 from hearsay.v1 import collector_pb2
 from hearsay_server.answers import changes
@@ -300,6 +301,41 @@ keys = ["food", "staff"]
 low = 1
 high = 5
 at_most = 2
+"""
+
+
+@pytest.mark.parametrize(
+    ("attribute", "message"),
+    [
+        ("minutes", "'minutes' is a number, and has no values to sum"),
+        ("apps", "'apps' is a set of items: people may have several"),
+        ("stars", "'stars' are ratings: they have no values to sum"),
+        ("word", "'word' is answered in words: ask for those that are frequent"),
+    ],
+)
+def test_sums_over_time_are_refused_for_what_they_are_not_of(attribute: str, message: str) -> None:
+    plan = parse(resolve(from_toml(VIEWS + WITHOUT_SUMS, "t")))
+    options: ChangeOptions = {"periods": DAYS[:2], "sums": [["food"]]}
+    request = change_request(plan.survey, attribute, "DIFFERENCE", options)
+    with pytest.raises(InvalidInput, match=message):
+        changes.change(plan, request, {})
+
+
+WITHOUT_SUMS = """
+[[attributes]]
+name = "minutes"
+[attributes.numeric]
+low = 0
+high = 60
+[[attributes]]
+name = "apps"
+[attributes.set]
+values = ["chat", "maps"]
+[[attributes]]
+name = "word"
+[attributes.strings]
+alphabet = "abcdefghijklmnopqrstuvwxyz"
+longest = 8
 """
 
 

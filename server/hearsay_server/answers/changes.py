@@ -9,7 +9,7 @@ from hearsay.asking import roles
 from hearsay.asking.answer import Answer, Column, Note, Subject, Table, Unit
 from hearsay.asking.columns import change_columns
 from hearsay.plans import period
-from hearsay.plans.kinds import Binned, Ratings
+from hearsay.plans.kinds import Binned
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2
 from hearsay_server.answers import queries
@@ -54,8 +54,8 @@ def check(plan: Plan, question: Request) -> None:
     check_confidence(confidence_of(question))
     if question.sums and question.ranges:
         raise InvalidInput("ask for sums of values or for ranges of a number, not both")
-    if isinstance(plan.asked(question.attribute).domain, Ratings) and question.sums:
-        raise InvalidInput(f"{question.attribute!r} are ratings: they have no values to sum")
+    if question.sums:
+        queries.check_sums(plan, question.attribute)
 
 
 def change(

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from hearsay import asking
 from hearsay.asking import roles
 from hearsay.asking.columns import DIFFERENCE_COLUMNS, NO_MAP
-from hearsay.plans.kinds import Categorical, Domain, Grid, Ratings, Strings
+from hearsay.plans.kinds import ByKind, Domain, Grid, Ratings, Strings
 from hearsay.plans.plan import Plan
 from hearsay.plans.views import View
 from hearsay.v1 import analyst_pb2
@@ -370,17 +370,34 @@ def sets_to_sum(plan: Plan, question: analyst_pb2.EstimateRequest) -> Floats | N
     return sets
 
 
+_OF_A_NUMBER = "is a number, and has no values to sum: ask how it is distributed"
+
+_NO_SUMS = ByKind(
+    category="",
+    number=_OF_A_NUMBER,
+    bins=_OF_A_NUMBER,
+    set="is a set of items: people may have several, so shares do not add up to a share of people",
+    ratings="are ratings: they have no values to sum",
+    words=IN_WORDS,
+    grid="is of two numbers, and has no values to sum: ask for ranges of both",
+)
+"""Why values cannot be summed, "" of what has such values."""
+
+
+def check_sums(plan: Plan, attribute: str) -> None:
+    """Raise `InvalidInput` for an attribute whose values cannot be summed."""
+    if why := _NO_SUMS[plan.asked(attribute).domain]:
+        raise InvalidInput(f"{attribute!r} {why}")
+
+
 def value_sets(plan: Plan, attribute: str, sums: Sequence[analyst_pb2.ValueSet]) -> Floats:
     """Return sets of an attribute's values, shape (sets, k), as ones among zeros.
 
-    Raises `InvalidInput` for an attribute without values, and sets that have others, or none.
+    Raises `InvalidInput` as `check_sums`, and for sets that have other values, or none.
     """
+    check_sums(plan, attribute)
     domain = plan.asked(attribute).domain
-    if not isinstance(domain, Categorical):
-        raise InvalidInput(
-            f"{attribute!r} is a number, and has no values to sum: ask how it is distributed"
-        )
-    places = {value: place for place, value in enumerate(domain.values)}
+    places = {value: place for place, value in enumerate(domain.labels)}
     sets = np.zeros((len(sums), len(places)))
     for row, chosen in zip(sets, sums, strict=True):
         for value in chosen.values:

@@ -4,7 +4,7 @@ import pytest
 
 from hearsay.asking.columns import variable_name
 from hearsay.asking.formulas import Model, parse
-from hearsay.plans.kinds import Categorical, Numeric
+from hearsay.plans.kinds import Categorical, Numeric, SetOf
 from hearsay.plans.plan import Attribute
 from ldp import InvalidInput
 
@@ -12,6 +12,7 @@ ATTRIBUTES = {
     "wage": Attribute("wage", "", Numeric(0, 100, False)),
     "age": Attribute("age", "", Numeric(0, 100, False)),
     "sex": Attribute("sex", "", Categorical(("f", "m"))),
+    "apps": Attribute("apps", "", SetOf(("chat", "maps"))),
     "town": Attribute("town", "", Categorical(("a", "b, or so", "c"))),
 }
 
@@ -76,6 +77,7 @@ def test_the_response_is_a_number_or_a_value() -> None:
         ("wage ~ log(age)", "", r"got 'log\(age\)': answers are randomised on the device"),
         ("wage ~ height", "", "a formula is of attributes"),
         ("wage ~ C(age)", "", "'age' is a number, which has no values: write age"),
+        ("wage ~ C(apps)", "", "'apps' is chat, maps: a regression is on values and numbers"),
         ("wage ~ age:sex", "", r"needs the term age too: write age\*sex"),
         ("wage ~ C(town, Treatment('d'))", "", "'town' has no value 'd'; its values are"),
         ("wage ~ sex + C(sex)", "", "'sex' is in the formula in two ways"),

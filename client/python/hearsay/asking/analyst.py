@@ -1,9 +1,9 @@
 """The analyst's client of a server: debiased statistics and randomised rows."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Self, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from hearsay.asking.shuffled import Shuffles
 from hearsay.asking.words import Words
 from hearsay.checking.calls import AnalystCalls, open_checked
 from hearsay.plans import plan as plans
-from hearsay.plans.kinds import Binned, ByKind, Categorical, Ratings, SetOf, Strings
+from hearsay.plans.kinds import ByKind, Domain
 from hearsay.sending.transport import Tls, Token
 from hearsay.v1 import admin_pb2, analyst_pb2
 from ldp.errors import InvalidInput, NotReady, needs
@@ -44,6 +44,22 @@ KIND_NAMES = ByKind(
     grid="categorical",
 )
 """What `Analyst.attributes` calls each kind, after the fields of a survey's attribute."""
+
+
+def _named(domain: Domain) -> list[object]:
+    return [domain.labels, math.nan, math.nan, math.nan, 0]
+
+
+_ANSWERS: ByKind[Callable[[Any], list[object]]] = ByKind(
+    category=_named,
+    number=lambda domain: [None, domain.low, domain.high, domain.step, 0],
+    bins=lambda domain: [None, domain.low, domain.high, domain.step, domain.count],
+    set=_named,
+    ratings=lambda domain: [domain.labels, domain.low, domain.high, 0.0, 0],
+    words=_named,
+    grid=_named,
+)
+"""What `Analyst.attributes` tells of the answers: values, low, high, step and bins."""
 
 By = Literal["LEVEL", "PERIOD", "MAP", "PROPERTY"]
 """What answers may be given by, each by itself."""
@@ -105,18 +121,10 @@ class Analyst(Changes, Comparisons, Distributions, Forecasts, Sets, Shuffles, Wo
         plan = plans.parse(shown.plan)
         for name, attribute in plan.attributes.items():
             domain = attribute.domain
-            bins = domain.count if isinstance(domain, Binned) else 0
-            if isinstance(domain, Categorical | SetOf):
-                answers = [domain.values, math.nan, math.nan, math.nan]
-            elif isinstance(domain, Strings):
-                answers = [domain.candidates, math.nan, math.nan, math.nan]
-            elif isinstance(domain, Ratings):
-                answers = [domain.keys, domain.low, domain.high, 0.0]
-            else:
-                answers = [None, domain.low, domain.high, domain.step]
             asked = plan.questions_of([name])
             reports = sum(sum(r.reports) for r in shown.reports if r.attribute in asked)
-            rows.append([attribute.title, KIND_NAMES[domain], *answers, bins, reports])
+            answers = _ANSWERS[domain](domain)
+            rows.append([attribute.title, KIND_NAMES[domain], *answers, reports])
         index = pd.Index(list(plan.attributes), name="attribute")
         columns = ["title", "kind", "values", "low", "high", "step", "bins", "reports"]
         return pd.DataFrame(rows, index, columns)

@@ -5,11 +5,12 @@ taken: sums and products of attributes. A transformation of an answer cannot be 
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
-from hearsay.plans.kinds import Categorical, Strings
+from hearsay.plans.kinds import ByKind, Categorical, Domain, Numeric
 from hearsay.plans.plan import Attribute
 from hearsay.v1 import analyst_pb2
 from ldp.errors import InvalidInput, needs
@@ -123,19 +124,39 @@ def _factor(expr: str, attributes: Mapping[str, Attribute]) -> _Factor:
     found = _CATEGORICAL.fullmatch(expr)
     name = found["name"] if found else expr
     domain = _attribute(name, attributes).domain
-    if isinstance(domain, Strings):
-        raise InvalidInput(f"{name!r} is answered in words: a regression is on values and numbers")
-    if not isinstance(domain, Categorical):
-        if found:
-            raise InvalidInput(f"{name!r} is a number, which has no values: write {name}")
-        variable = [(name, analyst_pb2.Variable(attribute=name))]
-        return _Factor(name, expr, variable, variable)
+    return _FACTORS[domain](name, expr, found, domain)
+
+
+def _another(name: str, expr: str, found: re.Match[str] | None, domain: Domain) -> _Factor:
+    raise InvalidInput(f"{name!r} is {domain}: a regression is on values and numbers")
+
+
+def _number(name: str, expr: str, found: re.Match[str] | None, domain: Numeric) -> _Factor:
+    if found:
+        raise InvalidInput(f"{name!r} is a number, which has no values: write {name}")
+    variable = [(name, analyst_pb2.Variable(attribute=name))]
+    return _Factor(name, expr, variable, variable)
+
+
+def _categories(name: str, expr: str, found: re.Match[str] | None, domain: Categorical) -> _Factor:
     reference = (found and found["reference"]) or domain.values[0]
     if reference not in domain.values:
         raise InvalidInput(f"{name!r} has no value {reference!r}; its values are {domain}")
     each = {v: analyst_pb2.Variable(attribute=name, value=v) for v in domain.values}
     contrasts = [(f"{expr}[T.{v}]", own) for v, own in each.items() if v != reference]
     return _Factor(name, expr, contrasts, [(f"{expr}[{v}]", own) for v, own in each.items()])
+
+
+_FACTORS: ByKind[Callable[[str, str, re.Match[str] | None, Any], _Factor]] = ByKind(
+    category=_categories,
+    number=_number,
+    bins=_another,
+    set=_another,
+    ratings=_another,
+    words=_another,
+    grid=_another,
+)
+"""The factor of an attribute, by its name, its expression and what "C(...)" has of it."""
 
 
 def _check_main_effects(terms: Sequence[Sequence[str]], factors: Mapping[str, _Factor]) -> None:

@@ -10,7 +10,7 @@ from hearsay.asking.views.options import LONGEST, WEIGHTS, Given, Option
 from hearsay.asking.views.view import View
 from hearsay.plans import plan as plans
 from hearsay.plans.attributes import Attribute
-from hearsay.plans.kinds import Binned, Categorical, Numeric
+from hearsay.plans.kinds import Binned, Numeric
 from hearsay.plans.plan import Plan
 from hearsay.v1 import admin_pb2
 from ldp.assurance.suspicion import has_tests
@@ -107,8 +107,7 @@ class Survey:
                 by = ["level", "period"] if self.plan.period else ["level"]
                 return [*by, *(["map"] if maps else []), *self.plan.properties.by_name]
             case "values":
-                domain = self.attributes[attribute].domain
-                return domain.values[:_MOST] if isinstance(domain, Categorical) else []
+                return self.attributes[attribute].domain.labels[:_MOST]
             case "parts":
                 return self._parts()
         return []

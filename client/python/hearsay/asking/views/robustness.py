@@ -22,6 +22,7 @@ SUSPECT = Option(
     "Values that may have been promoted",
     "values",
     says="A value that may have been promoted",
+    kinds=("categorical",),
 )
 GOAL = Option("goal", "The standard error that is wanted", "number")
 
