@@ -33,6 +33,13 @@ def test_a_table_that_lacks_a_kind_cannot_be_made() -> None:
         ByKind(category=1, number=1, bins=1, set=1, ratings=1, words=1)  # type: ignore[call-arg]
 
 
+def test_a_table_may_have_one_entry_for_the_other_kinds() -> None:
+    table = ByKind.otherwise("refused", number="mean")
+    assert [table[kind] for kind in KINDS] == ["refused", "mean", *["refused"] * 5]
+    with pytest.raises(TypeError, match="numbers"):
+        ByKind.otherwise("refused", numbers="mean")
+
+
 def test_no_table_lacks_a_kind() -> None:
     """Rooms that are imported late are read here, too."""
     names = {field.name for field in fields(ByKind)}

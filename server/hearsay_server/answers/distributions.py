@@ -112,16 +112,13 @@ def distribution(plan: Plan, question: analyst_pb2.DistributionRequest, tallies:
     return weighted.noted(replace(answer, method=weighted.method(question)), weights, assumed)
 
 
-_HAS_VALUES = "has values: ask for their frequencies"
-
-_INSTEAD = ByKind(
-    category=_HAS_VALUES,
+_INSTEAD = ByKind.otherwise(
+    "has values: ask for their frequencies",
     number="",
     bins="",
     set="is a set of items: ask for its sizes",
     ratings="are ratings: ask for their means",
     words=IN_WORDS,
-    grid=_HAS_VALUES,
 )
 """What to ask instead of a distribution, "" of what has one."""
 

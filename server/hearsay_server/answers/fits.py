@@ -198,13 +198,7 @@ def _none(variable: analyst_pb2.Variable, place: int, domain: Domain) -> Variabl
     raise InvalidInput(f"{variable.attribute!r} is {domain}: a regression is on values and numbers")
 
 
-_VARIABLES: ByKind[Callable[[analyst_pb2.Variable, int, Any], Variable]] = ByKind(
-    category=_indicator,
-    number=_number,
-    bins=_none,
-    set=_none,
-    ratings=_none,
-    words=_none,
-    grid=_none,
+_VARIABLES: ByKind[Callable[[analyst_pb2.Variable, int, Any], Variable]] = ByKind.otherwise(
+    _none, category=_indicator, number=_number
 )
 """What a model's variable is, at its attribute's place; raises `InvalidInput` where it is none."""

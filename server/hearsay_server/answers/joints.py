@@ -229,15 +229,7 @@ def _of_another(
 
 
 _WITHIN: ByKind[Callable[[Plan, analyst_pb2.CompareGroupsRequest, Categorical, Any], _Within]] = (
-    ByKind(
-        category=_of_values,
-        number=_of_a_number,
-        bins=_of_another,
-        set=_of_another,
-        ratings=_of_another,
-        words=_of_another,
-        grid=_of_another,
-    )
+    ByKind.otherwise(_of_another, category=_of_values, number=_of_a_number)
 )
 """Checks what is asked of an attribute within groups, and returns how it is estimated."""
 

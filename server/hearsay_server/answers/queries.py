@@ -372,14 +372,14 @@ def sets_to_sum(plan: Plan, question: analyst_pb2.EstimateRequest) -> Floats | N
 
 _OF_A_NUMBER = "is a number, and has no values to sum: ask how it is distributed"
 
-_NO_SUMS = ByKind(
+_NO_SUMS = ByKind.otherwise(
+    "has no values to sum",
     category="",
     number=_OF_A_NUMBER,
     bins=_OF_A_NUMBER,
     set="is a set of items: people may have several, so shares do not add up to a share of people",
     ratings="are ratings: they have no values to sum",
     words=IN_WORDS,
-    grid="is of two numbers, and has no values to sum: ask for ranges of both",
 )
 """Why values cannot be summed, "" of what has such values."""
 

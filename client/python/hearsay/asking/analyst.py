@@ -50,14 +50,11 @@ def _named(domain: Domain) -> list[object]:
     return [domain.labels, math.nan, math.nan, math.nan, 0]
 
 
-_ANSWERS: ByKind[Callable[[Any], list[object]]] = ByKind(
-    category=_named,
+_ANSWERS: ByKind[Callable[[Any], list[object]]] = ByKind.otherwise(
+    _named,
     number=lambda domain: [None, domain.low, domain.high, domain.step, 0],
     bins=lambda domain: [None, domain.low, domain.high, domain.step, domain.count],
-    set=_named,
     ratings=lambda domain: [domain.labels, domain.low, domain.high, 0.0, 0],
-    words=_named,
-    grid=_named,
 )
 """What `Analyst.attributes` tells of the answers: values, low, high, step and bins."""
 

@@ -147,14 +147,8 @@ def _categories(name: str, expr: str, found: re.Match[str] | None, domain: Categ
     return _Factor(name, expr, contrasts, [(f"{expr}[{v}]", own) for v, own in each.items()])
 
 
-_FACTORS: ByKind[Callable[[str, str, re.Match[str] | None, Any], _Factor]] = ByKind(
-    category=_categories,
-    number=_number,
-    bins=_another,
-    set=_another,
-    ratings=_another,
-    words=_another,
-    grid=_another,
+_FACTORS: ByKind[Callable[[str, str, re.Match[str] | None, Any], _Factor]] = ByKind.otherwise(
+    _another, category=_categories, number=_number
 )
 """The factor of an attribute, by its name, its expression and what "C(...)" has of it."""
 

@@ -1,7 +1,7 @@
 """What is true of answers of every kind, and tables that have an entry for each kind."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from ldp import Coins, Estimate, InvalidInput, Mechanism
@@ -122,6 +122,11 @@ class ByKind(Generic[T]):
     ratings: T
     words: T
     grid: T
+
+    @classmethod
+    def otherwise(cls, entry: T, **known: T) -> "ByKind[T]":
+        """Return a table in which all kinds but the known ones have one entry, as a refusal."""
+        return cls(**dict.fromkeys((field.name for field in fields(cls)), entry) | known)
 
     def __getitem__(self, kind: Kind | type[Kind]) -> T:
         entry: T = getattr(self, kind.name)
