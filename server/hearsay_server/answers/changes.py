@@ -169,13 +169,9 @@ def _rows(plan: Plan, question: Request) -> tuple[Floats | None, Sequence[str], 
         raise InvalidInput(
             f"{question.attribute!r} is {domain}: ranges over time are those of a number in bins"
         )
-    place = np.arange(domain.count)
-    rows = []
-    for each in question.ranges:
-        first, last = domain.points.cuts(np.array([each.low, each.high]))
-        rows.append((first <= place) & (place < last))
+    sets = np.array([domain.points.inside(each.low, each.high) for each in question.ranges], float)
     labels = [domain.points.range_label(each.low, each.high) for each in question.ranges]
-    return np.array(rows, dtype=float), labels, "share"
+    return sets, labels, "share"
 
 
 _COMPUTED: dict[int, Callable[[Series, list[int]], Changes]] = {

@@ -3,7 +3,6 @@
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hearsay.asking import roles
 from hearsay.asking.answer import Answer, Subject, Table
@@ -26,7 +25,7 @@ def rectangles(plan: Plan, question: analyst_pb2.DistributionRequest, tallies: T
     """
     names = question.attribute, question.other
     confidence = confidence_of(question)
-    first, second = (_binned(plan, name) for name in names)
+    first, second = (_binned(plan, name).points for name in names)
     if question.view not in ("", "between"):
         raise InvalidInput(f"of two numbers the view is between, got {question.view!r}")
     if question.edges or question.bins or question.quantiles or question.cumulative:
@@ -37,7 +36,10 @@ def rectangles(plan: Plan, question: analyst_pb2.DistributionRequest, tallies: T
             f"{len(question.ranges)} and {len(question.other_ranges)} ranges"
         )
     each = list(zip(question.ranges, question.other_ranges, strict=True))
-    sets = [np.outer(_inside(first, one), _inside(second, other)) for one, other in each]
+    sets = [
+        np.outer(first.inside(one.low, one.high), second.inside(other.low, other.high))
+        for one, other in each
+    ]
     if any(plan.parts(cohort.attribute) == names[::-1] for cohort in tallies):
         names, sets = names[::-1], [cells.T for cells in sets]  # as asked: the answer is the same
     cohorts = of_attributes(plan, names, tallies)
@@ -45,8 +47,7 @@ def rectangles(plan: Plan, question: analyst_pb2.DistributionRequest, tallies: T
     found = sums.sums(cohorts, np.array([cells.ravel() for cells in sets]), most=most)
     low, high = found.interval(confidence)
     labels = [
-        f"{first.points.range_label(one.low, one.high)}, "
-        f"{second.points.range_label(other.low, other.high)}"
+        f"{first.range_label(one.low, one.high)}, {second.range_label(other.low, other.high)}"
         for one, other in each
     ]
     numbers = (found.value, found.standard_error, low, high)
@@ -75,11 +76,3 @@ def _binned(plan: Plan, name: str) -> Binned:
     if not isinstance(domain, Binned):
         raise InvalidInput(f"{name!r} is no number in bins: a rectangle is of two such numbers")
     return domain
-
-
-def _inside(domain: Binned, wanted: analyst_pb2.Range) -> NDArray[np.bool_]:
-    """Return which bins a range has, shape (bins,); raise `InvalidInput` where it cuts one."""
-    first, last = domain.points.cuts(np.array([wanted.low, wanted.high]))
-    place = np.arange(domain.count)
-    inside: NDArray[np.bool_] = (first <= place) & (place < last)
-    return inside

@@ -101,6 +101,13 @@ class Bins:
             raise InvalidInput(f"there must be a bin between two edges, got {edges.tolist()}")
         return cuts
 
+    def inside(self, low: float, high: float) -> NDArray[np.bool_]:
+        """Return which bins a range has, shape (bins,); raise `InvalidInput` where it cuts one."""
+        first, last = self.cuts(np.array([low, high]))
+        place = np.arange(self.count)
+        inside: NDArray[np.bool_] = (first <= place) & (place < last)
+        return inside
+
     def even_cuts(self, bins: int) -> NDArray[np.intp]:
         """Return the cuts of wider bins that are as nearly equal as can be, shape (bins + 1,).
 
