@@ -44,6 +44,7 @@ from ldp.mechanisms.frequency.krr import krr_channel
 from ldp.planning.choice import choose
 from measuring import additions, table
 from measuring.files import ROOT
+from support import rows_of
 
 KEPT = table.kept()
 
@@ -242,7 +243,7 @@ def test_a_mechanism_is_taken_by_plan_client_server_and_pages(lie: None) -> None
         assert client.flush(10)
     (sent,) = transport.batches
     request = analyst_pb2.EstimateRequest(survey="trips", attribute="how")
-    rows = queries.estimate(plan, request, tallies_of(sent, plan)).rows
+    rows = rows_of(queries.estimate(plan, request, tallies_of(sent, plan)))
     assert max(rows, key=lambda row: row.estimate).label == "train"
     domain = plan.attributes["how"].domain
     assert "train" in describe.describe(domain, mechanism, sent.columns[0].codes)

@@ -12,6 +12,7 @@ from hearsay_server.ingest.intake import Cohort
 from hearsay_server.storage.packed import PackedTallies
 from hearsay_server.surveys import survey as surveys
 from ldp import Tally
+from support import rows_of
 
 ONE, TWO = Tally(2, np.array([2, 1])), Tally(3, np.array([0, 3]))
 
@@ -57,5 +58,5 @@ def test_a_question_about_many_periods_holds_few_tallies_at_once() -> None:
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert (answer.rows[0].label, answer.reports) == ("7", periods)
+    assert (rows_of(answer)[0].label, answer.reports) == ("7", periods)
     assert most < 8 * k * periods / 4  # a quarter of all tallies unpacked

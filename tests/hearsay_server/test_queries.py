@@ -515,10 +515,10 @@ def test_a_bound_that_the_survey_declares_makes_estimates_more_precise(
     question = analyst_pb2.EstimateRequest(attribute="shape")
     found, usual = (queries.estimate(p, question, tallies) for p in (bounded, plan))
     assert (found.method, usual.method) == (method, "stratified")
-    for row, other in zip(found.rows, usual.rows, strict=True):
+    for row, other in zip(rows_of(found), rows_of(usual), strict=True):
         assert row.standard_error < other.standard_error
     question.method = "stratified"
-    assert queries.estimate(bounded, question, tallies).rows[0] == usual.rows[0]
+    assert rows_of(queries.estimate(bounded, question, tallies))[0] == rows_of(usual)[0]
 
 
 def test_an_answer_is_computed_once_until_reports_come_in(

@@ -7,6 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 import hearsay.plans.plan
+from hearsay.asking import Answer
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2
 from hearsay_server.answers import queries
@@ -18,6 +19,7 @@ from ldp.core.estimation import Cohorts
 from ldp.core.repeated import Repeats
 from ldp.estimating import pooling
 from ldp.testing import SeededCoins
+from support import rows_of
 
 TOML = """
 name = "asked"
@@ -56,7 +58,7 @@ def answered(level: str, source: np.random.Generator) -> dict[Cohort, Tally]:
     return found
 
 
-def asked(tallies: dict[Cohort, Tally]) -> analyst_pb2.EstimateResponse:
+def asked(tallies: dict[Cohort, Tally]) -> Answer:
     return queries.estimate(
         PLAN, analyst_pb2.EstimateRequest(survey="asked", attribute="x"), tallies
     )
@@ -66,7 +68,7 @@ def asked(tallies: dict[Cohort, Tally]) -> analyst_pb2.EstimateResponse:
 def test_intervals_cover_where_the_same_people_answer_every_day(level: str) -> None:
     source = np.random.default_rng(1)
     answers = [asked(answered(level, source)) for _ in range(150)]
-    rows = [answer.rows[1] for answer in answers]
+    rows = [rows_of(answer)[1] for answer in answers]
     assert np.mean([row.low <= SHARE <= row.high for row in rows]) > 0.91
     assert max(row.effective_sample_size for row in rows) < PEOPLE
     assert {answer.repeats for answer in answers} == {DAYS}
@@ -75,8 +77,8 @@ def test_intervals_cover_where_the_same_people_answer_every_day(level: str) -> N
 def test_levels_of_the_same_people_are_pooled() -> None:
     source = np.random.default_rng(2)
     answers = [asked(answered("strict", source) | answered("open", source)) for _ in range(60)]
-    assert sum(answer.homogeneity < 0.01 for answer in answers) <= 3
-    rows = [answer.rows[1] for answer in answers]
+    assert sum(answer.figures["homogeneity"] < 0.01 for answer in answers) <= 3
+    rows = [rows_of(answer)[1] for answer in answers]
     assert np.mean([row.low <= SHARE <= row.high for row in rows]) > 0.88
 
 
@@ -85,8 +87,8 @@ def test_a_period_by_itself_has_the_errors_of_different_people() -> None:
     answer = asked(dict([first]))
     mechanism = PLAN.levels["open"].mechanisms["x"]
     assert answer.repeats == 1
-    assert answer.rows[1].standard_error == pytest.approx(
-        mechanism.variance(answer.rows[1].estimate, PEOPLE) ** 0.5, rel=0.01
+    assert rows_of(answer)[1].standard_error == pytest.approx(
+        mechanism.variance(rows_of(answer)[1].estimate, PEOPLE) ** 0.5, rel=0.01
     )
 
 
@@ -124,7 +126,9 @@ def test_memos_may_repeat_the_codes_themselves() -> None:
     many = queries.estimate(plan, question, tallies)
     (first,) = list(tallies.items())[:1]
     one = queries.estimate(plan, question, dict([first]))
-    assert many.rows[1].standard_error == pytest.approx(one.rows[1].standard_error, rel=0.05)
+    assert rows_of(many)[1].standard_error == pytest.approx(
+        rows_of(one)[1].standard_error, rel=0.05
+    )
 
 
 # --- memos, by simulation ---------------------------------------------------------------------

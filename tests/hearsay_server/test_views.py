@@ -116,9 +116,7 @@ def tallies(plan: Plan, n: int, seed: int, period: str = DAYS[0]) -> dict[Cohort
     return found
 
 
-def asked(
-    plan: Plan, attribute: str, found: dict[Cohort, Tally], **more: object
-) -> analyst_pb2.EstimateResponse:
+def asked(plan: Plan, attribute: str, found: dict[Cohort, Tally], **more: object) -> Answer:
     """Return the answer to a question, from the tallies that the server would read."""
     mine = {
         cohort: tally
@@ -187,12 +185,14 @@ def test_attributes_and_views_are_estimated_from_all_views_that_tell_them(
     answer = asked(PLAN, name, found, method=method)
     n = sum(t.n for c, t in found.items() if c.attribute in PLAN.questions_of(PLAN.parts(name)))
     assert answer.reports == n
-    for row, share in zip(answer.rows, SHARES[name], strict=True):
+    for row, share in zip(rows_of(answer), SHARES[name], strict=True):
         assert abs(row.estimate - share) < 4 * row.standard_error
         assert row.standard_error < 0.03
     assert len({(c.level, c.period) for c in answer.cohorts}) == 2
     if name in PLAN.views:
-        assert answer.rows[0].label == ", ".join(PLAN.questions[name].domain.labels[0].split(", "))
+        assert rows_of(answer)[0].label == ", ".join(
+            PLAN.questions[name].domain.labels[0].split(", ")
+        )
 
 
 def test_intervals_of_an_attribute_in_views_cover() -> None:
@@ -201,7 +201,7 @@ def test_intervals_of_an_attribute_in_views_cover() -> None:
     for seed in range(40):
         found = tallies(PLAN, 500, seed + 10)
         for name in ("smokes", "sleeps"):
-            for row, share in zip(asked(PLAN, name, found).rows, SHARES[name], strict=True):
+            for row, share in zip(rows_of(asked(PLAN, name, found)), SHARES[name], strict=True):
                 covered += row.low <= share <= row.high
                 total += 1
     assert 0.95 - 4 * np.sqrt(0.95 * 0.05 / total) <= covered / total
@@ -213,8 +213,8 @@ def test_levels_that_differ_are_found_in_the_marginals() -> None:
         cohort: Tally(tally.n, tally.counts[::-1].copy()) if cohort.level == "open" else tally
         for cohort, tally in found.items()
     }
-    assert asked(PLAN, "smokes", found).homogeneity > 0.01
-    assert asked(PLAN, "smokes", turned).homogeneity < 1e-6
+    assert asked(PLAN, "smokes", found).figures["homogeneity"] > 0.01
+    assert asked(PLAN, "smokes", turned).figures["homogeneity"] < 1e-6
 
 
 def test_people_who_report_two_views_count_twice_in_the_error() -> None:
@@ -256,7 +256,7 @@ def test_what_cannot_be_asked_of_an_attribute_in_views_says_so() -> None:
 def test_sums_of_values_come_with_their_covariance() -> None:
     found = tallies(PLAN, 20_000, 7)
     wanted = [analyst_pb2.ValueSet(values=["badly", "hardly"])]
-    (row,) = asked(PLAN, "sleeps", found, sums=wanted).sums
+    (row,) = rows_of(asked(PLAN, "sleeps", found, sums=wanted))
     assert abs(row.estimate - SHARES["sleeps"][1:].sum()) < 4 * row.standard_error
 
 

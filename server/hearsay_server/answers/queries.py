@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from hearsay import asking
 from hearsay.asking import roles
-from hearsay.asking.columns import DIFFERENCE_COLUMNS, NO_MAP
+from hearsay.asking.columns import COLUMNS, DIFFERENCE_COLUMNS, NO_MAP
 from hearsay.plans.kinds import ByKind, Domain, Grid, Ratings, Strings
 from hearsay.plans.plan import Plan
 from hearsay.plans.views import View
 from hearsay.v1 import analyst_pb2
 from hearsay_server.answers import sets as sets_of
+from hearsay_server.answers import tables
 from hearsay_server.answers.repeats import of_levels
 from hearsay_server.ingest.intake import Cohort
 from ldp import Estimate, FrequencyOracle, InvalidInput, Tally
@@ -44,6 +45,9 @@ for: the cost grows with their cube."""
 
 _CONFIDENCE = 0.95
 """Of intervals, unless a question says otherwise."""
+
+NOT_TESTED = {"homogeneity": None, "detectable_difference": None}
+"""Figures of an answer whose levels were not tested."""
 
 STRATIFIED = "stratified"
 """The method that assumes nothing about how people of different levels and maps differ."""
@@ -213,9 +217,7 @@ def _forgeable(method: str) -> str:
     return method or "inverse_variance"
 
 
-def estimate(
-    plan: Plan, question: analyst_pb2.EstimateRequest, tallies: Tallies, group: str = ""
-) -> analyst_pb2.EstimateResponse:
+def estimate(plan: Plan, question: analyst_pb2.EstimateRequest, tallies: Tallies) -> asking.Answer:
     """Answer an `EstimateRequest` from the tallies of its cohorts.
 
     Raises `NoReports` where there are none, `InvalidInput` for what cannot be asked.
@@ -226,7 +228,7 @@ def estimate(
     sets = sets_to_sum(plan, question)
     cohorts = by_level(plan, question.attribute, tallies)
     if question.sizes:
-        return _sizes(plan, question, cohorts, tallies, group)
+        return _sizes(plan, question, cohorts, tallies)
     answer = _answered(plan, question.attribute, cohorts, question.method, forged is not None)
     raw = domain.in_units(answer.estimate)
     warning = answer.warning
@@ -239,13 +241,7 @@ def estimate(
             warning = "; ".join(filter(None, (warning, _POOLED)))
     value, tag = _processed(question, [mechanism for mechanism, _ in cohorts], raw)
     confidence = confidence_of(question)
-    low, high = raw.interval(confidence, simultaneous=question.simultaneous)
-    columns = {
-        "estimate": value,
-        "standard_error": raw.standard_error,
-        "low": low,
-        "high": high,
-    }
+    columns = columns_of(raw, confidence, question.simultaneous) | {"estimate": value}
     if tag:
         columns["raw"] = raw.value
     if domain.statistic == "frequency":
@@ -269,58 +265,55 @@ def estimate(
     if shift:
         columns |= {"shift_down": domain.units * shift.down, "shift_up": domain.units * shift.up}
     places = shown(question, domain, value)
-    table = np.stack([column[places] for column in columns.values()], axis=1)
-    rows = [
-        _row(domain.labels[code], dict(zip(columns, numbers, strict=True)))
-        for code, numbers in zip(places.tolist(), table.tolist(), strict=True)
-    ]
-    sums = []
-    if sets is not None:
+    if sets is None:
+        rows = tables.estimates(
+            "rows",
+            (question.attribute, [domain.labels[place] for place in places.tolist()]),
+            {name: column[places] for name, column in columns.items()},
+            roles.unit_of(domain.statistic),
+            len(domain.labels) - len(places),
+        )
+        found = [rows, tables.rated(rows)] if "share" in columns else [rows]
+    else:
         pooling_method, most = _pooled_how(plan, question.attribute, cohorts, question.method)
         summed = summing.sums(cohorts, sets, pooling_method, most=most)
-        bottoms, tops = summed.interval(confidence, simultaneous=question.simultaneous)
-        sizes = effective_sample_size(summed)
-        for place, chosen in enumerate(question.sums):
-            row = analyst_pb2.Row(
-                label=" + ".join(chosen.values),
-                estimate=summed.value[place],
-                standard_error=summed.standard_error[place],
-                low=bottoms[place],
-                high=tops[place],
-                effective_sample_size=sizes[place],
-            )
-            if tag:
-                row.raw = row.estimate
-                row.estimate = sets[place] @ value
-            sums.append(row)
+        columns = columns_of(summed, confidence, question.simultaneous)
+        columns["effective_sample_size"] = effective_sample_size(summed)
+        if tag:
+            columns |= {"raw": summed.value, "estimate": sets @ value}
+        found = [tables.estimates("sums", sums_of(question), columns, "share")]
     seen = None
     if answer.detectable is not None:
         seen = min(domain.units * answer.detectable, raw.bounds[1] - raw.bounds[0])
-    return analyst_pb2.EstimateResponse(
-        survey=plan.survey,
-        attribute=question.attribute,
-        statistic=domain.statistic,
-        confidence=confidence,
-        simultaneous=question.simultaneous,
-        reports=raw.n,
-        rows=rows,
-        cohorts=[cohort_message(plan, cohort, tally) for cohort, tally in tallies.items()],
-        method=raw.method + tag,
-        homogeneity=answer.homogeneity.p_value if answer.homogeneity else None,
-        warning=warning,
-        group=group,
+    return asking.Answer(
+        "estimate" if sets is None else "sums",
+        plan.survey,
+        (asking.Subject(question.attribute, plan.asked(question.attribute).title),),
+        domain.statistic,
+        tuple(found),
+        confidence,
+        question.simultaneous,
+        raw.n,
         repeats=cohorts.most_repeated,
-        detectable_difference=seen,
-        rows_left_out=len(domain.labels) - len(rows),
-        sums=sums,
-        title=plan.asked(question.attribute).title,
+        method=raw.method + tag,
+        notes=(asking.Note(warning),) if warning else (),
+        figures={
+            "homogeneity": answer.homogeneity.p_value if answer.homogeneity else None,
+            "detectable_difference": seen,
+        },
+        cohorts=cohorts_of(plan, tallies),
     )
 
 
-def _row(label: str, numbers: Mapping[str, float]) -> analyst_pb2.Row:
-    """Return a row; an estimate that is nan has no error and no interval."""
-    known = {name: x for name, x in numbers.items() if name == "estimate" or not math.isnan(x)}
-    return analyst_pb2.Row(label=label, **known)
+def columns_of(found: Estimate, confidence: float, simultaneous: bool) -> dict[str, Floats]:
+    """Return the columns of an estimate, its error and its interval."""
+    low, high = found.interval(confidence, simultaneous=simultaneous)
+    return dict(zip(COLUMNS, (found.value, found.standard_error, low, high), strict=True))
+
+
+def sums_of(question: analyst_pb2.EstimateRequest) -> tuple[str, list[str]]:
+    """Return the index of a table of sums: its name, and the values of each."""
+    return question.attribute, [" + ".join(chosen.values) for chosen in question.sums]
 
 
 def _sizes(
@@ -328,8 +321,7 @@ def _sizes(
     question: analyst_pb2.EstimateRequest,
     cohorts: Cohorts,
     tallies: Tallies,
-    group: str,
-) -> analyst_pb2.EstimateResponse:
+) -> asking.Answer:
     """Answer with the sizes of sets."""
     asked = plan.asked(question.attribute)
     domain = sets_of.items_of(asked, "sizes")
@@ -340,23 +332,23 @@ def _sizes(
     def answered(some: Cohorts) -> Answer:
         return _answered(plan, question.attribute, some, question.method, False)
 
-    mean, rows, warning = sets_of.size_rows(
+    mean, labels, columns, warning = sets_of.sizes(
         domain, cohorts, answered, confidence, question.simultaneous
     )
-    return analyst_pb2.EstimateResponse(
-        survey=plan.survey,
-        attribute=question.attribute,
-        statistic="share",
-        confidence=confidence,
-        simultaneous=question.simultaneous,
-        reports=mean.n,
-        rows=rows,
-        cohorts=[cohort_message(plan, cohort, tally) for cohort, tally in tallies.items()],
-        method=mean.method,
-        warning=warning,
-        group=group,
+    return asking.Answer(
+        "sizes",
+        plan.survey,
+        (asking.Subject(question.attribute, asked.title),),
+        "share",
+        (tables.estimates("rows", (question.attribute, labels), columns, "share"),),
+        confidence,
+        question.simultaneous,
+        mean.n,
         repeats=cohorts.most_repeated,
-        title=asked.title,
+        method=mean.method,
+        notes=(asking.Note(warning),) if warning else (),
+        figures=NOT_TESTED,
+        cohorts=cohorts_of(plan, tallies),
     )
 
 
@@ -548,15 +540,20 @@ def _processed(
     return recovered.value, f" + ldp-recover({question.recover:g})"
 
 
-def cohort_message(plan: Plan, cohort: Cohort, tally: Tally) -> analyst_pb2.Cohort:
-    """Return a cohort that went into an answer."""
-    mechanism = plan.levels[cohort.level].by_map[cohort.attribute][cohort.map]
-    return analyst_pb2.Cohort(
-        revision=cohort.revision,
-        level=cohort.level,
-        period=cohort.period,
-        epsilon=mechanism.realised_epsilon,
-        mechanism=mechanism.name,
-        reports=tally.n,
-        map=cohort.map,
-    )
+def cohorts_of(plan: Plan, tallies: Tallies) -> tuple[asking.Cohort, ...]:
+    """Return the cohorts that went into an answer."""
+    found = []
+    for cohort, tally in tallies.items():
+        mechanism = plan.levels[cohort.level].by_map[cohort.attribute][cohort.map]
+        found.append(
+            asking.Cohort(
+                cohort.revision,
+                cohort.level,
+                cohort.period,
+                cohort.map,
+                mechanism.realised_epsilon,
+                mechanism.name,
+                tally.n,
+            )
+        )
+    return tuple(found)

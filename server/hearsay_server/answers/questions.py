@@ -24,11 +24,11 @@ from hearsay_server.answers import (
     fits,
     joints,
     queries,
-    reading,
     records,
     rectangles,
     rows,
     sums,
+    tables,
     weighted,
 )
 from hearsay_server.answers import pairs as paired
@@ -57,10 +57,7 @@ _parsed = lru_cache(maxsize=1)(hearsay.plans.plan.parse)
 
 def estimate(frozen: bytes, question: analyst_pb2.EstimateRequest, tallies: Tallies) -> list[bytes]:
     """Answer `Estimate` in one message; raise as `queries.estimate`."""
-    found = _estimated(_parsed(frozen), question, tallies)
-    if question.sums:
-        return [_data(reading.sums(found))]
-    return [_data(reading.estimate(found, "sizes" if question.sizes else "estimate"))]
+    return [_data(_estimated(_parsed(frozen), question, tallies))]
 
 
 def by(
@@ -76,7 +73,7 @@ def by(
     `by` is "level", "period", "map", or the property of which the groups are the values.
     """
     plan = _parsed(frozen)
-    answers = []
+    answers = {}
     for name, part in groups.items():
         own = question
         if question.margins and by in plan.properties.by_name:
@@ -84,20 +81,18 @@ def by(
             own.CopyFrom(question)
             value = "" if name == NOT_GIVEN else name
             own.selection.where.add(property=by, values=[value])
-        answers.append(_estimated(plan, own, part, name))
-    return _data(reading.by(answers, by, left_out))
+        answers[name] = _estimated(plan, own, part)
+    return _data(tables.by(answers, by, left_out))
 
 
 def of_sums(frozen: bytes, question: analyst_pb2.EstimateRequest, found: Sequence[Sum]) -> bytes:
     """Answer `Estimate` of a survey with two servers in one message; raise as `sums.answer`."""
-    return _data(reading.estimate(sums.answer(_parsed(frozen), question, found)))
+    return _data(sums.answer(_parsed(frozen), question, found))
 
 
-def _estimated(
-    plan: Plan, question: analyst_pb2.EstimateRequest, tallies: Tallies, group: str = ""
-) -> analyst_pb2.EstimateResponse:
+def _estimated(plan: Plan, question: analyst_pb2.EstimateRequest, tallies: Tallies) -> Answer:
     work = weighted.estimate if question.margins else queries.estimate
-    return work(plan, question, tallies, group)
+    return work(plan, question, tallies)
 
 
 def rehearse(frozen: bytes, question: analyst_pb2.EstimateRequest) -> None:
@@ -381,7 +376,7 @@ def words(
     """Answer `Words` in one message; raise as `worded.words`. `dropped` is as of `crosstab`."""
     with records.telling_of_dropped(dropped):
         answer = worded.words(_parsed(frozen), question, tallies, parts)
-    return _data(records.with_note_of_dropped(reading.estimate(answer, "words"), dropped))
+    return _data(records.with_note_of_dropped(answer, dropped))
 
 
 def _data(answer: Answer) -> bytes:

@@ -1,11 +1,12 @@
 """Answers about sets of items and ratings that other questions have no place for."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hearsay.asking.columns import COLUMNS
 from hearsay.plans.attributes import Question
 from hearsay.plans.kinds import Domain, Grid, Ratings, SetOf
 from hearsay.v1 import analyst_pb2
@@ -71,20 +72,19 @@ def check_forged(cohorts: Cohorts) -> None:
         )
 
 
-def size_rows(
+def sizes(
     domain: SetOf,
     cohorts: Cohorts,
     answered: Callable[[Cohorts], Answer],
     confidence: float,
     simultaneous: bool,
-) -> tuple[Estimate, list[analyst_pb2.Row], str]:
-    """Return the estimate of the mean size, rows of the shares of each size and of the mean, and a
-    warning.
+) -> tuple[Estimate, list[str], dict[str, Floats], str]:
+    """Return the estimate of the mean size, the labels and columns of the shares of each size and
+    of the mean, and a warning.
 
     `answered` estimates cohorts. Sizes are those of the people at levels that tell them.
     """
-    rows: list[analyst_pb2.Row] = []
-    warnings = []
+    labels, parts, warnings = [], [], []
     telling = [
         (SetSizes.of(m), tally, own)
         for (m, tally), own in zip(cohorts, cohorts.repeats, strict=True)
@@ -93,9 +93,8 @@ def size_rows(
     if telling:
         told = Cohorts([(m, t) for m, t, _ in telling], [own for *_, own in telling])
         shares = answered(told).estimate
-        rows += _rows(
-            [str(size) for size in range(domain.most + 1)], shares, confidence, simultaneous
-        )
+        labels += [str(size) for size in range(domain.most + 1)]
+        parts.append(_numbers(shares, confidence, simultaneous))
         if domain.clamp:
             warnings.append(
                 f"larger sets count as {domain.most} items: a share of {shares.value[-1]:.3f} have "
@@ -107,8 +106,11 @@ def size_rows(
     mean = answered(
         Cohorts([(MeanSize(_sets(m), domain.most), t) for m, t in cohorts], cohorts.repeats)
     )
-    rows += _rows(["mean"], mean.estimate, confidence, False)
-    return mean.estimate, rows, "; ".join([*warnings, *([mean.warning] if mean.warning else [])])
+    labels.append("mean")
+    parts.append(_numbers(mean.estimate, confidence, False))
+    columns = dict(zip(COLUMNS, np.concatenate(parts, axis=1), strict=True))
+    warning = "; ".join([*warnings, *([mean.warning] if mean.warning else [])])
+    return mean.estimate, labels, columns, warning
 
 
 def _sets(mechanism: Estimator) -> SetMechanism:
@@ -116,15 +118,10 @@ def _sets(mechanism: Estimator) -> SetMechanism:
     return mechanism
 
 
-def _rows(
-    labels: Sequence[str], found: Estimate, confidence: float, simultaneous: bool
-) -> list[analyst_pb2.Row]:
+def _numbers(found: Estimate, confidence: float, simultaneous: bool) -> Floats:
+    """Return the numbers of `COLUMNS`, shape (4, rows)."""
     low, high = found.interval(confidence, simultaneous=simultaneous)
-    columns = zip(labels, found.value, found.standard_error, low, high, strict=True)
-    return [
-        analyst_pb2.Row(label=label, estimate=value, standard_error=error, low=bottom, high=top)
-        for label, value, error, bottom, top in columns
-    ]
+    return np.stack([found.value, found.standard_error, low, high])
 
 
 def rating_columns(

@@ -4,10 +4,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from hearsay.asking import roles
+from hearsay.asking.answer import Answer, Cohort, Note, Subject
+from hearsay.asking.columns import COLUMNS
 from hearsay.plans.plan import Plan
 from hearsay.sealed import shares
 from hearsay.v1 import analyst_pb2
-from hearsay_server.answers.queries import NoReports, confidence_of
+from hearsay_server.answers import tables
+from hearsay_server.answers.queries import NOT_TESTED, NoReports, confidence_of
 from hearsay_server.storage.sums import Sum
 from ldp import Estimate, InvalidInput
 from ldp.core.intervals import around, critical_value
@@ -38,9 +42,7 @@ def _chosen(question: analyst_pb2.EstimateRequest) -> bool:
     return bool(chosen.periods or chosen.first_period or chosen.last_period)
 
 
-def answer(
-    plan: Plan, question: analyst_pb2.EstimateRequest, found: Sequence[Sum]
-) -> analyst_pb2.EstimateResponse:
+def answer(plan: Plan, question: analyst_pb2.EstimateRequest, found: Sequence[Sum]) -> Answer:
     """Answer a question from the sums of its periods.
 
     Intervals are normal ones: noise is of many devices. With `simultaneous` they cover all values
@@ -68,40 +70,34 @@ def answer(
     z = critical_value(confidence, len(shown.value) if question.simultaneous else 1)
     lows, highs = around(shown.value, z * shown.standard_error, shown.bounds)
     (level,) = plan.levels.values()
-    return analyst_pb2.EstimateResponse(
-        survey=plan.survey,
-        attribute=attribute.name,
-        statistic=domain.statistic,
-        confidence=confidence,
-        simultaneous=question.simultaneous,
-        reports=records,
-        rows=[
-            analyst_pb2.Row(
-                label=label,
-                estimate=value,
-                standard_error=error,
-                low=bottom,
-                high=top,
-            )
-            for label, value, error, bottom, top in zip(
-                domain.labels, shown.value, shown.standard_error, lows, highs, strict=True
-            )
-        ],
-        cohorts=[
-            analyst_pb2.Cohort(
-                revision=plan.revision,
-                level=level.name,
-                period=period,
-                epsilon=level.epsilon,
-                mechanism="two servers",
-                reports=sum(each.records for each in found if each.period == period),
+    columns = dict(zip(COLUMNS, (shown.value, shown.standard_error, lows, highs), strict=True))
+    unit = roles.unit_of(domain.statistic)
+    warning = _warning(mine, records)
+    return Answer(
+        "estimate",
+        plan.survey,
+        (Subject(attribute.name, attribute.title),),
+        domain.statistic,
+        (tables.estimates("rows", (attribute.name, domain.labels), columns, unit),),
+        confidence,
+        question.simultaneous,
+        records,
+        repeats=len(periods),
+        method="two servers",
+        notes=(Note(warning),) if warning else (),
+        figures=NOT_TESTED,
+        cohorts=tuple(
+            Cohort(
+                plan.revision,
+                level.name,
+                period,
+                "",
+                level.epsilon,
+                "two servers",
+                sum(each.records for each in found if each.period == period),
             )
             for period in periods
-        ],
-        method="two servers",
-        warning=_warning(mine, records),
-        repeats=len(periods),
-        title=attribute.title,
+        ),
     )
 
 

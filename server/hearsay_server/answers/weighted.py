@@ -4,17 +4,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hearsay.asking.answer import Answer, Note
 from hearsay.plans.kinds import Ratings, SetOf
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2
-from hearsay_server.answers import few, queries
+from hearsay_server.answers import few, queries, tables
 from hearsay_server.answers import sets as sets_of
 from hearsay_server.answers.queries import Floats, Tallies, confidence_of
 from hearsay_server.answers.repeats import of_groups, people
 from hearsay_server.ingest.intake import Cohort
-from ldp import Estimate, InvalidInput, SetBits, Tally
+from ldp import InvalidInput, SetBits, Tally
 from ldp.core.estimation import Cohorts
 from ldp.core.estimator import Estimator
 from ldp.core.tally import add_up
@@ -23,13 +24,8 @@ from ldp.estimating.sets import MeanSize, SetSizes
 from ldp.estimating.weighting import weighted, weighted_ratings
 from ldp.mechanisms import SetMechanism
 
-_ALIKE = ("alike", "alike_low", "alike_high", "effective_sample_size")
-"""What a row says of the estimate without weights alone."""
 
-
-def estimate(
-    plan: Plan, question: analyst_pb2.EstimateRequest, tallies: Tallies, group: str = ""
-) -> analyst_pb2.EstimateResponse:
+def estimate(plan: Plan, question: analyst_pb2.EstimateRequest, tallies: Tallies) -> Answer:
     """Answer an `EstimateRequest` with margins, from tallies whose cohorts have their own groups.
 
     The answer is that without margins, whose estimates stand beside the weighted ones. Raises as
@@ -41,14 +37,11 @@ def estimate(
     plain.CopyFrom(question)
     for name in ("margins", "least", "top", "values"):
         plain.ClearField(name)
-    answer = queries.estimate(plan, plain, ungrouped(tallies), group)
+    answer = queries.estimate(plan, plain, ungrouped(tallies))
     weights, groups, assumed = weights_of(plan, question, tallies)
-    _weigh(plan, question, answer, groups, weights)
-    answer.method = method(question)
-    tell(answer, weights, assumed)
-    for name in ("homogeneity", "detectable_difference"):
-        answer.ClearField(name)
-    return answer
+    weighed = _weighed(plan, question, answer, groups, weights)
+    weighed = replace(weighed, method=method(question), figures=queries.NOT_TESTED)
+    return noted(weighed, weights, assumed)
 
 
 def ungrouped(tallies: Tallies) -> Tallies:
@@ -86,14 +79,6 @@ def weights_of(
 def method(question: analyst_pb2.EstimateRequest | analyst_pb2.DistributionRequest) -> str:
     """Return the method's name of an answer with margins."""
     return f"weighted to {', '.join(' and '.join(m.properties) for m in question.margins)}"
-
-
-def tell(answer: analyst_pb2.EstimateResponse, weights: Weights, assumed: Sequence[str]) -> None:
-    """Put into an answer what there is to know of its weights."""
-    answer.reports = weights.n
-    answer.design_effect = weights.design_effect
-    answer.smallest_weight, answer.largest_weight = weights.range
-    answer.warning = "; ".join(filter(None, (answer.warning, *_told(weights, assumed))))
 
 
 def noted(answer: Answer, weights: Weights, assumed: Sequence[str]) -> Answer:
@@ -196,54 +181,68 @@ def _by_group(plan: Plan, attribute: str, groups: Mapping[str, Tallies]) -> dict
     }
 
 
-def _weigh(
+def _weighed(
     plan: Plan,
     question: analyst_pb2.EstimateRequest,
-    answer: analyst_pb2.EstimateResponse,
+    answer: Answer,
     groups: Sequence[Cohorts],
     weights: Weights,
-) -> None:
-    """Put the weighted estimates into an answer without weights."""
+) -> Answer:
+    """Return an answer with weighted estimates, beside those of the answer without weights."""
     asked = plan.asked(question.attribute)
     domain, confidence = asked.domain, confidence_of(question)
     if question.sizes:
         items = sets_of.items_of(asked, "sizes")
-        _put_sizes(question, answer, groups, weights, items, confidence)
-        return
+        columns = _sizes(question, groups, weights, items, confidence)
+        return _beside(answer, columns, np.arange(len(answer.table())))
+    if question.sums:
+        sets = queries.sets_to_sum(plan, question)
+        summed = weighted(groups, weights, sets).estimate
+        columns = queries.columns_of(summed, confidence, question.simultaneous)
+        columns["effective_sample_size"] = queries.effective_sample_size(summed)
+        return _beside(answer, columns, np.arange(len(answer.table())))
     found = domain.in_units(weighted(groups, weights).estimate)
     if isinstance(domain, Ratings):
         means = weighted_ratings(groups, weights)
         columns, few = sets_of.rating_columns(
             domain, means, found, confidence=confidence, simultaneous=question.simultaneous
         )
-        answer.warning = few
+        answer = replace(answer, notes=(Note(few),) if few else ())
         order = np.nan_to_num(columns["estimate"], nan=-np.inf)
     else:
-        columns, order = _columns(found, confidence, question.simultaneous), found.value
+        columns = queries.columns_of(found, confidence, question.simultaneous)
+        order = found.value
         if domain.statistic == "frequency":
             columns["effective_sample_size"] = queries.effective_sample_size(found)
-    _put(answer.rows, columns)
-    if question.sums:
-        sets = queries.sets_to_sum(plan, question)
-        summed = weighted(groups, weights, sets).estimate
-        columns = _columns(summed, confidence, question.simultaneous)
-        columns["effective_sample_size"] = queries.effective_sample_size(summed)
-        _put(answer.sums, columns)
-    shown = queries.shown(question, domain, order).tolist()
-    rows = [answer.rows[place] for place in shown]
-    answer.rows_left_out = len(answer.rows) - len(rows)
-    del answer.rows[:]
-    answer.rows.extend(rows)
+    return _beside(answer, columns, queries.shown(question, domain, order))
 
 
-def _put_sizes(
+def _beside(answer: Answer, columns: dict[str, Floats], places: NDArray[np.intp]) -> Answer:
+    """Return an answer with these columns, and its own estimates as `unweighted`, in the rows at
+    these places."""
+    table = answer.table()
+    (level,) = table.index
+    for name in ("estimate", "standard_error"):
+        unweighted = {"estimate": "unweighted"}.get(name, f"unweighted_{name}")
+        columns[unweighted] = np.asarray(table.column(name).values, dtype=np.float64)
+    rows = tables.estimates(
+        table.name,
+        (level.name, [str(level.labels[place]) for place in places.tolist()]),
+        {name: column[places] for name, column in columns.items()},
+        table.column("estimate").unit,
+        len(table) - len(places),
+    )
+    return replace(answer, tables=(rows, tables.rated(rows)) if "share" in columns else (rows,))
+
+
+def _sizes(
     question: analyst_pb2.EstimateRequest,
-    answer: analyst_pb2.EstimateResponse,
     groups: Sequence[Cohorts],
     weights: Weights,
     domain: SetOf,
     confidence: float,
-) -> None:
+) -> dict[str, Floats]:
+    """Return the columns of weighted sizes of sets, and of the mean size."""
     if question.top or question.values:
         raise InvalidInput("sizes are answered with all their rows: leave out top and values")
     mechanisms = [mechanism for cohorts in groups for mechanism, _ in cohorts]
@@ -259,28 +258,10 @@ def _put_sizes(
             for cohorts in groups
         ]
 
-    if not any(bits):
-        shares = weighted(made(SetSizes.of), weights).estimate
-        _put(answer.rows[:-1], _columns(shares, confidence, question.simultaneous))
     mean = weighted(made(lambda m: MeanSize(m, domain.most)), weights).estimate
-    _put(answer.rows[-1:], _columns(mean, confidence, False))
-
-
-def _columns(found: Estimate, confidence: float, simultaneous: bool) -> dict[str, Floats]:
-    low, high = found.interval(confidence, simultaneous=simultaneous)
-    names = ("estimate", "standard_error", "low", "high")
-    return dict(zip(names, (found.value, found.standard_error, low, high), strict=True))
-
-
-def _put(rows: Sequence[analyst_pb2.Row], columns: dict[str, Floats]) -> None:
-    """Put numbers into rows, whose estimates without weights stay beside them; nan is unset."""
-    for place, row in enumerate(rows):
-        row.unweighted = row.estimate
-        if row.HasField("standard_error"):
-            row.unweighted_standard_error = row.standard_error
-        for name in (*_ALIKE, "standard_error", "low", "high"):
-            row.ClearField(name)
-        for name, numbers in columns.items():
-            number = float(numbers[place])
-            if name == "estimate" or not np.isnan(number):
-                setattr(row, name, number)
+    columns = queries.columns_of(mean, confidence, False)
+    if any(bits):
+        return columns
+    shares = weighted(made(SetSizes.of), weights).estimate
+    each = queries.columns_of(shares, confidence, question.simultaneous)
+    return {name: np.concatenate([each[name], numbers]) for name, numbers in columns.items()}

@@ -4,10 +4,19 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from hearsay.asking.answer import Answer, Subject
+from hearsay.asking.columns import COLUMNS
 from hearsay.plans.kinds import Strings
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2, collector_pb2
-from hearsay_server.answers.queries import NoReports, Tallies, cohort_message, confidence_of
+from hearsay_server.answers import tables
+from hearsay_server.answers.queries import (
+    NOT_TESTED,
+    NoReports,
+    Tallies,
+    cohorts_of,
+    confidence_of,
+)
 from hearsay_server.answers.repeats import of_levels
 from hearsay_server.storage.selection import Selected
 from ldp import RAPPOR, Estimate, InvalidInput, PrefixHashing, Tally
@@ -85,7 +94,7 @@ def collected(
 
 def words(
     plan: Plan, question: analyst_pb2.WordsRequest, tallies: Tallies, parts: Sequence[ByLevel]
-) -> analyst_pb2.EstimateResponse:
+) -> Answer:
     """Answer a `WordsRequest` from the tallies of a selection and the codes of its reports.
 
     `parts` are not read where the tallies tell (`from_tallies`). Levels are pooled, as if people of
@@ -119,29 +128,27 @@ def words(
     # Rows that are shown because their estimates are the largest ones are covered as all are.
     simultaneous = order.size < len(listed)
     low, high = estimate.interval(confidence, simultaneous=simultaneous)
-    return analyst_pb2.EstimateResponse(
-        survey=plan.survey,
-        attribute=attribute,
-        title=plan.asked(attribute).title,
-        statistic="share",
-        confidence=confidence,
-        simultaneous=simultaneous,
-        reports=sum(tally.n for tally in tallies.values()),
-        rows=[
-            analyst_pb2.Row(
-                label=listed[place],
-                estimate=estimate.value[place],
-                standard_error=estimate.standard_error[place],
-                low=low[place],
-                high=high[place],
-            )
-            for place in order.tolist()
-        ],
-        rows_left_out=len(listed) - order.size,
-        cohorts=[cohort_message(plan, cohort, tally) for cohort, tally in tallies.items()],
-        method=estimate.method,
+    numbers = (estimate.value, estimate.standard_error, low, high)
+    rows = tables.estimates(
+        "rows",
+        (attribute, [listed[place] for place in order.tolist()]),
+        {name: column[order] for name, column in zip(COLUMNS, numbers, strict=True)},
+        "share",
+        len(listed) - order.size,
+    )
+    return Answer(
+        "words",
+        plan.survey,
+        (Subject(attribute, plan.asked(attribute).title),),
+        "share",
+        (rows,),
+        confidence,
+        simultaneous,
+        sum(tally.n for tally in tallies.values()),
         repeats=max(own.factor for own in of_levels(plan, tallies)),
-        findable=shares,
+        method=estimate.method,
+        figures={**NOT_TESTED, **({"findable": shares} if shares else {})},
+        cohorts=cohorts_of(plan, tallies),
     )
 
 

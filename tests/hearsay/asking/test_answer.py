@@ -16,23 +16,24 @@ from hearsay.asking.answer import Unit
 from hearsay.asking.columns import FIT_COLUMNS, PAIR_COLUMNS, change_columns
 from hearsay.asking.plots import figure, over_time
 from hearsay.v1 import analyst_pb2, answer_pb2
-from hearsay_server.answers import reading
+from hearsay_server.answers.tables import by, estimates, rated
 from ldp import InvalidInput
 
 Request = analyst_pb2.ChangeRequest
 HOSTILE = '<b onmouseover="x()">tea</b>'
 
 
-def row(label: str, **more: float) -> analyst_pb2.Row:
-    numbers = {"estimate": 0.25, "standard_error": 0.05, "low": 0.2, "high": 0.4, **more}
-    return analyst_pb2.Row(label=label, **numbers)
-
-
-def estimated(*rows: analyst_pb2.Row, **more: object) -> analyst_pb2.EstimateResponse:
-    about = {"survey": "s", "attribute": "drink", "statistic": "frequency", "confidence": 0.9}
-    answer = analyst_pb2.EstimateResponse(**about, reports=100, repeats=1, method="mle", rows=rows)
-    answer.MergeFrom(analyst_pb2.EstimateResponse(**more))
-    return answer
+def estimated(*labels: str, statistic: str = "frequency", **more: Any) -> Answer:
+    """Estimates of these labels, which all have the same numbers; `more` are further columns, or
+    what else an answer has."""
+    columns = {"estimate": 0.25, "standard_error": 0.05, "low": 0.2, "high": 0.4}
+    columns |= {name: more.pop(name) for name in list(more) if name in roles.ROLES}
+    made = {name: np.full(len(labels), number) for name, number in columns.items()}
+    rows = estimates("rows", ("drink", list(labels)), made, roles.unit_of(statistic))
+    tables = (rows, rated(rows)) if "share" in columns else (rows,)
+    about = {"reports": 100, "method": "mle", **more}
+    subjects = (Subject("drink", about.pop("title", "")),)
+    return Answer("estimate", "s", subjects, statistic, tables, 0.9, **about)
 
 
 def of_columns(view: str, labels: dict[str, str], names: Sequence[str], unit: Unit) -> Answer:
@@ -53,15 +54,13 @@ def broken() -> Answer:
 
 FIRST_TABLES = {
     "estimate": (
-        lambda: reading.estimate(
-            estimated(row("tea", raw=0.3, effective_sample_size=9.0, alike=0.2, alike_low=0.1))
-        ),
+        lambda: estimated("tea", raw=0.3, effective_sample_size=9.0, alike=0.2, alike_low=0.1),
         "estimate:estimate:share standard_error:error:share low:low:share high:high:share "
         "raw:reference:share effective_sample_size:n:count alike:reference:share "
         "alike_low:low:share",
     ),
     "ratings": (
-        lambda: reading.estimate(estimated(row("tea", share=0.5), statistic="rating")),
+        lambda: estimated("tea", share=0.5, statistic="rating"),
         "estimate:estimate:own standard_error:error:own low:low:own high:high:own "
         "share:estimate:share",
     ),
@@ -218,47 +217,46 @@ def test_frame_json_and_csv_have_the_same_numbers(view: str) -> None:
 
 
 def test_what_there_is_not_is_nan_in_frames_null_in_json_and_empty_in_csv() -> None:
-    answer = reading.estimate(estimated(row("tea", estimate=math.nan)))
+    answer = estimated("tea", estimate=math.nan, figures={"homogeneity": None})
     assert math.isnan(answer.to_frame()["estimate"].item())
     document = json.loads(answer.to_json(indent=1))
     assert document["tables"]["rows"]["columns"]["estimate"]["values"] == [None]
-    assert document["figures"] == {"homogeneity": None, "detectable_difference": None}
+    assert document["figures"] == {"homogeneity": None}
     assert answer.to_csv().splitlines()[1] == "drink,tea,,0.05,0.2,0.4,0.9,100"
 
 
 def test_an_answer_without_rows_has_its_columns() -> None:
-    answer = reading.estimate(estimated())
+    answer = estimated()
     assert list(answer.to_frame().columns) == ["estimate", "standard_error", "low", "high"]
     assert answer.to_csv().count("\n") == 1
     assert len(answer.table()) == 0
 
 
 def test_a_table_or_column_that_is_not_there_is_named_with_those_that_are() -> None:
-    answer = reading.estimate(estimated(row("tea"), sums=[row("tea + milk")]))
-    assert answer.to_frame("sums").index.tolist() == ["tea + milk"]
-    with pytest.raises(InvalidInput, match="no table 'bins', only rows, sums"):
+    answer = estimated("tea", share=0.5, statistic="rating")
+    assert answer.to_frame("shares").index.tolist() == ["tea"]
+    with pytest.raises(InvalidInput, match="no table 'bins', only rows, shares"):
         answer.to_frame("bins")
     with pytest.raises(InvalidInput, match="no column 'z', only estimate, standard_error"):
         answer.table().column("z")
 
 
 def test_groups_are_one_answer_and_a_note_says_of_which_group_it_is() -> None:
-    groups = [
-        estimated(row("tea", alike=0.2), group="ios", warning="few reports"),
-        estimated(row("tea"), row("milk"), group="web"),
-    ]
-    answer = reading.by(groups, "platform")
+    groups = {
+        "ios": estimated("tea", alike=0.2, notes=(Note("few reports"),)),
+        "web": estimated("tea", "milk"),
+    }
+    answer = by(groups, "platform", "android is left out")
     frame = answer.to_frame()
     assert frame.index.tolist() == [("ios", "tea"), ("web", "tea"), ("web", "milk")]
     assert np.isnan(frame["alike"]).tolist() == [False, True, True]
     assert answer.parts == {"ios": 100, "web": 100} and answer.reports == 200
-    assert (answer.warning, answer.notes[0].part) == ("ios: few reports", "ios")
+    assert answer.warning == "android is left out; ios: few reports"
+    assert [note.part for note in answer.notes] == ["", "ios"]
 
 
 def test_shares_of_people_who_rated_are_a_table_of_ratings() -> None:
-    answer = reading.estimate(
-        estimated(row("tea", share=0.5, share_low=0.4, share_high=0.6), statistic="rating")
-    )
+    answer = estimated("tea", share=0.5, share_low=0.4, share_high=0.6, statistic="rating")
     frame = answer.to_frame("shares")
     assert frame.loc["tea"].to_dict() == {"estimate": 0.5, "low": 0.4, "high": 0.6}
     assert frame.attrs["statistic"] == "share who rated"
@@ -266,9 +264,8 @@ def test_shares_of_people_who_rated_are_a_table_of_ratings() -> None:
 
 
 def test_texts_of_others_are_no_markup_in_a_notebook() -> None:
-    answer = reading.estimate(
-        estimated(row(HOSTILE), title=f"Which {HOSTILE}?", warning=f"of {HOSTILE}", survey=HOSTILE)
-    )
+    answer = estimated(HOSTILE, title=f"Which {HOSTILE}?", notes=(Note(f"of {HOSTILE}"),))
+    answer = replace(answer, survey=HOSTILE)
     shown = answer._repr_html_()
     assert "<b onmouseover" not in shown
     assert "Which &lt;b onmouseover" in shown and "Warning:" in shown
@@ -276,8 +273,8 @@ def test_texts_of_others_are_no_markup_in_a_notebook() -> None:
 
 
 def test_a_printed_answer_has_its_question_table_and_warnings() -> None:
-    message = estimated(row("tea"), title="Which drink?", warning="few reports")
-    lines = str(reading.estimate(message)).splitlines()
+    answer = estimated("tea", title="Which drink?", notes=(Note("few reports"),))
+    lines = str(answer).splitlines()
     assert lines[0] == "Which drink?"
     assert lines[3].split() == ["tea", "0.25", "0.05", "0.2", "0.4"]
     assert lines[4:] == [
@@ -288,15 +285,15 @@ def test_a_printed_answer_has_its_question_table_and_warnings() -> None:
 
 
 def test_a_trend_is_drawn_over_the_estimates_of_periods() -> None:
-    days = [estimated(row("tea"), group=day) for day in ("D1", "D2")]
+    days = {day: estimated("tea") for day in ("D1", "D2")}
     change = broken()
-    answer = over_time(reading.by(days, "period"), change)
+    answer = over_time(by(days, "period"), change)
     assert answer.figures["drawn"] == {"tea": [0.5, 0.5, "D2"]}
     assert len(figure(answer, change).axes) == 2
 
 
 def test_an_answer_is_drawn_beside_other_plots() -> None:
-    answer = reading.estimate(estimated(row("tea"), row("water")))
+    answer = estimated("tea", "water")
     assert len(answer.plot().axes) == 1
     whole = Figure()
     left, right = whole.subplots(1, 2)
@@ -312,15 +309,10 @@ def test_an_answer_is_drawn_beside_other_plots() -> None:
     [
         (lambda: [], "give one answer at least"),
         (lambda: [FIRST_TABLES["independent"][0]()], "a plot is of an answer with intervals"),
-        (lambda: [reading.estimate(estimated())], "nothing to draw"),
+        (lambda: [estimated()], "nothing to draw"),
     ],
 )
 def test_what_has_no_picture_is_refused(made: object, reason: str) -> None:
     answers: list[Answer] = made()  # type: ignore[operator]
     with pytest.raises(InvalidInput, match=reason):
         figure(*answers)
-
-
-def test_every_field_of_a_row_has_a_role() -> None:
-    names = {field.name for field in analyst_pb2.Row.DESCRIPTOR.fields} - {"label"}
-    assert names <= set(roles.ROLES)
