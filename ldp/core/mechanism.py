@@ -166,6 +166,14 @@ class FrequencyOracle(Supporting, Categorical):
     """
 
     @property
+    @abstractmethod
+    def named(self) -> tuple[int, int] | None:
+        """The least and most categories that a code names, which are those that it supports.
+
+        None where a code names no category: a number that fits some of them.
+        """
+
+    @property
     def tally_size(self) -> int:
         return self.k
 

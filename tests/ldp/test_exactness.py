@@ -135,6 +135,23 @@ def test_no_mechanism_is_missing() -> None:
         assert case.make(4, 1.0).name == {"the": "unary"}.get(name, name)
 
 
+@pytest.mark.parametrize(
+    "mechanism", [each for each in WIRED.values() if isinstance(each, FrequencyOracle)], ids=repr
+)
+def test_an_oracle_says_how_many_categories_a_code_names(mechanism: FrequencyOracle) -> None:
+    codes = mechanism.randomize_many(np.arange(400) % mechanism.k, SeededCoins(5))
+    codes = np.unique(codes, axis=0)
+    supported = [mechanism.evidence(codes, value) for value in range(mechanism.k)]
+    supports = {tuple(row) for row in np.transpose(supported).tolist()}
+    sizes = {sum(support) for support in supports}
+    if mechanism.named is None:
+        assert sizes != {1}
+        return
+    least, most = mechanism.named
+    assert len(supports) == len(codes)  # whoever reads the code reads the categories, no more
+    assert least <= min(sizes) and max(sizes) <= most and (least < most) == (len(sizes) > 1)
+
+
 # --- the channel ---------------------------------------------------------------------------
 
 

@@ -15,13 +15,12 @@ from measuring.files import ANALYST, ROOT, naming, sources
 MECHANISM = (
     "ldp/mechanisms/frequency/",
     "ldp/mechanisms/__init__.py",
-    "server/hearsay_server/pages/person/odds.py",
     "client/web/src/mechanisms/",
     "client/web/src/mechanisms/index.ts",
     "client/web/src/mechanisms/rare.ts",
 )
-"""Where a mechanism is written whose code is one integer: a file of its own in each SDK, its name
-in both registries, and the sentence that tells people what it sends."""
+"""Where a mechanism is written whose code is one integer: a file of its own in each SDK,
+and its name in both registries."""
 
 QUESTION = (
     "client/python/hearsay/asking/views/",

@@ -85,6 +85,10 @@ class _Sketch(FrequencyOracle):
         return self._inner._worst_ratio()
 
     @property
+    def named(self) -> None:
+        return None
+
+    @property
     def support(self) -> tuple[Fraction, Fraction]:
         """Return (p, q), q being the average over all functions of the family's kind."""
         return support_under(*self._inner.support, self.prime, self.buckets)

@@ -68,6 +68,10 @@ class HRR(Counted, FrequencyOracle):
         return 1 << (self.k - 1).bit_length()
 
     @property
+    def named(self) -> None:
+        return None
+
+    @property
     def support(self) -> tuple[Fraction, Fraction]:
         flip = Fraction(self.flip, ONE)
         same_sign = Fraction(self.order // 2 - 1, self.order - 1)

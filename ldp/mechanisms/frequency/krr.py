@@ -47,6 +47,10 @@ class KRR(Counted, FrequencyOracle):
         return 1 + Fraction(self.k * (ONE - self.resample), self.resample)
 
     @property
+    def named(self) -> tuple[int, int]:
+        return 1, 1
+
+    @property
     def support(self) -> tuple[Fraction, Fraction]:
         q = Fraction(self.resample, ONE * self.k)
         return 1 - Fraction(self.resample, ONE) + q, q

@@ -103,6 +103,10 @@ class LocalHashing(FrequencyOracle):
         return self.k
 
     @property
+    def named(self) -> None:
+        return None
+
+    @property
     def support(self) -> tuple[Fraction, Fraction]:
         return support_under(*self._krr.support, self.prime, self.buckets)
 

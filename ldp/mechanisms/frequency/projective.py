@@ -102,6 +102,10 @@ class ProjectiveGeometry(Counted, FrequencyOracle):
         return Fraction(self.include * self._outside, (ONE - self.include) * self._on)
 
     @property
+    def named(self) -> None:
+        return None
+
+    @property
     def support(self) -> tuple[Fraction, Fraction]:
         on, both = self._on, _points(self.order, self.dimension - 2)
         p = Fraction(self.include, ONE)

@@ -73,6 +73,10 @@ class SubsetSelection(SubsetCodes, FrequencyOracle):
         return self.size
 
     @property
+    def named(self) -> tuple[int, int]:
+        return self.size, self.size
+
+    @property
     def support(self) -> tuple[Fraction, Fraction]:
         p = Fraction(self.include, ONE)
         return p, (self.size - p) / (self.k - 1)

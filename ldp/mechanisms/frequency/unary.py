@@ -74,6 +74,10 @@ class UnaryEncoding(PackedBits, FrequencyOracle):
         return self.k
 
     @property
+    def named(self) -> tuple[int, int]:
+        return 0, self.k
+
+    @property
     def support(self) -> tuple[Fraction, Fraction]:
         return Fraction(self.own, ONE), Fraction(self.other, ONE)
 

@@ -121,6 +121,10 @@ class KRRChain(_Chain):
         return p / q
 
     @property
+    def named(self) -> tuple[int, int]:
+        return 1, 1
+
+    @property
     def support(self) -> tuple[Fraction, Fraction]:
         kept = (1 - Fraction(self.permanent, ONE)) * (1 - Fraction(self.instantaneous, ONE))
         q = (1 - kept) / self.k
@@ -237,6 +241,10 @@ class UnaryChain(_Chain):
 
     def _worst_ratio(self) -> Fraction:
         return odds_ratio(*self.support)
+
+    @property
+    def named(self) -> tuple[int, int]:
+        return 0, self.k
 
     @property
     def support(self) -> tuple[Fraction, Fraction]:

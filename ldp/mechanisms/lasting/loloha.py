@@ -106,6 +106,10 @@ class LOLOHA(Longitudinal, FrequencyOracle):
         return result
 
     @property
+    def named(self) -> None:
+        return None
+
+    @property
     def support(self) -> tuple[Fraction, Fraction]:
         return support_under(*self.chain.support, self.prime, self.buckets)
 

@@ -17,37 +17,17 @@ from ldp import Mechanism, PrefixHashing, SetBits, SetSelection
 from ldp.core.exact import ONE
 from ldp.core.mechanism import FrequencyOracle
 from ldp.mechanisms import (
-    HRR,
-    KRR,
-    LOLOHA,
     RAPPOR,
-    CountMeanSketch,
     DBitFlip,
-    HadamardCountMeanSketch,
-    HadamardResponse,
-    KRRChain,
-    LocalHashing,
     PolicyMechanism,
     PolicySubsets,
     PolicyUnary,
-    ProjectiveGeometry,
     Waves,
 )
 from ldp.mechanisms.numbers.mean import MeanMechanism
 
 _CELLS = 1 << 18
 """The most entries of a channel that is looked at value by value."""
-
-_HASHED = (
-    LocalHashing,
-    LOLOHA,
-    HRR,
-    HadamardResponse,
-    ProjectiveGeometry,
-    CountMeanSketch,
-    HadamardCountMeanSketch,
-)
-"""Mechanisms whose code names no value, but fits some of them."""
 
 
 def odds(domain: Domain | Grid, mechanism: Mechanism) -> Odds:
@@ -79,7 +59,7 @@ def odds(domain: Domain | Grid, mechanism: Mechanism) -> Odds:
                 [each.other for each in found],
                 [each.reveals for each in found],
             )
-        case FrequencyOracle() if not isinstance(mechanism, PolicyMechanism):
+        case FrequencyOracle():
             return _oracle(domain.labels, mechanism)
     return _table(domain.labels, mechanism)
 
@@ -88,13 +68,13 @@ def _oracle(labels: Sequence[str], mechanism: FrequencyOracle) -> Odds:
     p, q = mechanism.support
     own, other = of_many(p, q)
     k = f"{len(labels):,}"
-    if isinstance(mechanism, KRR | KRRChain):
+    if mechanism.named == (1, 1):
         sent = say("One of the {k} answers: your own, or another one drawn at random.", k=k)
         if len(labels) == 2:
             return Odds(sent, _yes_no(labels, p, q))
         also = "Your answer is also sent by {q} people who gave another one."
         return Odds(sent, (say("{p} people send their own answer.", p=own), say(also, q=other)))
-    if isinstance(mechanism, _HASHED):
+    if mechanism.named is None:
         sent = say(
             "A number that names no answer. It fits {share} of all {k} answers, more or less.",
             share=other,
@@ -103,9 +83,14 @@ def _oracle(labels: Sequence[str], mechanism: FrequencyOracle) -> Odds:
         names = "The number that {p} people send fits their own answer."
         also = "It also fits your answer for {q} people who gave another one."
     else:
-        sent = say(
-            "A list that may name several of the {k} answers, or none: chance decides which.",
-            k=k,
+        least, most = mechanism.named
+        sent = (
+            say("A list of {n} of the {k} answers: chance decides which.", n=most, k=k)
+            if least == most
+            else say(
+                "A list that may name several of the {k} answers, or none: chance decides which.",
+                k=k,
+            )
         )
         names = "The list of {p} people has their own answer on it."
         also = "It also has your answer on it for {q} people who gave another one."
