@@ -62,7 +62,7 @@ FLOORS = {
         {"asking.selection", "lifetimes", "person"},
         {"federated"},
         {"asking.distributions", "asking.sets", "asking.together", "asking.words"},
-        {"asking.changes", "asking.comparing", "asking.forecasting", "asking.shuffled"},
+        {"asking.changes", "asking.comparing", "asking.shuffled"},
         {"asking", "client", "testing"},
         {"aio"},
     ],

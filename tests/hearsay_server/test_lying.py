@@ -332,6 +332,7 @@ ASKS: dict[str, tuple[str, Ask]] = {
     "set": ("Estimate", lambda a: a.estimate("town", "apps")),
     "sizes": ("Estimate", lambda a: a.set_sizes("town", "apps")),
     "ratings": ("Estimate", lambda a: a.estimate("town", "stars")),
+    "forecast": ("Forecast", lambda a: a.forecast("town", "colour", goal=0.01)),
     "by_level": ("EstimateBy", lambda a: a.by_level("town", "colour")),
     "by_period": ("EstimateBy", lambda a: a.by_period("town", "colour")),
     "compare": (

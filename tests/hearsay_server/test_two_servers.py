@@ -401,6 +401,12 @@ def test_real_devices_are_summed_and_told(pair: Pair, tmp_path: Path) -> None:
     told, minutes = answered(pair), answered(pair, "minutes")
     with Analyst(pair.address, token=pair.token("analyst")) as analyst:
         table = analyst.estimate(pair.survey, "way").to_frame()
+        foretold = analyst.forecast(pair.survey, "way", goal=0.001)
+    assert foretold.figures["rate"] is None  # what waits for the next sum is not known
+    errors = foretold.to_frame()
+    assert errors["with_twice"].tolist() == pytest.approx(
+        (table["standard_error"] / 2**0.5).tolist()
+    )
     assert table["estimate"].tolist() == [row.estimate for row in rows_of(told)]
     summed_up = sum(each.records for each in pair.sums())
     assert told.reports == minutes.reports == summed_up >= LEAST

@@ -22,6 +22,7 @@ from hearsay_server.answers import (
     distributions,
     few,
     fits,
+    forecasts,
     joints,
     queries,
     records,
@@ -88,6 +89,22 @@ def by(
 def of_sums(frozen: bytes, question: analyst_pb2.EstimateRequest, found: Sequence[Sum]) -> bytes:
     """Answer `Estimate` of a survey with two servers in one message; raise as `sums.answer`."""
     return _data(sums.answer(_parsed(frozen), question, found))
+
+
+def forecast(
+    frozen: bytes,
+    request: analyst_pb2.ForecastRequest,
+    found: Tallies | Sequence[Sum],
+    arrived: forecasts.Arrivals,
+) -> list[bytes]:
+    """Answer `Forecast` in one message, from what `Estimate` is from; raise as it does."""
+    plan, question = _parsed(frozen), request.question
+    if isinstance(found, Mapping):
+        answer = _estimated(plan, question, found)
+    else:
+        answer = sums.answer(plan, question, found)
+    goal = request.goal if request.HasField("goal") else None
+    return [_data(forecasts.forecast(answer, goal, plan.period, arrived))]
 
 
 def _estimated(plan: Plan, question: analyst_pb2.EstimateRequest, tallies: Tallies) -> Answer:

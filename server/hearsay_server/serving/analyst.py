@@ -15,7 +15,7 @@ from hearsay.asking.columns import NO_MAP, NOT_GIVEN
 from hearsay.plans import period
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2, analyst_pb2_grpc
-from hearsay_server.answers import changes, few, questions
+from hearsay_server.answers import changes, few, forecasts, questions
 from hearsay_server.answers import pairs as paired
 from hearsay_server.answers import words as worded
 from hearsay_server.answers.queries import NoReports, Tallies
@@ -115,7 +115,7 @@ class Analyst(analyst_pb2_grpc.AnswersServicer):
         with _telling():
             frozen, plan = await self._plan(request, of_sums=True)
             if plan.two_servers:
-                return await self._of_sums(frozen, plan, request)
+                return questions.of_sums(frozen, request, await self._sums(plan, request))
             tallies = await self._tallies(plan, request)
             (message,) = await self._answer(frozen, request, tallies, questions.estimate)
             return message
@@ -175,6 +175,23 @@ class Analyst(analyst_pb2_grpc.AnswersServicer):
             unfinished = [name for name in names if period.end(plan.period, name) > now]
             work = partial(questions.change, unfinished=unfinished)
             (message,) = await self._answer(frozen, request, tallies, work, also=unfinished)
+            return message
+
+    async def Forecast(  # noqa: N802
+        self, request: analyst_pb2.ForecastRequest, context: object
+    ) -> bytes:
+        question = request.question
+        with _telling():
+            frozen, plan = await self._plan(question, of_sums=True)
+            forecasts.check(request)
+            arrived = await self._arrivals(plan, question.attribute)
+            if plan.two_servers:
+                found = await self._sums(plan, question)
+                (message,) = questions.forecast(frozen, request, found, arrived)
+                return message
+            tallies = await self._tallies(plan, question)
+            work = partial(questions.forecast, arrived=arrived)
+            (message,) = await self._answer(frozen, request, tallies, work, also=[repr(arrived)])
             return message
 
     async def Watch(  # noqa: N802
@@ -355,13 +372,19 @@ class Analyst(analyst_pb2_grpc.AnswersServicer):
             )
         return frozen, plan
 
-    async def _of_sums(
-        self, frozen: bytes, plan: Plan, request: analyst_pb2.EstimateRequest
-    ) -> bytes:
+    async def _sums(
+        self, plan: Plan, request: analyst_pb2.EstimateRequest
+    ) -> Sequence[stored_sums.Sum]:
         selected = resolve(plan, request.selection, request.attribute)
         database = self._store.database
-        found = await self._read(lambda: stored_sums.read(database, plan.survey, selected.has))
-        return questions.of_sums(frozen, request, found)
+        return await self._read(lambda: stored_sums.read(database, plan.survey, selected.has))
+
+    async def _arrivals(self, plan: Plan, attribute: str) -> forecasts.Arrivals:
+        stored = await self._read(lambda: self._store.survey(plan.survey))
+        if stored is None:  # deleted since
+            raise no_survey(plan.survey)
+        reports = await self._read(lambda: self._store.reports(stored))
+        return forecasts.arrivals(plan, attribute, reports, stored.closed, self._clock())
 
     async def _plan(
         self, question: Question | analyst_pb2.CompareRequest, *, of_sums: bool = False

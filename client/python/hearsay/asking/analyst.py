@@ -15,7 +15,6 @@ from hearsay.asking.comparing import Comparisons
 from hearsay.asking.comparing import compare_request as compare_request
 from hearsay.asking.distributions import Distributions
 from hearsay.asking.distributions import range_of as range_of
-from hearsay.asking.forecasting import Forecasts
 from hearsay.asking.margins import read_margins as read_margins
 from hearsay.asking.selection import LONG, fields, warned
 from hearsay.asking.selection import Options as Options
@@ -62,7 +61,7 @@ By = Literal["LEVEL", "PERIOD", "MAP", "PROPERTY"]
 """What answers may be given by, each by itself."""
 
 
-class Analyst(Changes, Comparisons, Distributions, Forecasts, Sets, Shuffles, Words):
+class Analyst(Changes, Comparisons, Distributions, Sets, Shuffles, Words):
     """Ask for debiased statistics, each with its error.
 
     Every question takes the keywords of `Selection`: `levels`, `periods`, `first_period`,
@@ -233,6 +232,32 @@ class Analyst(Changes, Comparisons, Distributions, Forecasts, Sets, Shuffles, Wo
         question = _request(survey, attribute, options)
         request = analyst_pb2.WatchRequest(question=question, interval=interval)
         yield from self._calls.asked("Answers/Watch", request)
+
+    def forecast(
+        self, survey: str, attribute: str, *, goal: float | None = None, **options: Unpack[Options]
+    ) -> Answer:
+        """Return the error of each estimate now, with twice as many reports, and for a goal.
+
+        Columns: estimate, standard_error, low and high, those of `estimate` with these options;
+        with_twice, the standard error with twice as many reports; with `goal`, reports_for_goal:
+        how many reports would make the standard error that small. Its figures are those of
+        `estimate`, and closed: whether the survey takes no more reports; rate: reports per period,
+        on average over up to 7 periods before the present one of the server's clock; twice: the
+        period in which there will be twice as many reports at this rate; and with `goal` reached:
+        the period by whose end every row will have it. They are None where the survey is closed or
+        has no periods, and where no rate is known: of a first period, and where no reports came of
+        late.
+
+        The error of an estimate of n people is c / sqrt(n) as long as as large a share of them
+        chooses each level: the forecast assumes that, and that further reports are of other people.
+        Further periods of the same people may not lower the error, which allows for them
+        (`Answer.repeats`): the periods named are then too early. Raises `InvalidInput` for
+        a goal that is not positive, and where `options` select periods, of which no more reports
+        will come.
+        """
+        question = _request(survey, attribute, options)
+        request = analyst_pb2.ForecastRequest(question=question, goal=goal)
+        return warned(self._calls.ask("Answers/Forecast", request, self._timeout))
 
     def suspicions(
         self,

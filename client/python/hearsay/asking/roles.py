@@ -25,6 +25,7 @@ ROLES: Mapping[str, Role] = {
     "naive": "reference",
     "standard_error": "error",
     "share_standard_error": "error",
+    "with_twice": "error",
     "unweighted_standard_error": "error",
     "low": "low",
     "alike_low": "low",
@@ -37,6 +38,7 @@ ROLES: Mapping[str, Role] = {
     "pvalue": "p",
     "effective_sample_size": "n",
     "reports": "n",
+    "reports_for_goal": "n",
     "shift_down": "moved",
     "shift_up": "moved",
     "z": "statistic",
@@ -45,7 +47,7 @@ ROLES: Mapping[str, Role] = {
     "noncentrality": "statistic",
     "detectable": "statistic",
 }
-_WHOLE = ("reports", "dof")
+_WHOLE = ("reports", "reports_for_goal", "dof")
 SHARES = ("share", "share_standard_error", "share_low", "share_high")
 
 

@@ -36,6 +36,9 @@ _OF_ESTIMATES = ("frequency", "mean", "rating", "share")
 _MOST_ROWS = 1024
 """Bins that a distribution has, and words that are found: a server answers with no more."""
 
+_OF_ANOTHER = wire.EstimateByRequest | wire.ForecastRequest | wire.WatchRequest
+"""Questions that have a question: of groups, of times to come, again and again."""
+
 _NUMBER = r"-?[0-9][0-9.e+-]*"
 _RANGE = f"{_NUMBER}(?: to (?:under )?{_NUMBER})?"
 _RANGES = re.compile(f"{_RANGE}(?:, {_RANGE})?")
@@ -60,9 +63,8 @@ def survey_of(request: Any) -> str:
 
 
 def _question(request: Any) -> Any:
-    """Return the question that is asked of groups, or again and again; else the request itself."""
-    of_another = isinstance(request, wire.EstimateByRequest | wire.WatchRequest)
-    return request.question if of_another else request
+    """Return the question of a question of `_OF_ANOTHER`; else the request itself."""
+    return request.question if isinstance(request, _OF_ANOTHER) else request
 
 
 def check(request: Message, answer: Answer, plan: Plan) -> None:
@@ -71,6 +73,8 @@ def check(request: Message, answer: Answer, plan: Plan) -> None:
     views, statistics, check = _CHECKS[type(question)]
     if isinstance(request, wire.EstimateByRequest):
         views, check = ["by"], partial(_by, request)
+    elif isinstance(request, wire.ForecastRequest):
+        views, check = ["forecast"], partial(_forecast, request)
     _check_among("view", [answer.view], views)
     _check_among("statistic", [answer.statistic], statistics)
     _check_same("survey", [answer.survey], [question.survey])
@@ -169,6 +173,32 @@ def _by(
         for labels in each.values():
             left = replace(table, left_out=table.left_out // len(each))
             _check_labels(question, left, labels, plan)
+
+
+def _forecast(
+    request: wire.ForecastRequest, question: wire.EstimateRequest, answer: Answer, plan: Plan
+) -> None:
+    _check_subjects(answer, plan, question.attribute)
+    _check_cohorts(answer, plan)
+    _check_same("parts", list(answer.parts), [])
+    goal = request.HasField("goal")
+    names = (*COLUMNS, "with_twice", *(["reports_for_goal"] if goal else []))
+    _check_shape(answer, _Shape("rows", (question.attribute,), names, _unit(answer)))
+    _check_labels(question, answer.table(), answer.table().index[0].labels, plan)
+    if answer.statistic != "rating":
+        tables.check_estimated(answer.table())
+    weights = ["design_effect", "weights"] if question.margins else []
+    foretold = ["closed", "rate", "twice", *(["reached"] if goal else [])]
+    _check_same("figures", list(answer.figures), [*_TESTED, *weights, *foretold])
+    _check_weights(answer)
+    if not isinstance(answer.figures["closed"], bool):
+        raise InvalidInput(f"closed: {answer.figures['closed']} is no yes or no")
+    rate: Any = answer.figures["rate"]
+    if rate is not None and not (isinstance(rate, float) and rate > 0 and plan.period):
+        raise InvalidInput(f"rate: {rate} is no number of reports per period")
+    for name in foretold[2:]:
+        if answer.figures[name] is not None:
+            period.start(plan.period, str(answer.figures[name]))
 
 
 def _estimated(

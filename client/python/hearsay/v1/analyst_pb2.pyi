@@ -113,6 +113,14 @@ class EstimateByRequest(_message.Message):
     property: str
     def __init__(self, question: _Optional[_Union[EstimateRequest, _Mapping]] = ..., by: _Optional[_Union[EstimateByRequest.By, str]] = ..., property: _Optional[str] = ...) -> None: ...
 
+class ForecastRequest(_message.Message):
+    __slots__ = ("question", "goal")
+    QUESTION_FIELD_NUMBER: _ClassVar[int]
+    GOAL_FIELD_NUMBER: _ClassVar[int]
+    question: EstimateRequest
+    goal: float
+    def __init__(self, question: _Optional[_Union[EstimateRequest, _Mapping]] = ..., goal: _Optional[float] = ...) -> None: ...
+
 class WatchRequest(_message.Message):
     __slots__ = ("question", "interval")
     QUESTION_FIELD_NUMBER: _ClassVar[int]

@@ -58,6 +58,11 @@ class AnswersStub(object):
                 request_serializer=hearsay_dot_v1_dot_analyst__pb2.ChangeRequest.SerializeToString,
                 response_deserializer=hearsay_dot_v1_dot_answer__pb2.Answer.FromString,
                 _registered_method=True)
+        self.Forecast = channel.unary_unary(
+                '/hearsay.v1.Answers/Forecast',
+                request_serializer=hearsay_dot_v1_dot_analyst__pb2.ForecastRequest.SerializeToString,
+                response_deserializer=hearsay_dot_v1_dot_answer__pb2.Answer.FromString,
+                _registered_method=True)
         self.Watch = channel.unary_stream(
                 '/hearsay.v1.Answers/Watch',
                 request_serializer=hearsay_dot_v1_dot_analyst__pb2.WatchRequest.SerializeToString,
@@ -149,9 +154,18 @@ class AnswersServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Forecast(self, request, context):
+        """Estimates an attribute, and foretells the errors: those with twice as many reports, how many
+        reports a goal takes, and the periods in which these will be there if they come in as of late.
+        INVALID_ARGUMENT for a selection of periods, of which no more reports come, and for sums.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Watch(self, request, context):
-        """The same again whenever the reports that it is from have changed, until the call is ended.
-        Waits for the first report where there is none.
+        """The same as Estimate again whenever the reports that it is from have changed, until the call is
+        ended. Waits for the first report where there is none.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -258,6 +272,11 @@ def add_AnswersServicer_to_server(servicer, server):
             'Change': grpc.unary_unary_rpc_method_handler(
                     servicer.Change,
                     request_deserializer=hearsay_dot_v1_dot_analyst__pb2.ChangeRequest.FromString,
+                    response_serializer=hearsay_dot_v1_dot_answer__pb2.Answer.SerializeToString,
+            ),
+            'Forecast': grpc.unary_unary_rpc_method_handler(
+                    servicer.Forecast,
+                    request_deserializer=hearsay_dot_v1_dot_analyst__pb2.ForecastRequest.FromString,
                     response_serializer=hearsay_dot_v1_dot_answer__pb2.Answer.SerializeToString,
             ),
             'Watch': grpc.unary_stream_rpc_method_handler(
@@ -421,6 +440,33 @@ class Answers(object):
             target,
             '/hearsay.v1.Answers/Change',
             hearsay_dot_v1_dot_analyst__pb2.ChangeRequest.SerializeToString,
+            hearsay_dot_v1_dot_answer__pb2.Answer.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Forecast(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hearsay.v1.Answers/Forecast',
+            hearsay_dot_v1_dot_analyst__pb2.ForecastRequest.SerializeToString,
             hearsay_dot_v1_dot_answer__pb2.Answer.FromString,
             options,
             channel_credentials,
