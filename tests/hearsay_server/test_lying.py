@@ -17,7 +17,7 @@ from lying import Liar, lying
 
 from hearsay import Analyst, AnswerRefused
 from hearsay.plans.plan import Plan, parse
-from hearsay.v1 import plan_pb2
+from hearsay.v1 import answer_pb2, plan_pb2
 from hearsay_server.answers.folders import open_folder
 from hearsay_server.surveys import survey as surveys
 from ldp import InvalidInput
@@ -492,6 +492,43 @@ def test_lists_of_another_length_are_refused(liar: Liar, name: str) -> None:
 
             with refused(liar, method, ask, (field.full_name, longer)) as refuse:
                 refuse(change)
+
+
+FIGURES: dict[str, dict[str, Any]] = {
+    "none": {},
+    "number": {"number": 0.5},
+    "count": {"count": 1},
+    "text": {"text": "ab"},
+    "flag": {"flag": True},
+    "numbers": {"numbers": {"numbers": [0.5, 0.5]}},
+    "named": {"numbers": {"names": ["a", "b"], "numbers": [0.5, 0.5]}},
+    "texts": {"texts": {"texts": ["a", "b"]}},
+}
+"""A figure of each kind of value."""
+
+
+@pytest.mark.parametrize("name", ASKS)
+def test_figures_of_another_kind_are_refused(liar: Liar, name: str) -> None:
+    method, ask = ASKS[name]
+    for place, figure in enumerate(getattr(honest(liar, method, ask)[0], "figures", ())):
+        kind, named = figure.WhichOneof("value"), figure.name
+        many = kind == "numbers" and bool(figure.numbers.names)
+        for of, value in FIGURES.items():
+            if of in (kind, "named" if many else "") or (of == "numbers" and kind == "numbers"):
+                continue
+            if of in ("none", "number") and kind in (None, "number") and named in OPEN:
+                continue
+
+            def change(messages: list[Any], place: int = place, value: Any = value) -> None:
+                name = messages[0].figures[place].name
+                messages[0].figures[place].CopyFrom(answer_pb2.Answer.Figure(name=name, **value))
+
+            with refused(liar, method, ask, (named, of)) as refuse:
+                refuse(change)
+
+
+OPEN = ("homogeneity", "detectable_difference", "step")
+"""Figures that there may be none of."""
 
 
 def test_a_group_comes_once(liar: Liar) -> None:

@@ -25,6 +25,26 @@ _RANGES: Mapping[Role, tuple[float, float]] = {
 _ALWAYS: Sequence[Role] = ("p", "statistic")
 """What columns are whose numbers are never missing."""
 
+_FIGURES: Mapping[str, Sequence[str]] = {
+    "any_p_value": ("float",),
+    "by": ("str",),
+    "chi2": ("named",),
+    "design_effect": ("float",),
+    "detectable_difference": ("float", "NoneType"),
+    "findable": ("numbers",),
+    "formula": ("str",),
+    "groups": ("named",),
+    "homogeneity": ("float", "NoneType"),
+    "kind": ("str",),
+    "n": ("int",),
+    "other": ("str",),
+    "panels": ("int",),
+    "step": ("float", "NoneType"),
+    "targets": ("texts",),
+    "weights": ("numbers",),
+}
+"""What the value of a figure is, by the figure's name (`_kind_of`)."""
+
 _POSITIVE = ("design_effect", "detectable_difference", "findable", "weights")
 _SHARES = ("any_p_value", "homogeneity")
 
@@ -135,8 +155,18 @@ def _check_range(
         raise InvalidInput(f"{name}: {known[wrong.argmax()]} is no number that it can have")
 
 
+def _kind_of(value: FigureValue) -> str:
+    if isinstance(value, Mapping):
+        return "named"
+    if isinstance(value, list | tuple):
+        return "texts" if value and isinstance(value[0], str) else "numbers"
+    return type(value).__name__
+
+
 def _check_figure(name: str, value: FigureValue) -> None:
     _check_plain("figures", name)
+    if _kind_of(value) not in _FIGURES.get(name, ()):
+        raise InvalidInput(f"figures: {name[:80]!r} has no value that it can have")
     parts: Iterable[object] = value if isinstance(value, list | tuple) else [value]
     parts = value.values() if isinstance(value, Mapping) else parts
     for each in parts:
