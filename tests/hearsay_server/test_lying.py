@@ -531,6 +531,46 @@ OPEN = ("homogeneity", "detectable_difference", "step")
 """Figures that there may be none of."""
 
 
+def numbered(messages: list[Any]) -> None:
+    """Number the rows that have texts, and call those by texts that have numbers."""
+    for level in messages[0].tables[0].index:
+        rows = len(level.places) or len(level.labels) or len(level.numbers)
+        texts = not level.numbers
+        for name in ("labels", "places", "numbers"):
+            level.ClearField(name)
+        labels = level.numbers if texts else level.labels
+        labels.extend(range(rows) if texts else [f"row {row:03}" for row in range(rows)])
+
+
+def one_end_by_words(messages: list[Any]) -> None:
+    right = messages[0].tables[0].index[1]
+    right.labels.extend(f"row {row:03}" for row in range(len(right.numbers)))
+    right.ClearField("numbers")
+
+
+def no_test(messages: list[Any]) -> None:
+    messages[0].tables[1].index[0].ClearField("labels")
+    for column in messages[0].tables[1].columns:
+        column.ClearField("numbers")
+
+
+LIES: dict[str, tuple[Callable[[list[Any]], None], list[str]]] = {
+    "numbered": (numbered, [name for name in ASKS if name not in ("surveys", "reports")]),
+    "one end by words": (one_end_by_words, ["distribution"]),
+    "no test": (no_test, ["crosstab"]),
+}
+"""Changes of an answer, and the questions that they are of."""
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_what_no_honest_server_says_is_refused(liar: Liar, lie: str) -> None:
+    change, names = LIES[lie]
+    for name in names:
+        method, ask = ASKS[name]
+        with refused(liar, method, ask, (lie, name)) as refuse:
+            refuse(change)
+
+
 def test_a_group_comes_once(liar: Liar) -> None:
     def twice(answers: list[Any]) -> None:
         answers[0].parts.append(answers[0].parts[0])

@@ -108,6 +108,8 @@ class _Shape:
     statistic: str = ""
     texts: Sequence[str] = ()
     """Columns of words, which stand before the others."""
+    numbered: bool = False
+    """Whether its rows have numbers, and no labels."""
 
 
 def _check_shape(answer: Answer, *shapes: _Shape) -> Mapping[str, Sequence[tuple[Any, ...]]]:
@@ -116,6 +118,12 @@ def _check_shape(answer: Answer, *shapes: _Shape) -> Mapping[str, Sequence[tuple
     found = {}
     for table, shape in zip(answer.tables, shapes, strict=True):
         _check_same(f"{table.name}: index", [level.name for level in table.index], shape.index)
+        for level in table.index:
+            if level.labels and isinstance(level.labels[0], str) == shape.numbered:
+                raise InvalidInput(
+                    f"{table.name}: {level.name} has numbers in place of labels, or "
+                    "labels in place of numbers"
+                )
         expected = [Column(name, "text", "none", ()) for name in shape.texts]
         expected += [roles.column(name, (), shape.unit) for name in shape.columns]
         both = [[(c.name, c.role, c.unit) for c in each] for each in (table.columns, expected)]
@@ -346,13 +354,13 @@ def _distribution(question: wire.DistributionRequest, answer: Answer, plan: Plan
     _check_same("figures", list(answer.figures), ["step", *weights])
     _check_weights(answer)
     has_bins = answer.view == "distribution" or question.bins or question.edges
-    shapes = [_Shape("bins", ("left", "right"), COLUMNS)] if has_bins else []
+    shapes = [_Shape("bins", ("left", "right"), COLUMNS, numbered=True)] if has_bins else []
     if question.quantiles:
-        shapes.append(_Shape("quantiles", ("quantile",), COLUMNS, "own", name))
+        shapes.append(_Shape("quantiles", ("quantile",), COLUMNS, "own", name, numbered=True))
     if question.ranges:
         shapes.append(_Shape("ranges", (name,), COLUMNS))
     if question.cumulative:
-        shapes.append(_Shape("below", ("below",), COLUMNS))
+        shapes.append(_Shape("below", ("below",), COLUMNS, numbered=True))
     first = {"between": "ranges", "cdf": "below", "quantiles": "quantiles"}.get(answer.view, "bins")
     shapes.sort(key=lambda shape: shape.name != first)
     rows = _check_shape(answer, *shapes)
@@ -409,6 +417,7 @@ def _crosstab(question: wire.CrosstabRequest, answer: Answer, plan: Plan) -> Non
         rows = _check_shape(answer, _Shape("rows", names, columns), test)
         one, other = (plan.asked(name).domain.labels for name in names)
         _check_same("rows", rows["rows"], list(product(one, other)))
+        _check_count("independence", rows["independence"], range(1))
         told: Any = answer.figures["chi2"]
         tested = {column.name: column.plain() for column in answer.table("independence").columns}
         _check_same(
