@@ -531,6 +531,10 @@ OPEN = ("homogeneity", "detectable_difference", "step")
 """Figures that there may be none of."""
 
 
+QUESTIONS = [name for name in ASKS if name not in ("surveys", "reports")]
+"""Questions that are answered by an `Answer`."""
+
+
 def numbered(messages: list[Any]) -> None:
     """Number the rows that have texts, and call those by texts that have numbers."""
     for level in messages[0].tables[0].index:
@@ -554,10 +558,30 @@ def no_test(messages: list[Any]) -> None:
         column.ClearField("numbers")
 
 
+def group_that_is_none(messages: list[Any]) -> None:
+    messages[0].parts.add(name="ios", reports=3)
+
+
+def note_of_nobody(messages: list[Any]) -> None:
+    messages[0].notes.add(part="nobody", words="beware")
+
+
+def cohort_of_nobody(messages: list[Any]) -> None:
+    messages[0].cohorts.add(revision=b"x" * 99, level="nobody's", period="never", epsilon=1)
+
+
+def left_out(messages: list[Any]) -> None:
+    messages[0].tables[-1].left_out += 1
+
+
 LIES: dict[str, tuple[Callable[[list[Any]], None], list[str]]] = {
-    "numbered": (numbered, [name for name in ASKS if name not in ("surveys", "reports")]),
+    "numbered": (numbered, QUESTIONS),
     "one end by words": (one_end_by_words, ["distribution"]),
     "no test": (no_test, ["crosstab"]),
+    "group": (group_that_is_none, QUESTIONS),
+    "note": (note_of_nobody, QUESTIONS),
+    "cohort": (cohort_of_nobody, QUESTIONS),
+    "left out": (left_out, [name for name in QUESTIONS if name not in ("heavy_hitters", "sums")]),
 }
 """Changes of an answer, and the questions that they are of."""
 

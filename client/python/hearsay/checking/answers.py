@@ -48,6 +48,9 @@ _DISTRIBUTIONS = ("distribution", "quantiles", "between", "cdf")
 
 _OF_VALUES = ("frequency", "mean", "share", "share who rated")
 _INDEPENDENCE = ("statistic", "dof", "pvalue", "noncentrality", "detectable", "reports")
+_OF_PARTS = ("by", "compare", "change", "trend", "breaks")
+"""The views of groups, parts or periods."""
+
 _TESTED = ("homogeneity", "detectable_difference")
 _TESTS = ("statistic", "p_value", "reports")
 
@@ -88,6 +91,10 @@ def check(request: Message, answer: Answer, plan: Plan) -> None:
     simultaneous = getattr(question, "simultaneous", answer.view == "words" and answer.simultaneous)
     if answer.simultaneous != simultaneous:
         raise InvalidInput(f"simultaneous: {answer.simultaneous} was not asked for")
+    if answer.view not in _OF_PARTS:
+        _check_same("parts", list(answer.parts), [])
+    _check_among("part", [note.part for note in answer.notes], ["", *answer.parts])
+    _check_cohorts(answer, plan)
     check(question, answer, plan)
 
 
@@ -110,6 +117,8 @@ class _Shape:
     """Columns of words, which stand before the others."""
     numbered: bool = False
     """Whether its rows have numbers, and no labels."""
+    is_cut: bool = False
+    """Whether it may leave rows out."""
 
 
 def _check_shape(answer: Answer, *shapes: _Shape) -> Mapping[str, Sequence[tuple[Any, ...]]]:
@@ -118,6 +127,8 @@ def _check_shape(answer: Answer, *shapes: _Shape) -> Mapping[str, Sequence[tuple
     found = {}
     for table, shape in zip(answer.tables, shapes, strict=True):
         _check_same(f"{table.name}: index", [level.name for level in table.index], shape.index)
+        if table.left_out and not shape.is_cut:
+            raise InvalidInput(f"{table.name}: left_out: {table.left_out} of a whole table")
         for level in table.index:
             if level.labels and isinstance(level.labels[0], str) == shape.numbered:
                 raise InvalidInput(
@@ -151,7 +162,6 @@ def _check_group(request: wire.EstimateByRequest, group: str, plan: Plan) -> Non
 def _estimate(question: wire.EstimateRequest, answer: Answer, plan: Plan) -> None:
     view = "sums" if question.sums else "sizes" if question.sizes else "estimate"
     _check_same("view", [answer.view], [view])
-    _check_same("parts", list(answer.parts), [])
     weights = ["design_effect", "weights"] if question.margins else []
     _check_same("figures", list(answer.figures), [*_TESTED, *weights])
     _check_weights(answer)
@@ -172,12 +182,13 @@ def _by(
     for group in answer.parts:
         _check_group(request, group, plan)
     _check_same("figures", list(answer.figures), [])
-    _check_among("part", [note.part for note in answer.notes], ["", *answer.parts])
     for table in _estimated(question, answer, plan, (by, question.attribute)):
         each: dict[Any, list[Any]] = {}
         for group, label in zip(*(level.labels for level in table.index), strict=True):
             each.setdefault(group, []).append(label)
         _check_same(f"{table.name}: groups", list(each), list(answer.parts))
+        if not each or table.left_out % len(each):
+            raise InvalidInput(f"left_out: {table.left_out} in {len(each)} groups")
         for labels in each.values():
             left = replace(table, left_out=table.left_out // len(each))
             _check_labels(question, left, labels, plan)
@@ -214,13 +225,12 @@ def _estimated(
 ) -> Sequence[Table]:
     """Return the tables of estimates, once their shape and their numbers are checked."""
     _check_subjects(answer, plan, question.attribute)
-    _check_cohorts(answer, plan)
     asked = plan.asked(question.attribute).domain
     unit, rated = _unit(answer), isinstance(asked, Ratings)
     shapes = []
     for table in answer.tables:
         more = [name for name in MORE_COLUMNS if name in table.names]
-        shape = _Shape(table.name, index, (*COLUMNS, *more), unit)
+        shape = _Shape(table.name, index, (*COLUMNS, *more), unit, is_cut=True)
         if table.name == "shares":
             shape = _Shape("shares", index, COLUMNS, "share", "share who rated")
         shapes.append(shape)
@@ -246,7 +256,7 @@ def _check_labels(
     domain = plan.asked(question.attribute).domain
     if question.sizes and isinstance(domain, SetOf):
         sizes = [str(size) for size in range(domain.most + 1)]
-        if labels not in (["mean"], [*sizes, "mean"]):
+        if labels not in (["mean"], [*sizes, "mean"]) or table.left_out:
             raise InvalidInput(f"rows: {_told(labels)} are no sizes of {question.attribute!r}")
         return
     every = domain.labels
@@ -265,12 +275,11 @@ def _check_labels(
 
 def _words(question: wire.WordsRequest, answer: Answer, plan: Plan) -> None:
     _check_subjects(answer, plan, question.attribute)
-    _check_cohorts(answer, plan)
     domain = plan.asked(question.attribute).domain
     if not isinstance(domain, Strings):
         raise InvalidInput(f"{question.attribute!r} is answered by {domain}, not in words")
-    rows = _check_shape(answer, _Shape("rows", (question.attribute,), COLUMNS))["rows"]
-    labels = [label for (label,) in rows]
+    shape = _Shape("rows", (question.attribute,), COLUMNS, is_cut=True)
+    labels = [label for (label,) in _check_shape(answer, shape)["rows"]]
     listed = question.candidates or domain.candidates
     if not listed:
         _check_once("rows", labels)
@@ -280,6 +289,8 @@ def _words(question: wire.WordsRequest, answer: Answer, plan: Plan) -> None:
         _check_among("rows", labels, listed)
     else:
         _check_same("rows", labels, listed)
+    if listed and answer.table().left_out != len(listed) - len(labels):
+        raise InvalidInput(f"left_out: {answer.table().left_out} of {len(listed)} words")
     most = question.top or (_FOUND if question.discover else len(listed))
     if len(labels) > most:
         raise InvalidInput(f"rows: asked for {most}, got {len(labels)}")
@@ -467,13 +478,17 @@ def _pairs(question: wire.PairsRequest, answer: Answer, plan: Plan) -> None:
     tables.check_known(answer)
     _check_subjects(answer, plan, question.attribute)
     _check_same("figures", list(answer.figures), [])
-    rows = _check_shape(answer, _Shape("rows", ("first", "second"), PAIR_COLUMNS))["rows"]
+    shape = _Shape("rows", ("first", "second"), PAIR_COLUMNS, is_cut=True)
+    rows = _check_shape(answer, shape)["rows"]
     items = [item for pair in rows for item in pair]
-    _check_among("pairs", items, plan.asked(question.attribute).domain.labels)
+    known = plan.asked(question.attribute).domain.labels
+    _check_among("pairs", items, known)
     pairs = [frozenset(pair) for pair in rows]
     _check_once("pairs", pairs)
     if len(pairs) > (question.top or _PAIRS) or any(len(pair) < 2 for pair in pairs):
         raise InvalidInput(f"pairs: asked for {question.top or _PAIRS}, got {len(pairs)}")
+    if answer.table().left_out != len(known) * (len(known) - 1) // 2 - len(pairs):
+        raise InvalidInput(f"left_out: {answer.table().left_out} is not the number of other pairs")
 
 
 _CHECKS: dict[
