@@ -574,10 +574,36 @@ def left_out(messages: list[Any]) -> None:
     messages[0].tables[-1].left_out += 1
 
 
+def another_statistic(messages: list[Any]) -> None:
+    """Say that shares are means, and means shares."""
+    is_share = messages[0].statistic in ("frequency", "share", "share who rated", "rating")
+    messages[0].statistic = "mean" if is_share else "frequency"
+    for column in messages[0].tables[0].columns:
+        if column.unit in (answer_pb2.Answer.SHARE, answer_pb2.Answer.OWN):
+            column.unit = answer_pb2.Answer.OWN if is_share else answer_pb2.Answer.SHARE
+
+
+def one_shift(messages: list[Any]) -> None:
+    table = messages[0].tables[0]
+    rows = len(table.columns[0].numbers)
+    column = table.columns.add(name="shift_down", role="MOVED", unit=table.columns[0].unit)
+    column.numbers.extend([0.1] * rows)
+
+
+def both_shifts(messages: list[Any]) -> None:
+    one_shift(messages)
+    column = messages[0].tables[0].columns[-1]
+    messages[0].tables[0].columns.add().CopyFrom(column)
+    messages[0].tables[0].columns[-1].name = "shift_up"
+
+
 LIES: dict[str, tuple[Callable[[list[Any]], None], list[str]]] = {
     "numbered": (numbered, QUESTIONS),
     "one end by words": (one_end_by_words, ["distribution"]),
     "no test": (no_test, ["crosstab"]),
+    "statistic": (another_statistic, [name for name in QUESTIONS if name != "suspicions"]),
+    "one shift": (one_shift, QUESTIONS),
+    "both shifts": (both_shifts, QUESTIONS),
     "group": (group_that_is_none, QUESTIONS),
     "note": (note_of_nobody, QUESTIONS),
     "cohort": (cohort_of_nobody, QUESTIONS),

@@ -48,6 +48,9 @@ _DISTRIBUTIONS = ("distribution", "quantiles", "between", "cdf")
 
 _OF_VALUES = ("frequency", "mean", "share", "share who rated")
 _INDEPENDENCE = ("statistic", "dof", "pvalue", "noncentrality", "detectable", "reports")
+_TOGETHER = (("shift_down", "shift_up"), ("alike", "alike_low", "alike_high"))
+"""Columns of estimates that come together."""
+
 _OF_PARTS = ("by", "compare", "change", "trend", "breaks")
 """The views of groups, parts or periods."""
 
@@ -79,7 +82,7 @@ def check(request: Message, answer: Answer, plan: Plan) -> None:
     elif isinstance(request, wire.ForecastRequest):
         views, check = ["forecast"], partial(_forecast, request)
     _check_among("view", [answer.view], views)
-    _check_among("statistic", [answer.statistic], statistics)
+    _check_among("statistic", [answer.statistic], _statistics(question, statistics, plan))
     _check_same("survey", [answer.survey], [question.survey])
     confident = "confidence" in question.DESCRIPTOR.fields_by_name
     asked = question.confidence if confident and question.HasField("confidence") else None
@@ -96,6 +99,22 @@ def check(request: Message, answer: Answer, plan: Plan) -> None:
     _check_among("part", [note.part for note in answer.notes], ["", *answer.parts])
     _check_cohorts(answer, plan)
     check(question, answer, plan)
+
+
+def _statistics(question: Any, known: Sequence[str], plan: Plan) -> Sequence[str]:
+    """Return what the estimates of an answer may be of: the `known` ones that its attribute has."""
+    if isinstance(question, wire.CrosstabRequest):
+        return ["test" if question.view == "independent" else "frequency"]
+    if len(known) < 2:
+        return known
+    domain = plan.asked(question.attribute).domain
+    if isinstance(question, wire.EstimateRequest):
+        return ["share" if question.sizes else domain.statistic]
+    if isinstance(question, wire.ChangeRequest) and (question.sums or question.ranges):
+        return ["share"]
+    if isinstance(question, wire.CompareGroupsRequest):
+        return [domain.statistic]
+    return [domain.compared]
 
 
 def _check_subjects(answer: Answer, plan: Plan, *names: str) -> None:
@@ -230,6 +249,10 @@ def _estimated(
     shapes = []
     for table in answer.tables:
         more = [name for name in MORE_COLUMNS if name in table.names]
+        if any(1 <= len({*several} - {*more}) < len(several) for several in _TOGETHER):
+            raise InvalidInput(f"{table.name}: some columns lack those that they belong to")
+        if "shift_down" in more and not question.HasField("forged"):
+            raise InvalidInput(f"{table.name}: how far forged reports move it was not asked for")
         shape = _Shape(table.name, index, (*COLUMNS, *more), unit, is_cut=True)
         if table.name == "shares":
             shape = _Shape("shares", index, COLUMNS, "share", "share who rated")
