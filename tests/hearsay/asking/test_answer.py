@@ -316,3 +316,13 @@ def test_what_has_no_picture_is_refused(made: object, reason: str) -> None:
     answers: list[Answer] = made()  # type: ignore[operator]
     with pytest.raises(InvalidInput, match=reason):
         figure(*answers)
+
+
+@pytest.mark.parametrize("field", ["tables", "subjects", "figures", "notes", "columns", "index"])
+def test_more_of_anything_than_an_answer_has_is_refused_before_it_is_read(field: str) -> None:
+    message = wire.to_message(of_columns("pairs", {"drink": "tea"}, ["estimate"], "share"))
+    holder = message.tables[0] if field in ("columns", "index") else message
+    for _ in range(99):
+        getattr(holder, field).add()
+    with pytest.raises(InvalidInput, match=rf"{field}: \d+ are more than an answer has"):
+        wire.from_message(message)

@@ -30,6 +30,13 @@ _ROLE_NAMES: dict[int, Role] = {number: name for name, number in _ROLES.items()}
 _UNIT_NAMES: dict[int, Unit] = {number: name for name, number in _UNITS.items()}
 
 
+_FEW = 64
+"""Tables, columns, figures and the like of an answer, at most; notes, besides those of parts."""
+
+_MANY = 1 << 19
+"""Parts, and cohorts, of an answer at most: an empty one takes two bytes, and a value hundreds."""
+
+
 def to_message(answer: Answer) -> answer_pb2.Answer:
     """Return an answer as a message, from which `from_message` makes an equal one."""
     return answer_pb2.Answer(
@@ -54,8 +61,17 @@ def from_message(message: answer_pb2.Answer) -> Answer:
     """Return the answer of a message; raise `InvalidInput` for one that is no answer.
 
     A table has a label, a number or a text for each of its rows in each level and column, and names
-    each level and column once.
+    each level and column once. How much there is of anything is checked before a value is made.
     """
+    for several, most in (
+        ("tables", _FEW),
+        ("subjects", _FEW),
+        ("figures", _FEW),
+        ("parts", _MANY),
+        ("cohorts", _MANY),
+        ("notes", _FEW + len(message.parts)),
+    ):
+        _check_few(several, len(getattr(message, several)), most)
     tables = tuple(map(_table_of, message.tables))
     for kind, names in (
         ("tables", [table.name for table in tables]),
@@ -85,6 +101,11 @@ def from_message(message: answer_pb2.Answer) -> Answer:
             for c in message.cohorts
         ),
     )
+
+
+def _check_few(name: str, count: int, most: int) -> None:
+    if count > most:
+        raise InvalidInput(f"{name}: {count:,} are more than an answer has, which is {most:,}")
 
 
 def _table(table: Table) -> answer_pb2.Answer.Table:
@@ -125,6 +146,8 @@ def _column(column: Column) -> answer_pb2.Answer.Column:
 
 
 def _table_of(message: answer_pb2.Answer.Table) -> Table:
+    _check_few("index", len(message.index), _FEW)
+    _check_few("columns", len(message.columns), _FEW)
     index = tuple(map(_level_of, message.index))
     columns = tuple(map(_column_of, message.columns))
     if not index or len({each.name for each in columns}) < len(columns):
