@@ -79,6 +79,22 @@ def test_an_answer_of_too_many_numbers_is_refused_before_it_is_computed(
     assert len(analyst.by_level("visits", "page", top=7).table()) == 2 * 7
 
 
+def test_rows_that_an_answer_has_count_and_no_others(
+    analyst: Analyst, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hearsay_server.serving.analyst._NUMBERS", 100)
+    whole = analyst.by_level("visits", "colour").table()
+    assert len(whole) == 2 * 3
+    assert len(analyst.by_level("visits", "colour", top=1_000).table()) == 2 * 3
+    assert len(analyst.by_level("visits", "colour", values=["red"] * 1_000).table()) == 2
+    options: Options = {"consistency": "norm-sub", "forged": 10}
+    more = analyst.by_level("visits", "colour", **options).table()
+    numbers = len(more) * (len(more.index) + len(more.columns))
+    monkeypatch.setattr("hearsay_server.serving.analyst._NUMBERS", numbers - 1)
+    with pytest.raises(InvalidInput, match="2 groups of 3 rows would have more"):
+        analyst.by_level("visits", "colour", **options)
+
+
 ASKED: dict[str, Callable[[Analyst, Options], Answer]] = {
     "estimate": lambda analyst, options: analyst.estimate("visits", "page", **options),
     "by_level": lambda analyst, options: analyst.by_level("visits", "page", **options),

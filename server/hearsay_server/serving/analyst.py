@@ -13,6 +13,7 @@ from google.protobuf.message import Message
 import hearsay.plans.plan
 from hearsay.asking.columns import NO_MAP, NOT_GIVEN
 from hearsay.plans import period
+from hearsay.plans.kinds import Ratings, SetOf
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2, analyst_pb2_grpc
 from hearsay_server.answers import changes, few, forecasts, questions
@@ -54,7 +55,7 @@ _NUMBERS = 2_000_000
 """Numbers of one answer, at most."""
 
 _COLUMNS = 8
-"""Numbers of a row, with its labels."""
+"""Numbers of a row, with its labels, unless more are asked for."""
 
 _Value = TypeVar("_Value")
 _Asked = TypeVar("_Asked", bound=Message)
@@ -526,8 +527,20 @@ def _telling() -> Iterator[None]:
 
 def _check_size(plan: Plan, question: analyst_pb2.EstimateRequest, groups: int) -> None:
     """Raise `InvalidInput` where an answer by group would have more than `_NUMBERS` numbers."""
-    rows = len(question.values) or question.top or len(plan.asked(question.attribute).domain.labels)
-    if groups * rows * _COLUMNS > _NUMBERS:
+    domain = plan.asked(question.attribute).domain
+    rows = len(domain.labels)
+    if question.sizes and isinstance(domain, SetOf):
+        rows = domain.most + 2
+    elif question.values:
+        rows = len(set(question.values))
+    elif question.top:
+        rows = min(question.top, rows)
+    rows += len(question.sums)
+    columns = _COLUMNS + bool(question.consistency or question.HasField("recover"))
+    columns += 2 * (question.HasField("forged") + bool(question.margins))
+    if isinstance(domain, Ratings) or not (question.method or question.margins):
+        columns += 3  # who rated, or the pooled estimate and its interval
+    if groups * rows * columns > _NUMBERS:
         raise InvalidInput(
             f"an answer has at most {_NUMBERS:,} numbers, and {groups:,} groups of {rows:,} rows "
             "would have more: select periods or levels, or ask for the top rows"
