@@ -68,7 +68,7 @@ def _stacked(name: str, by: str, found: Mapping[str, Answer]) -> Table:
     """Return the tables of groups below each other."""
     tables = {group: answer.table(name) for group, answer in found.items()}
     columns = {column.name: column for table in tables.values() for column in table.columns}
-    inner = next(iter(tables.values())).index[0].name
+    outer, inner = roles.grouped(by, next(iter(tables.values())).index[0].name)
     groups = [group for group, table in tables.items() for _ in range(len(table))]
     labels = [label for table in tables.values() for label in table.index[0].labels]
     values = {
@@ -77,7 +77,7 @@ def _stacked(name: str, by: str, found: Mapping[str, Answer]) -> Table:
     }
     return Table(
         name,
-        roles.index((by, groups), (inner, labels)),
+        roles.index((outer, groups), (inner, labels)),
         tuple(Column(c.name, c.role, c.unit, values[c.name], c.whole) for c in columns.values()),
         sum(table.left_out for table in tables.values()),
     )

@@ -274,7 +274,10 @@ class _Panel:
             colour, marker = palette.colour(number), palette.marker(number)
             axis.plot(places, table["estimate"], color=colour, marker=marker, markersize=4)
             axis.fill_between(places, middle - reach, middle + reach, color=colour, alpha=0.2)
-            last = int(np.flatnonzero(table["estimate"].notna().to_numpy())[-1])
+            known = np.flatnonzero(table["estimate"].notna().to_numpy())
+            if not known.size:
+                continue
+            last = int(known[-1])
             at = float(table["estimate"].iloc[last])
             short = _shortened(str(value), _LABEL // 2)
             named.append(palette.End(last, at, short, colour))

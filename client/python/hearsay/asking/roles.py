@@ -62,6 +62,12 @@ def index(*levels: tuple[str, Sequence[Any]]) -> tuple[Level, ...]:
     return tuple(Level(name, labels) for name, labels in levels)
 
 
+def grouped(by: str, attribute: str) -> tuple[str, str]:
+    """Return the names of the index of an answer by group, which differ: also of an attribute that
+    is called as its groups are."""
+    return by, "value" if attribute == by else attribute
+
+
 def unit_of(statistic: str) -> Unit:
     """Return the unit of an answer's estimates by what they are of."""
     return "own" if statistic in ("mean", "rating") else "share"

@@ -198,10 +198,11 @@ def _by(
     request: wire.EstimateByRequest, question: wire.EstimateRequest, answer: Answer, plan: Plan
 ) -> None:
     by = request.property or wire.EstimateByRequest.By.Name(request.by).lower()
+    index = roles.grouped(by, question.attribute)
     for group in answer.parts:
         _check_group(request, group, plan)
     _check_same("figures", list(answer.figures), [])
-    for table in _estimated(question, answer, plan, (by, question.attribute)):
+    for table in _estimated(question, answer, plan, index):
         each: dict[Any, list[Any]] = {}
         for group, label in zip(*(level.labels for level in table.index), strict=True):
             each.setdefault(group, []).append(label)
