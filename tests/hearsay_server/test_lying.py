@@ -597,6 +597,14 @@ def both_shifts(messages: list[Any]) -> None:
     messages[0].tables[0].columns[-1].name = "shift_up"
 
 
+def another_range(messages: list[Any]) -> None:
+    messages[0].tables[0].index[0].labels[0] = "2 to 9"
+
+
+def long_test(messages: list[Any]) -> None:
+    messages[0].tables[0].index[1].labels[0] = "long " * 1_000
+
+
 LIES: dict[str, tuple[Callable[[list[Any]], None], list[str]]] = {
     "numbered": (numbered, QUESTIONS),
     "one end by words": (one_end_by_words, ["distribution"]),
@@ -604,6 +612,8 @@ LIES: dict[str, tuple[Callable[[list[Any]], None], list[str]]] = {
     "statistic": (another_statistic, [name for name in QUESTIONS if name != "suspicions"]),
     "one shift": (one_shift, QUESTIONS),
     "both shifts": (both_shifts, QUESTIONS),
+    "range": (another_range, ["between"]),
+    "test": (long_test, ["suspicions"]),
     "group": (group_that_is_none, QUESTIONS),
     "note": (note_of_nobody, QUESTIONS),
     "cohort": (cohort_of_nobody, QUESTIONS),

@@ -1,6 +1,5 @@
 """An analyst's answers, checked against the question and the survey's plan."""
 
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,8 +24,10 @@ from hearsay.asking.columns import (
 from hearsay.checking import tables
 from hearsay.checking.plans import check_periods
 from hearsay.plans import period
-from hearsay.plans.kinds import Binned, Categorical, Grid, Ratings, SetOf, Strings
+from hearsay.plans.bins import Bins
+from hearsay.plans.kinds import Binned, Categorical, Grid, Numeric, Ratings, SetOf, Strings
 from hearsay.plans.plan import Plan
+from hearsay.plans.points import Points
 from hearsay.plans.texts import check_name
 from hearsay.v1 import analyst_pb2 as wire
 from ldp.errors import InvalidInput
@@ -38,11 +39,6 @@ _MOST_ROWS = 1024
 
 _OF_ANOTHER = wire.EstimateByRequest | wire.ForecastRequest | wire.WatchRequest
 """Questions that have a question: of groups, of times to come, again and again."""
-
-_NUMBER = r"-?[0-9][0-9.e+-]*"
-_RANGE = f"{_NUMBER}(?: to (?:under )?{_NUMBER})?"
-_RANGES = re.compile(f"{_RANGE}(?:, {_RANGE})?")
-"""A range of a number in words, or of two numbers."""
 
 _DISTRIBUTIONS = ("distribution", "quantiles", "between", "cdf")
 
@@ -353,7 +349,7 @@ def _change(question: wire.ChangeRequest, answer: Answer, plan: Plan) -> None:
     if question.sums:
         _check_same("rows", rows, [(label,) for label in _joined(question.sums)])
     elif question.ranges:
-        _check_count("rows", rows, question.ranges)
+        _check_same("rows", rows, _range_labels(question, plan))
     else:
         labels = plan.asked(question.attribute).domain.labels
         _check_same("rows", rows, [(label,) for label in labels])
@@ -382,9 +378,9 @@ def _distribution(question: wire.DistributionRequest, answer: Answer, plan: Plan
         name, title = question.attribute, plan.asked(question.attribute).title
     told = [(subject.name, subject.title) for subject in answer.subjects]
     _check_same("attribute", told, [(name, title)])
-    step: Any = answer.figures.get("step")
-    if step is not None and not (isinstance(step, float) and step > 0):
-        raise InvalidInput(f"step: {step} is no distance of points")
+    told_step: Any = answer.figures.get("step")
+    if told_step is not None and not told_step > 0:
+        raise InvalidInput(f"step: {told_step} is no distance of points")
     weights = ["design_effect", "weights"] if question.margins else []
     _check_same("figures", list(answer.figures), ["step", *weights])
     _check_weights(answer)
@@ -399,15 +395,12 @@ def _distribution(question: wire.DistributionRequest, answer: Answer, plan: Plan
     first = {"between": "ranges", "cdf": "below", "quantiles": "quantiles"}.get(answer.view, "bins")
     shapes.sort(key=lambda shape: shape.name != first)
     rows = _check_shape(answer, *shapes)
-    points = getattr(plan.asked(question.attribute).domain, "points", None)
-    curve = points is None and not question.HasField("step")
+    step = question.step if question.HasField("step") else None
+    curve = _points(plan, question.attribute, step) is None
     for table in answer.tables:
         missing = ("standard_error",) if table.name == "quantiles" else ()
         tables.check_estimated(table, without=COLUMNS[1:] if curve else missing)
-    for (label,) in rows.get("ranges", ()):
-        if not _RANGES.fullmatch(label):
-            raise InvalidInput(f"label: {label!r} is no range of numbers")
-    _check_count("ranges", rows.get("ranges", ()), question.ranges)
+    _check_same("ranges", rows.get("ranges", ()), _range_labels(question, plan))
     levels = [(float(f"{level:g}"),) for level in question.quantiles]
     _check_same("quantiles", rows.get("quantiles", ()), levels)
     ends = [end for row in rows.get("bins", ()) for end in row]
@@ -423,11 +416,42 @@ def _distribution(question: wire.DistributionRequest, answer: Answer, plan: Plan
         raise InvalidInput("below: the points do not rise")
 
 
+def _range_labels(
+    question: wire.DistributionRequest | wire.ChangeRequest, plan: Plan
+) -> list[tuple[str]]:
+    """Return what the ranges of a question are called, or its rectangles."""
+    step = None
+    if isinstance(question, wire.DistributionRequest):
+        step = question.step if question.HasField("step") else None
+        if question.other:
+            one, two = (_points(plan, name) for name in (question.attribute, question.other))
+            both = zip(question.ranges, question.other_ranges, strict=True)
+            return [(f"{_called(one, first)}, {_called(two, second)}",) for first, second in both]
+    points = _points(plan, question.attribute, step)
+    return [(_called(points, each),) for each in question.ranges]
+
+
+def _points(plan: Plan, name: str, step: float | None = None) -> Points | Bins | None:
+    """Return the points or bins of a number's answers; None of a curve."""
+    domain = plan.asked(name).domain
+    if not isinstance(domain, Numeric | Binned):
+        raise InvalidInput(f"{name!r} is {domain}, and no number")
+    return domain.points if step is None else Points(domain.low, domain.high, step)
+
+
+def _called(points: Points | Bins | None, asked: wire.Range) -> str:
+    if points is None:  # of a curve
+        return f"{asked.low:.10g} to {asked.high:.10g}"
+    return points.range_label(asked.low, asked.high)
+
+
 def _suspicions(question: wire.SuspicionsRequest, answer: Answer, plan: Plan) -> None:
     _check_subjects(answer, plan, question.attribute)
     tests = _check_shape(answer, _Shape("rows", ("level", "test"), _TESTS, "none"))["rows"]
     _check_among("level", [level for level, _ in tests], plan.levels)
     _check_once("suspicions", tests)
+    for _, test in tests:
+        check_name("test", test)
     _check_same("figures", list(answer.figures), ["targets"])
     targets: Any = answer.figures["targets"]
     _check_once("targets", targets)
