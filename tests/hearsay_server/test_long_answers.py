@@ -79,6 +79,12 @@ def test_an_answer_of_too_many_numbers_is_refused_before_it_is_computed(
     assert len(analyst.by_level("visits", "page", top=7).table()) == 2 * 7
 
 
+def test_more_sums_than_a_question_has_are_refused_before_they_are_made(analyst: Analyst) -> None:
+    assert len(analyst.sums("visits", "colour", [["red"]] * 1_024).table()) == 1_024
+    with pytest.raises(InvalidInput, match="at most 1024 sums, got 1025"):
+        analyst.sums("visits", "colour", [["red"]] * 1_025)
+
+
 def test_rows_that_an_answer_has_count_and_no_others(
     analyst: Analyst, monkeypatch: pytest.MonkeyPatch
 ) -> None:

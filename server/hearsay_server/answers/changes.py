@@ -54,6 +54,8 @@ def check(plan: Plan, question: Request) -> None:
     check_confidence(confidence_of(question))
     if question.sums and question.ranges:
         raise InvalidInput("ask for sums of values or for ranges of a number, not both")
+    if len(question.ranges) > queries.MOST_SUMS:
+        raise InvalidInput(f"there may be {queries.MOST_SUMS} ranges, got {len(question.ranges)}")
     if question.sums:
         queries.check_sums(plan, question.attribute)
 

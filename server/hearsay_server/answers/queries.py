@@ -382,12 +382,18 @@ def check_sums(plan: Plan, attribute: str) -> None:
         raise InvalidInput(f"{attribute!r} {why}")
 
 
+MOST_SUMS = 1024
+"""Sums, or ranges over time, that one question may ask for: each takes as much as all values do."""
+
+
 def value_sets(plan: Plan, attribute: str, sums: Sequence[analyst_pb2.ValueSet]) -> Floats:
     """Return sets of an attribute's values, shape (sets, k), as ones among zeros.
 
     Raises `InvalidInput` as `check_sums`, and for sets that have other values, or none.
     """
     check_sums(plan, attribute)
+    if len(sums) > MOST_SUMS:
+        raise InvalidInput(f"a question has at most {MOST_SUMS} sums, got {len(sums)}")
     domain = plan.asked(attribute).domain
     places = {value: place for place, value in enumerate(domain.labels)}
     sets = np.zeros((len(sums), len(places)))
