@@ -135,19 +135,10 @@ def _points(
     question: analyst_pb2.DistributionRequest, domain: Numeric | Binned
 ) -> Points | Bins | None:
     """Return the points or bins of the answers; None where neither survey nor question says."""
-    if not question.HasField("step"):
-        return domain.points
-    if isinstance(domain, Binned):
-        raise InvalidInput(
-            f"{question.attribute!r} was collected in bins: leave the step out, got "
-            f"{question.step:g}"
-        )
-    if domain.step and question.step != domain.step:
-        raise InvalidInput(
-            f"{question.attribute!r} was collected in steps of {domain.step:g}: leave the step "
-            f"out, got {question.step:g}"
-        )
-    return Points(domain.low, domain.high, question.step)
+    try:
+        return domain.points_in(question.step if question.HasField("step") else None)
+    except InvalidInput as error:
+        raise InvalidInput(f"{question.attribute!r} {error}") from None
 
 
 def _check_tells_more_than_the_mean(mechanism: Estimator) -> None:

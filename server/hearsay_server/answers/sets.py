@@ -84,7 +84,8 @@ def sizes(
 
     `answered` estimates cohorts. Sizes are those of the people at levels that tell them.
     """
-    labels, parts, warnings = [], [], []
+    labels: list[str] = []
+    parts, warnings = [], []
     telling = [
         (SetSizes.of(m), tally, own)
         for (m, tally), own in zip(cohorts, cohorts.repeats, strict=True)
@@ -93,7 +94,7 @@ def sizes(
     if telling:
         told = Cohorts([(m, t) for m, t, _ in telling], [own for *_, own in telling])
         shares = answered(told).estimate
-        labels += [str(size) for size in range(domain.most + 1)]
+        labels += domain.sizes
         parts.append(_numbers(shares, confidence, simultaneous))
         if domain.clamp:
             warnings.append(

@@ -13,7 +13,6 @@ from google.protobuf.message import Message
 import hearsay.plans.plan
 from hearsay.asking.columns import NO_MAP, NOT_GIVEN
 from hearsay.plans import period
-from hearsay.plans.kinds import Ratings, SetOf
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2, analyst_pb2_grpc
 from hearsay_server.answers import changes, few, forecasts, questions
@@ -529,17 +528,16 @@ def _check_size(plan: Plan, question: analyst_pb2.EstimateRequest, groups: int) 
     """Raise `InvalidInput` where an answer by group would have more than `_NUMBERS` numbers."""
     domain = plan.asked(question.attribute).domain
     rows = len(domain.labels)
-    if question.sizes and isinstance(domain, SetOf):
-        rows = domain.most + 2
+    if question.sizes:
+        rows = len(domain.sizes) + 1
     elif question.values:
         rows = len(set(question.values))
     elif question.top:
         rows = min(question.top, rows)
     rows += len(question.sums)
-    columns = _COLUMNS + bool(question.consistency or question.HasField("recover"))
+    columns = _COLUMNS + 3  # who rated, or the pooled estimate and its interval
+    columns += bool(question.consistency or question.HasField("recover"))
     columns += 2 * (question.HasField("forged") + bool(question.margins))
-    if isinstance(domain, Ratings) or not (question.method or question.margins):
-        columns += 3  # who rated, or the pooled estimate and its interval
     if groups * rows * columns > _NUMBERS:
         raise InvalidInput(
             f"an answer has at most {_NUMBERS:,} numbers, and {groups:,} groups of {rows:,} rows "

@@ -328,21 +328,29 @@ def test_more_of_anything_than_an_answer_has_is_refused_before_it_is_read(field:
         wire.from_message(message)
 
 
-def of_group(group: str, estimate: float) -> analyst_pb2.EstimateResponse:
-    known = {} if math.isnan(estimate) else {"standard_error": 0.5, "low": 1.0, "high": 3.0}
-    rated = analyst_pb2.Row(label="tea", estimate=estimate, share=0.1, **known)
-    return analyst_pb2.EstimateResponse(
-        attribute="level", statistic="rating", confidence=0.9, repeats=1, rows=[rated], group=group
+def of_group(estimate: float) -> Answer:
+    more = (
+        {}
+        if not math.isnan(estimate)
+        else dict.fromkeys(("standard_error", "low", "high"), estimate)
+    )
+    answer = estimated("tea", estimate=estimate, share=0.1, statistic="rating", **more)
+    return replace(
+        answer,
+        subjects=(Subject("level"),),
+        tables=tuple(
+            replace(table, index=roles.index(("level", ["tea"]))) for table in answer.tables
+        ),
     )
 
 
 def test_groups_of_an_attribute_that_is_called_as_they_are_keep_their_labels() -> None:
-    answer = reading.by([of_group("open", 1.5), of_group("strict", 2.0)], "level")
+    answer = by({"open": of_group(1.5), "strict": of_group(2.0)}, "level")
     index = answer.to_dict()["tables"]["rows"]["index"]
     assert index == {"level": ["open", "strict"], "value": ["tea", "tea"]}
 
 
 def test_a_rating_that_is_not_known_in_any_of_many_periods_is_drawn_without_a_line() -> None:
     periods = [f"2026-07-{day:02}" for day in range(1, 9)]
-    answer = reading.by([of_group(period, math.nan) for period in periods], "period")
+    answer = by({period: of_group(math.nan) for period in periods}, "period")
     assert len(figure(answer).axes) == 1

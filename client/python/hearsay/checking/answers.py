@@ -25,7 +25,7 @@ from hearsay.checking import tables
 from hearsay.checking.plans import check_periods
 from hearsay.plans import period
 from hearsay.plans.bins import Bins
-from hearsay.plans.kinds import Binned, Categorical, Grid, Numeric, Ratings, SetOf, Strings
+from hearsay.plans.kinds import Binned, Categorical, Grid, Strings
 from hearsay.plans.plan import Plan
 from hearsay.plans.points import Points
 from hearsay.plans.texts import check_name
@@ -214,11 +214,9 @@ def _forecast(
     request: wire.ForecastRequest, question: wire.EstimateRequest, answer: Answer, plan: Plan
 ) -> None:
     _check_subjects(answer, plan, question.attribute)
-    _check_cohorts(answer, plan)
-    _check_same("parts", list(answer.parts), [])
     goal = request.HasField("goal")
     names = (*COLUMNS, "with_twice", *(["reports_for_goal"] if goal else []))
-    _check_shape(answer, _Shape("rows", (question.attribute,), names, _unit(answer)))
+    _check_shape(answer, _Shape("rows", (question.attribute,), names, _unit(answer), is_cut=True))
     _check_labels(question, answer.table(), answer.table().index[0].labels, plan)
     if answer.statistic != "rating":
         tables.check_estimated(answer.table())
@@ -226,14 +224,12 @@ def _forecast(
     foretold = ["closed", "rate", "twice", *(["reached"] if goal else [])]
     _check_same("figures", list(answer.figures), [*_TESTED, *weights, *foretold])
     _check_weights(answer)
-    if not isinstance(answer.figures["closed"], bool):
-        raise InvalidInput(f"closed: {answer.figures['closed']} is no yes or no")
-    rate: Any = answer.figures["rate"]
-    if rate is not None and not (isinstance(rate, float) and rate > 0 and plan.period):
-        raise InvalidInput(f"rate: {rate} is no number of reports per period")
+    figures: Any = answer.figures
+    if not plan.period and figures["rate"] is not None:
+        raise InvalidInput(f"rate: {figures['rate']} in a survey without periods")
     for name in foretold[2:]:
-        if answer.figures[name] is not None:
-            period.start(plan.period, str(answer.figures[name]))
+        if figures[name] is not None:
+            period.start(plan.period, figures[name])
 
 
 def _estimated(
@@ -241,8 +237,7 @@ def _estimated(
 ) -> Sequence[Table]:
     """Return the tables of estimates, once their shape and their numbers are checked."""
     _check_subjects(answer, plan, question.attribute)
-    asked = plan.asked(question.attribute).domain
-    unit, rated = _unit(answer), isinstance(asked, Ratings)
+    unit, rated = _unit(answer), answer.statistic == "rating"
     shapes = []
     for table in answer.tables:
         more = [name for name in MORE_COLUMNS if name in table.names]
@@ -274,9 +269,8 @@ def _check_labels(
 ) -> None:
     """Check which values a table of estimates has, and how many it leaves out."""
     domain = plan.asked(question.attribute).domain
-    if question.sizes and isinstance(domain, SetOf):
-        sizes = [str(size) for size in range(domain.most + 1)]
-        if labels not in (["mean"], [*sizes, "mean"]) or table.left_out:
+    if question.sizes:
+        if labels not in (["mean"], [*domain.sizes, "mean"]) or table.left_out:
             raise InvalidInput(f"rows: {_told(labels)} are no sizes of {question.attribute!r}")
         return
     every = domain.labels
@@ -433,10 +427,7 @@ def _range_labels(
 
 def _points(plan: Plan, name: str, step: float | None = None) -> Points | Bins | None:
     """Return the points or bins of a number's answers; None of a curve."""
-    domain = plan.asked(name).domain
-    if not isinstance(domain, Numeric | Binned):
-        raise InvalidInput(f"{name!r} is {domain}, and no number")
-    return domain.points if step is None else Points(domain.low, domain.high, step)
+    return plan.asked(name).domain.points_in(step)
 
 
 def _called(points: Points | Bins | None, asked: wire.Range) -> str:

@@ -29,6 +29,7 @@ _FIGURES: Mapping[str, Sequence[str]] = {
     "any_p_value": ("float",),
     "by": ("str",),
     "chi2": ("named",),
+    "closed": ("bool",),
     "design_effect": ("float",),
     "detectable_difference": ("float", "NoneType"),
     "findable": ("numbers",),
@@ -39,13 +40,16 @@ _FIGURES: Mapping[str, Sequence[str]] = {
     "n": ("int",),
     "other": ("str",),
     "panels": ("int",),
+    "rate": ("float", "NoneType"),
+    "reached": ("str", "NoneType"),
     "step": ("float", "NoneType"),
     "targets": ("texts",),
+    "twice": ("str", "NoneType"),
     "weights": ("numbers",),
 }
 """What the value of a figure is, by the figure's name (`_kind_of`)."""
 
-_POSITIVE = ("design_effect", "detectable_difference", "findable", "weights")
+_POSITIVE = ("design_effect", "detectable_difference", "findable", "rate", "weights")
 _SHARES = ("any_p_value", "homogeneity")
 
 _ENDLESS = ("effective_sample_size", "reports_for_goal")

@@ -47,6 +47,11 @@ class Binned(Kind):
         """The bins, which distributions are estimated over as over points."""
         return Bins(self.low, self.high, self.count, self.edges)
 
+    def points_in(self, step: float | None = None) -> Bins:
+        if step is not None:
+            raise InvalidInput(f"was collected in bins: leave the step out, got {step:g}")
+        return self.points
+
     @cached_property
     def labels(self) -> tuple[str, ...]:
         """The names of the numbers that are estimated."""

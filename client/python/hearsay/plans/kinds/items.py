@@ -45,6 +45,10 @@ class SetOf(Kind):
         """The number of items of the largest set."""
         return self.at_most or len(self.values)
 
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        return tuple(str(size) for size in range(self.most + 1))
+
     @cached_property
     def _places(self) -> Mapping[str, int]:
         return {value: place for place, value in enumerate(self.values)}

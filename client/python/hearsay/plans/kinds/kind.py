@@ -4,6 +4,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
+from hearsay.plans.bins import Bins
+from hearsay.plans.points import Points
 from ldp import Coins, Estimate, InvalidInput, Mechanism
 
 T = TypeVar("T")
@@ -63,6 +65,19 @@ class Kind:
     def labels(self) -> tuple[str, ...]:
         """The names of the numbers that are estimated."""
         raise NotImplementedError
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """The numbers of things that an answer may have, where that can be asked."""
+        return ()
+
+    def points_in(self, step: float | None = None) -> Points | Bins | None:
+        """Return the points or bins that numbers lie in, for a question that may name a step.
+
+        None where they can be any number in the range. Raises `InvalidInput`, in words that go on
+        after an attribute's name, of answers that are no numbers and for a step that they lack.
+        """
+        raise InvalidInput("is no number")
 
     @property
     def agreed(self) -> tuple[str, ...] | tuple[float, float]:

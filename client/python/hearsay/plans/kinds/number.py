@@ -99,6 +99,15 @@ class Numeric(Kind):
         """The points that answers take; None where they can be any number in the range."""
         return Points(self.low, self.high, self.step) if self.step else None
 
+    def points_in(self, step: float | None = None) -> Points | None:
+        if step is None:
+            return self.points
+        if self.step and step != self.step:
+            raise InvalidInput(
+                f"was collected in steps of {self.step:g}: leave the step out, got {step:g}"
+            )
+        return Points(self.low, self.high, step)
+
     def encode(self, answer: object) -> float:
         """Return `answer` on the scale [-1, 1] of the mechanisms; raise `InvalidInput`
         for an answer that is no number, not finite, or (without clamp) outside the range."""
