@@ -275,6 +275,18 @@ def test_hostile_titles_and_values_are_text(lives: Site) -> None:
     assert lives.get(f"/analyst/lives/estimate?attribute={quote('<b>x')}").status == 404
 
 
+def test_a_regression_is_at_an_address_of_its_formula(lives: Site) -> None:
+    formula = "hours ~ C(smokes)"
+    address = f"/analyst/lives/fit{{}}?formula={quote(formula)}&level=open"
+    with Analyst(lives.grpc) as analyst:
+        fitted = analyst.ols("lives", formula, levels=["open"])
+    assert json.loads(lives.text(address.format(".json"))) == json.loads(fitted.to_json())
+    assert lives.text(address.format(".csv")) == rewritten(fitted.to_csv())
+    assert lives.get(address.format("")).status == 404  # it has no page
+    wrong = lives.get("/analyst/lives/fit.json?formula=hours")
+    assert wrong.status == 400 and b"hours" in wrong.body
+
+
 def test_a_view_that_cannot_be_answered_says_why(lives: Site) -> None:
     path = "/analyst/lives/estimate{}?attribute=how&period=2020-01-01"
     page = lives.text(path.format(""))

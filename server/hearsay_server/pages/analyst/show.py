@@ -155,7 +155,8 @@ async def _survey(visit: Visit) -> Response:
 async def _view(visit: Visit) -> Response:
     name, _, form = visit.path["view"].partition(".")
     view = VIEWS.get(name)
-    if view is None or form not in ("", "csv", "json", "png", "live"):
+    forms = ("", "csv", "json", "png", "live") if view and view.kinds else ("csv", "json", "png")
+    if view is None or form not in forms:
         raise Ended(grpc.StatusCode.NOT_FOUND, f"there is no view {visit.path['view']!r}")
     survey = await _found(visit)
     pairs = visit.request.query_params.multi_items()
@@ -178,7 +179,7 @@ async def _view(visit: Visit) -> Response:
             view,
             Given([(n, v) for n, v in pairs if n in _known(view)], view.options),
         )
-    if asked.given.attribute not in survey.attributes:
+    if view.kinds and asked.given.attribute not in survey.attributes:
         detail = f"{survey.name} has no attribute {asked.given.attribute!r}"
         raise Ended(grpc.StatusCode.NOT_FOUND, detail)
     if form == "csv":
@@ -228,7 +229,8 @@ async def _csv(asked: _Asked) -> Response:
     text = await _answered(
         asked.visit, lambda analyst: spreadsheets.rewritten(asked.question.ask(analyst).to_csv())
     )
-    name = f"{asked.survey.name}-{asked.given.attribute}-{asked.view.name}.csv"
+    about = [asked.given.attribute] if asked.view.kinds else []
+    name = "-".join([asked.survey.name, *about, asked.view.name]) + ".csv"
     headers = {"content-disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}"}
     return Response(text, media_type="text/csv; charset=utf-8", headers=headers)
 

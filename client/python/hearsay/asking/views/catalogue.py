@@ -195,7 +195,8 @@ def survey_of(shown: admin_pb2.ShowSurveyResponse) -> Survey:
 
 
 def given(pairs: Sequence[tuple[str, str]], view: View) -> Given:
-    """Return the options of an address.
+    """Return the options of an address, in which what a view is about has its name, `formula` of a
+    regression.
 
     Raises `InvalidInput` for one that the view has not, and for an address that is too long.
     """
@@ -205,4 +206,5 @@ def given(pairs: Sequence[tuple[str, str]], view: View) -> Given:
             f"an address has at most {LONGEST:,} characters of options, this one {length:,}: ask "
             "with longer ones by `hearsay ask`, whose --margins reads files, or from Python"
         )
-    return Given(pairs, view.options)
+    named = [("attribute" if name == view.subject else name, value) for name, value in pairs]
+    return Given(named, view.options)
