@@ -62,7 +62,7 @@ FLOORS = {
         {"asking.selection", "lifetimes", "person"},
         {"federated"},
         {"asking.distributions", "asking.sets", "asking.together", "asking.words"},
-        {"asking.changes", "asking.comparing", "asking.shuffled"},
+        {"asking.changes", "asking.comparing"},
         {"asking", "client", "testing"},
         {"aio"},
     ],

@@ -25,6 +25,8 @@ _HEADINGS = {
     "with_twice": "std. error with twice as many",
     "reports_for_goal": "reports for the goal",
     "independent": "if independent",
+    "epsilon": "local epsilon",
+    "shuffled_epsilon": "mixed epsilon",
     "first_group": "first group",
     "second_group": "second group",
 }
@@ -49,8 +51,11 @@ _LESSER = {
 """Columns that narrow screens leave out: others or the notes say as much, as of a p-value where a
 corrected one is beside it."""
 
-_COUNTED = {"effective_sample_size", "reports_for_goal", "reports", "dof"}
+_COUNTED = {"effective_sample_size", "reports_for_goal", "records", "reports", "dof"}
 """Columns of numbers without decimals."""
+
+_BOUNDS = {"epsilon", "shuffled_epsilon"}
+"""Columns of numbers that hold as upper bounds."""
 
 LABEL, NUMBER, LESSER = "", "number", "number lesser"
 """What a column is: labels, numbers, or numbers that narrow screens leave out."""
@@ -162,12 +167,14 @@ def _label(value: object) -> str:
 
 
 def _rounded(value: float, column: Column) -> str:
-    """Return a number with four decimals, a test's with four digits, a p-value with two; a dash for
-    none."""
+    """Return a number with four decimals, a bound never below itself, a test's with four digits, a
+    p-value with two; a dash for none."""
     if math.isnan(value):
         return "\u2013"
     if column.name in _COUNTED:
         return f"{value:,.0f}"
+    if column.name in _BOUNDS:
+        return f"{math.ceil(value * 1e4) / 1e4:.4f}"
     if column.role == "p":
         return f"{value:.2g}"
     if column.role == "statistic":

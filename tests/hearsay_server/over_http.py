@@ -19,8 +19,8 @@ GET_PLAN = "/hearsay.v1.Collector/GetPlan"
 SUBMIT = "/hearsay.v1.Collector/Submit"
 LIST = "/hearsay.v1.Admin/ListSurveys"
 ESTIMATE = "/hearsay.v1.Answers/Estimate"
-MIXES = "/hearsay.v1.Answers/Mixes"
-"""A call that streams: of a survey that no shuffler takes part in, its plan alone."""
+ROWS = "/hearsay.v1.Answers/ExportRows"
+"""A call that streams: first the plan of a survey, then its rows in an order drawn anew."""
 
 WATCH = "/hearsay.v1.Answers/Watch"
 

@@ -291,5 +291,9 @@ def test_methods_are_those_that_there_are() -> None:
 
 
 def test_every_view_has_a_picture_or_a_reason() -> None:
-    assert set(VIEWS) - {"forged", "fit"} - set(charts._DRAWN) == {"independent", "suspicions"}
+    assert set(VIEWS) - {"forged", "fit"} - set(charts._DRAWN) == {
+        "independent",
+        "mixing",
+        "suspicions",
+    }
     assert views.__doc__

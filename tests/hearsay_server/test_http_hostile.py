@@ -18,8 +18,8 @@ from over_http import (
     GET_PLAN,
     JSON,
     LIST,
-    MIXES,
     PROTO,
+    ROWS,
     SUBMIT,
     WATCH,
     Door,
@@ -165,7 +165,7 @@ def test_an_error_about_json_names_the_field_and_never_quotes_a_value(door: Door
 )
 def test_a_broken_envelope_is_refused(door: Door, body: bytes) -> None:
     for kind in ("application/connect+proto", "application/grpc-web+proto"):
-        *_, (flag, end) = envelopes(door.ask(MIXES, body, {"content-type": kind}).body)
+        *_, (flag, end) = envelopes(door.ask(ROWS, body, {"content-type": kind}).body)
         assert flag in (2, 0x80)
         assert b"invalid_argument" in end or b"grpc-status: 3\r\n" in end
 

@@ -1,6 +1,6 @@
 """A collector counts each sealed record once, from a shuffler alone, and forgets its keys."""
 
-import json
+import math
 import sqlite3
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -13,7 +13,7 @@ from command import hearsay
 from sealing import SEALED, Sealed, collector, sealed_server
 from serving import connected, submit
 
-from hearsay import Analyst, InvalidInput, Unreachable
+from hearsay import Analyst, InvalidInput, NotReady, Unreachable
 from hearsay.plans.plan import parse
 from hearsay.sealed import hpke, keys, records
 from hearsay.sending.over_http import HttpCalls
@@ -105,34 +105,31 @@ def test_mixing_is_claimed_for_a_thousand_that_left_together_and_charged_to_nobo
         for start in range(first, last, 250):
             collector.submit(*sealed[start : min(start + 250, last)], mix=mix)
 
-    def cohorts() -> list[dict[str, Any]]:
-        printed = hearsay("account", "--shuffled", collector.survey, *asked, "--json").stdout
-        return list(json.loads(printed)["cohorts"])
+    def cohorts() -> list[Any]:
+        return list(analyst.mixing(collector.survey).to_frame().itertuples())
 
     asked = ("--target", collector.address, "--token", collector.token("analyst"))
+    analyst = Analyst(collector.address, token=collector.token("analyst"))
+    with pytest.raises(NotReady, match="no records have come from a shuffler yet"):
+        cohorts()
     hand_over(0, 999, b"a" * 16)
     hand_over(999, 1999, b"b" * 16)
     cohort, less = cohorts()
-    assert (cohort["records"], cohort["period"]) == (1000, collector.today)
-    assert (less["records"], less["shuffled"]) == (999, None)
+    assert (cohort.records, cohort.Index) == (1000, (collector.today, "strict", "smokes"))
+    assert less.records == 999 and math.isnan(less.shuffled_epsilon)
     hand_over(0, 10, b"a" * 16)  # repeats, and a record of no mix, hide nobody
     collector.submit(*collector.seal(collector.batch(5000)))
-    assert cohorts() == [cohort, less]
+    assert list(map(str, cohorts())) == [str(cohort), str(less)]
     mechanism = collector.plan().levels["strict"].by_map["smokes"][""]
-    assert cohort["epsilon"] == mechanism.realised_epsilon
-    assert 0 < cohort["shuffled"] < cohort["epsilon"]
-    printed = hearsay("account", "--shuffled", collector.survey, *asked)
+    assert cohort.epsilon == mechanism.realised_epsilon
+    assert 0 < cohort.shuffled_epsilon < cohort.epsilon
+    with pytest.raises(NotReady):
+        analyst.mixing(collector.survey, periods=["2020-01-01"])
+    analyst.close()
+    printed = hearsay("ask", "mixing", collector.survey, *asked)
     assert printed.returncode == 0, printed.stderr
-    assert f"{cohort['shuffled']:.4g}" in printed.stdout
+    assert f"{math.ceil(1e4 * cohort.shuffled_epsilon) / 1e4:.4f}" in printed.stdout
     assert "if the shuffler is honest" in " ".join(printed.stdout.split())
-    with Analyst(collector.address, token=collector.token("analyst")) as analyst:
-        frame = analyst.shuffled(collector.survey)
-    assert (
-        frame.loc[(collector.today, "strict", "smokes"), "shuffled_epsilon"].tolist()[0]
-        == cohort["shuffled"]
-    )
-    refused = hearsay("account", "--shuffled", collector.survey, *asked, "--steps", 3)
-    assert refused.returncode and "leave out --sigma, --steps" in refused.stderr
 
 
 def test_the_http_door_takes_sealed_records_from_a_shuffler_alone(collector: Sealed) -> None:

@@ -484,12 +484,10 @@ def test_what_sums_cannot_tell_is_refused_in_words(pair: Pair) -> None:
     assert "leave out top, levels" in refused.value.details()
     with connected(pair.address, pair.token("analyst")) as channel:
         stub = analyst_pb2_grpc.AnswersStub(channel)
-        for call, request in (
-            (stub.Mixes, analyst_pb2.MixesRequest(survey=pair.survey)),
-            (stub.ExportRows, analyst_pb2.ExportRowsRequest(survey=pair.survey)),
-        ):
-            with pytest.raises(grpc.RpcError, match="summed by two servers"):
-                list(call(request, timeout=20))
+        with pytest.raises(grpc.RpcError, match="summed by two servers"):
+            list(stub.ExportRows(analyst_pb2.ExportRowsRequest(survey=pair.survey), timeout=20))
+        with pytest.raises(grpc.RpcError, match="summed by two servers"):
+            stub.Mixing(analyst_pb2.MixingRequest(survey=pair.survey), timeout=20)
         with pytest.raises(grpc.RpcError, match="summed by two servers"):
             stub.Crosstab(analyst_pb2.CrosstabRequest(survey=pair.survey), timeout=20)
 

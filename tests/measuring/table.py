@@ -82,7 +82,7 @@ def _questions() -> str:
     return f"{len(additions.QUESTION)}; {counts[0]} to {counts[-1]} more"
 
 
-_NO_QUESTIONS = ("ExportRows", "Mixes", "Watch")
+_NO_QUESTIONS = ("ExportRows", "Watch")
 
 
 def _record() -> str:

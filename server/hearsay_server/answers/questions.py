@@ -24,6 +24,7 @@ from hearsay_server.answers import (
     fits,
     forecasts,
     joints,
+    mixing,
     queries,
     records,
     rectangles,
@@ -105,6 +106,13 @@ def forecast(
         answer = sums.answer(plan, question, found)
     goal = request.goal if request.HasField("goal") else None
     return [_data(forecasts.forecast(answer, goal, plan.period, arrived))]
+
+
+def of_mixes(
+    frozen: bytes, request: analyst_pb2.MixingRequest, found: Sequence[analyst_pb2.Mixed]
+) -> bytes:
+    """Answer `Mixing` in one message."""
+    return _data(mixing.mixing(_parsed(frozen), request, found))
 
 
 def _estimated(plan: Plan, question: analyst_pb2.EstimateRequest, tallies: Tallies) -> Answer:

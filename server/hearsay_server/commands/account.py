@@ -1,4 +1,4 @@
-"""`hearsay account`: the epsilon of a private training run, or of records that a shuffler mixed."""
+"""`hearsay account`: the epsilon of a private training run."""
 
 import math
 from pathlib import Path
@@ -8,11 +8,9 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from hearsay import Analyst
-from hearsay.asking.shuffled import DELTA
 from hearsay_server import tabular
-from hearsay_server.commands import connect, mixing, plotting
-from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Target, Token
+from hearsay_server.commands import plotting
+from hearsay_server.commands.connect import AsJson
 from hearsay_server.commands.plotting import Plot
 from hearsay_server.printing import Console, headed, say_json
 from ldp.errors import InvalidInput, needs
@@ -27,7 +25,6 @@ _NOTE = 6
 
 
 def account(
-    context: typer.Context,
     sigma: Annotated[
         float | None,
         typer.Option(help="The noise multiplier: standard deviation over max_grad_norm."),
@@ -35,7 +32,7 @@ def account(
     steps: Annotated[int | None, typer.Option(help="The number of steps.")] = None,
     delta: Annotated[
         float | None,
-        typer.Option(help=f"The delta of the guarantee; with --shuffled {DELTA:g} by default."),
+        typer.Option(help="The delta of the guarantee."),
     ] = None,
     q: Annotated[
         float | None, typer.Option(help="The rate of Poisson sampling; 1 uses every record.")
@@ -44,26 +41,10 @@ def account(
         int | None, typer.Option(help="Instead of --q: a fixed batch, drawn afresh each step...")
     ] = None,
     dataset: Annotated[int | None, typer.Option(help="...from so many records.")] = None,
-    shuffled: Annotated[
-        str,
-        typer.Option(
-            help="Instead of a training run: this survey's records, as a shuffler mixed them.",
-            metavar="SURVEY",
-        ),
-    ] = "",
-    forged: Annotated[
-        int, typer.Option(help="Of --shuffled: so many records of each cohort hide nobody.")
-    ] = 0,
-    target: Target = DEFAULT_ADDRESS,
-    insecure: Insecure = False,
-    token: Token = None,
     plot: Plot = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare every accountant's epsilon for a training run with clipped gradients and noise.
-
-    With --shuffled, say what a shuffler's mixing gives the records of a sealed survey, for each
-    cohort and with who must be honest for it. The ledgers charge the local epsilon all the same.
 
     With --q neighbouring data sets differ by one record more or less; with --batch and --dataset
     one record is replaced by another. Such figures do not compare.
@@ -72,23 +53,9 @@ def account(
       hearsay account --q 0.01 --sigma 4 --steps 10000 --delta 1e-5
       hearsay account --batch 256 --dataset 60000 --sigma 2 --steps 10000 \\
         --delta 1e-5
-      hearsay account --shuffled commute
     """
-    if shuffled:
-        if plot is not None or any(
-            given is not None for given in (sigma, steps, q, batch, dataset)
-        ):
-            raise InvalidInput(
-                "--shuffled is about a survey's records: leave out --sigma, --steps, --q, --batch, "
-                "--dataset and --plot"
-            )
-        with Analyst(target, tls=connect.tls(context), token=token, insecure=insecure) as analyst:
-            mixing.show(analyst.mixes(shuffled), DELTA if delta is None else delta, forged, as_json)
-        return
-    if forged:
-        raise InvalidInput("--forged is for --shuffled SURVEY")
     if sigma is None or steps is None or delta is None:
-        raise InvalidInput("give --sigma, --steps and --delta, or --shuffled SURVEY")
+        raise InvalidInput("give --sigma, --steps and --delta")
     with needs("account", "train"):
         from dpsgd.accounting.overview import compare
 

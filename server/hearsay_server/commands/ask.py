@@ -71,10 +71,11 @@ def _usage(view: View, survey: str, attribute: str) -> str:
 def _command(view: View) -> Callable[..., None]:
     """Return the function of a view's command."""
     subject = typer.Argument(metavar=view.subject.upper(), help=f"The {view.subject}.")
+    about = Parameter("subject", Parameter.KEYWORD_ONLY, annotation=Annotated[str, subject])
     table = typer.Option(help="With --csv: this table of the answer, not its first.")
     arguments = [
         questions.SURVEY,
-        Parameter("subject", Parameter.KEYWORD_ONLY, annotation=Annotated[str, subject]),
+        *([about] if view.subject else []),
         Parameter("table", Parameter.KEYWORD_ONLY, default="", annotation=Annotated[str, table]),
     ]
 
@@ -82,7 +83,8 @@ def _command(view: View) -> Callable[..., None]:
         as_csv, table = how["as_csv"], how["table"]
         if table and not as_csv:
             raise InvalidInput("--table is of --csv: without it all tables are printed")
-        given = Given([("attribute", how["subject"]), *pairs], view.options)
+        of = [("attribute", how["subject"])] if view.subject else []
+        given = Given([*of, *pairs], view.options)
 
         def asked(analyst: Analyst) -> questions.Asked:
             return [(view, _completed(analyst, how["survey"], view, given))]

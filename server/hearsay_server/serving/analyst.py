@@ -15,7 +15,7 @@ from hearsay.asking.columns import NO_MAP, NOT_GIVEN
 from hearsay.plans import period
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2, analyst_pb2_grpc
-from hearsay_server.answers import changes, few, forecasts, questions
+from hearsay_server.answers import changes, few, forecasts, mixing, questions
 from hearsay_server.answers import pairs as paired
 from hearsay_server.answers import words as worded
 from hearsay_server.answers.queries import NoReports, Tallies
@@ -46,9 +46,6 @@ _READERS = 4
 
 _WATCHED = 64
 """Different questions that may be watched at once."""
-
-_MIXES = 1000
-"""Mixes of one message."""
 
 _NUMBERS = 2_000_000
 """Numbers of one answer, at most."""
@@ -310,20 +307,21 @@ class Analyst(analyst_pb2_grpc.AnswersServicer):
             frozen, plan = await self._frozen(request.survey)
             return await self._together.fit(frozen, plan, request)
 
-    async def Mixes(  # noqa: N802
-        self, request: analyst_pb2.MixesRequest, context: object
-    ) -> AsyncIterator[analyst_pb2.MixesResponse]:
+    async def Mixing(  # noqa: N802
+        self, request: analyst_pb2.MixingRequest, context: object
+    ) -> bytes:
         with _telling():
             frozen, plan = await self._frozen(request.survey)
             selected = resolve(plan, request.selection)
             if selected.is_of_groups:
-                raise InvalidInput("mixes are of levels and periods: leave out where and panels")
+                raise InvalidInput("mixing is of levels and periods: leave out where and panels")
+            mixing.check(plan, request)
             found = await self._read(
                 lambda: list(mixes.read(self._store.database, plan.survey, selected))
             )
-        yield analyst_pb2.MixesResponse(plan=frozen)
-        for first in range(0, len(found), _MIXES):
-            yield analyst_pb2.MixesResponse(mixed=found[first : first + _MIXES])
+            if not found:
+                raise NoReports("no records have come from a shuffler yet")
+            return await self._analyses.run(partial(questions.of_mixes, frozen, request, found))
 
     async def ExportRows(  # noqa: N802
         self, request: analyst_pb2.ExportRowsRequest, context: object

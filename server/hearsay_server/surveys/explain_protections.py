@@ -4,10 +4,10 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hearsay.asking.shuffled import DELTA
 from hearsay.plans.attested import Requirement
 from hearsay.plans.kinds import ByKind, Categorical, Numeric
 from hearsay.plans.plan import Plan
+from hearsay.plans.sealing import DELTA
 from hearsay_server.surveys import graded
 from hearsay_server.surveys.question import Question
 from ldp.assurance.amplification import clone_bound, shuffled

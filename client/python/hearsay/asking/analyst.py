@@ -20,11 +20,11 @@ from hearsay.asking.selection import LONG, fields, warned
 from hearsay.asking.selection import Options as Options
 from hearsay.asking.selection import Selection as Selection
 from hearsay.asking.sets import Sets
-from hearsay.asking.shuffled import Shuffles
 from hearsay.asking.words import Words
 from hearsay.checking.calls import AnalystCalls, open_checked
 from hearsay.plans import plan as plans
 from hearsay.plans.kinds import ByKind, Domain
+from hearsay.plans.sealing import DELTA
 from hearsay.sending.transport import Tls, Token
 from hearsay.v1 import admin_pb2, analyst_pb2
 from ldp.errors import InvalidInput, NotReady, needs
@@ -61,7 +61,7 @@ By = Literal["LEVEL", "PERIOD", "MAP", "PROPERTY"]
 """What answers may be given by, each by itself."""
 
 
-class Analyst(Changes, Comparisons, Distributions, Sets, Shuffles, Words):
+class Analyst(Changes, Comparisons, Distributions, Sets, Words):
     """Ask for debiased statistics, each with its error.
 
     Every question takes the keywords of `Selection`: `levels`, `periods`, `first_period`,
@@ -279,6 +279,33 @@ class Analyst(Changes, Comparisons, Distributions, Sets, Shuffles, Words):
         )
         return warned(self._calls.ask("Answers/Suspicions", request, LONG))
 
+    def mixing(
+        self,
+        survey: str,
+        *,
+        delta: float = DELTA,
+        forged: int = 0,
+        **selection: Unpack[Selection],
+    ) -> Answer:
+        """Return what mixing by an honest shuffler gives a sealed survey's records, by cohort.
+
+        A cohort are records of one period that left the shuffler together, and answer the same
+        questions at the same levels and maps. Index: period, the last one first, level, attributes
+        (the questions that a record answers, with the map that was chosen). Columns: records;
+        epsilon, of one whole record, which every device's ledger is charged; shuffled_epsilon, at
+        `delta`, which is nan where nothing is claimed: of fewer than 1,000 records that are not
+        `forged`, of reports from memos, and where a report may reveal an answer or protects by
+        distance. `figures["trust"]` says who must be honest. Records that left the shuffler at
+        another time have a row of their own. Raises `InvalidInput` unless the survey is sealed and
+        has neither panels nor properties, 0 < delta < 1 and forged >= 0.
+        """
+        if forged < 0:
+            raise InvalidInput(f"expected forged >= 0, got {forged}")
+        request = analyst_pb2.MixingRequest(
+            survey=survey, delta=delta, forged=forged, **fields(selection, Selection)
+        )
+        return self._calls.ask("Answers/Mixing", request, LONG)
+
     def rows(self, survey: str, **selection: Unpack[Selection]) -> "pd.DataFrame":
         """Return the stored rows, as randomised as they came, in random order.
 
@@ -346,13 +373,6 @@ class Analyst(Changes, Comparisons, Distributions, Sets, Shuffles, Words):
         chosen = fields(selection, Selection)
         request = analyst_pb2.ExportRowsRequest(survey=survey, since=since, **chosen)
         return self._calls.stream("Answers/ExportRows", request, analyst_pb2.ExportRowsResponse)
-
-    def mixes(
-        self, survey: str, **selection: Unpack[Selection]
-    ) -> Iterator[analyst_pb2.MixesResponse]:
-        """Yield the plan, then how many sealed records left the shuffler together (`Mixes`)."""
-        request = analyst_pb2.MixesRequest(survey=survey, **fields(selection, Selection))
-        return self._calls.stream("Answers/Mixes", request, analyst_pb2.MixesResponse)
 
     def _estimated(
         self, survey: str, attribute: str, options: Options, sums: Sequence[Sequence[str]] = ()

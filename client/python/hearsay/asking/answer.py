@@ -283,7 +283,7 @@ class Answer:
         """Draw the answer, each panel below the one before, and return the figure of matplotlib.
 
         With `ax` the first panel is drawn there, as beside other plots. Raises `InvalidInput` for
-        an answer without rows, and for a test of independence, which has no picture; and
+        an answer without rows or intervals, as a test of independence; and
         `MissingExtra` without matplotlib (`pip install 'hearsay-ldp[analyst]'`).
         """
         with needs("a plot", "analyst"):

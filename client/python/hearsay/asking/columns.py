@@ -48,6 +48,7 @@ _RENAMED = {
 FIT_COLUMNS = ("estimate", "standard_error", "z", "p_value", "low", "high", "naive")
 
 
+MIXING_COLUMNS = ("records", "epsilon", "shuffled_epsilon")
 PAIR_COLUMNS = ("estimate", "standard_error", "low", "high", "independent")
 
 

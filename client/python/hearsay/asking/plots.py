@@ -46,7 +46,7 @@ def figure(*answers: Answer) -> Figure:
 
     Dots are estimates, shares or p-values; lines are their intervals; a histogram has bars, and the
     shares below are a line in the band of theirs. Raises `InvalidInput` for an answer without rows,
-    and for a test of independence, which has no picture.
+    and for one without intervals, as a test of independence.
     """
     if not answers:
         raise InvalidInput("give one answer at least, got none")

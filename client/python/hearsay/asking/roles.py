@@ -22,6 +22,8 @@ ROLES: Mapping[str, Role] = {
     "before": "reference",
     "after": "reference",
     "mix": "reference",
+    "epsilon": "reference",
+    "shuffled_epsilon": "reference",
     "naive": "reference",
     "standard_error": "error",
     "share_standard_error": "error",
@@ -38,6 +40,7 @@ ROLES: Mapping[str, Role] = {
     "pvalue": "p",
     "effective_sample_size": "n",
     "reports": "n",
+    "records": "n",
     "reports_for_goal": "n",
     "shift_down": "moved",
     "shift_up": "moved",
@@ -47,7 +50,7 @@ ROLES: Mapping[str, Role] = {
     "noncentrality": "statistic",
     "detectable": "statistic",
 }
-_WHOLE = ("reports", "reports_for_goal", "dof")
+_WHOLE = ("records", "reports", "reports_for_goal", "dof")
 SHARES = ("share", "share_standard_error", "share_low", "share_high")
 
 

@@ -14,6 +14,7 @@ from hearsay.asking.columns import (
     COLUMNS,
     DIFFERENCE_COLUMNS,
     FIT_COLUMNS,
+    MIXING_COLUMNS,
     MORE_COLUMNS,
     NO_MAP,
     NOT_GIVEN,
@@ -22,7 +23,7 @@ from hearsay.asking.columns import (
     variable_name,
 )
 from hearsay.checking import tables
-from hearsay.checking.plans import check_periods
+from hearsay.checking.plans import check_periods, check_selected
 from hearsay.plans import period
 from hearsay.plans.bins import Bins
 from hearsay.plans.kinds import Binned, Categorical, Grid, Strings
@@ -451,6 +452,30 @@ def _suspicions(question: wire.SuspicionsRequest, answer: Answer, plan: Plan) ->
     _check_among("targets", targets, plan.asked(question.attribute).domain.labels)
 
 
+def _mixing(question: wire.MixingRequest, answer: Answer, plan: Plan) -> None:
+    _check_subjects(answer, plan, *plan.questions)
+    tables.check_estimated(answer.table(), without=["shuffled_epsilon"])
+    shape = _Shape("rows", ("period", "level", "attributes"), MIXING_COLUMNS, "none")
+    rows = _check_shape(answer, shape)["rows"]
+    periods = frozenset(question.selection.periods)
+    told = {f"{name} ({chosen})" for name in plan.questions for chosen in plan.maps(name)}
+    told |= {*plan.questions}
+    for name, levels, attributes in rows:
+        check_selected(plan, name, question.selection, periods)
+        _check_among("level", levels.split(", "), question.selection.levels or plan.levels)
+        _check_among("attributes", attributes.split(", "), told)
+        _check_once("attributes", attributes.split(", "))
+    local: Any = answer.table().column("epsilon").plain()
+    mixed: Any = answer.table().column("shuffled_epsilon").plain()
+    for whole, bound in zip(local, mixed, strict=True):
+        if not 0 <= (bound or 0) <= whole:
+            raise InvalidInput(f"shuffled_epsilon: {bound} of records that spend {whole}")
+    delta = question.delta if question.HasField("delta") else answer.figures.get("delta")
+    figures = {"delta": delta, "forged": question.forged}
+    _check_same("figures", list(answer.figures), [*figures, "trust"])
+    _check_same("figures", list(answer.figures.items())[:2], list(figures.items()))
+
+
 def _crosstab(question: wire.CrosstabRequest, answer: Answer, plan: Plan) -> None:
     tables.check_known(answer)
     _check_same("view", [answer.view], [question.view or "joint"])
@@ -540,6 +565,7 @@ _CHECKS: dict[
     wire.DistributionRequest: (_DISTRIBUTIONS, ["share"], _distribution),
     wire.EstimateRequest: (["estimate", "sizes", "sums"], _OF_ESTIMATES, _estimate),
     wire.FitRequest: (["fit"], ["coefficient"], _fit),
+    wire.MixingRequest: (["mixing"], ["epsilon"], _mixing),
     wire.PairsRequest: (["pairs"], ["share of both"], _pairs),
     wire.SuspicionsRequest: (["suspicions"], ["test"], _suspicions),
     wire.WordsRequest: (["words"], ["share"], _words),

@@ -1,4 +1,4 @@
-"""Rows and mixes that a server streams, checked message by message against the plan they begin
+"""Rows that a server streams, checked message by message against the plan they begin
 with."""
 
 from collections.abc import Callable
@@ -22,22 +22,20 @@ def checker(request: Message) -> Check:
 
     It raises `InvalidInput` for a message that an honest server does not send there.
     """
-    if isinstance(request, wire.ExportRowsRequest):
-        return _Rows(request).check
-    assert isinstance(request, wire.MixesRequest)
-    return _Mixes(request).check
+    assert isinstance(request, wire.ExportRowsRequest)
+    return _Rows(request).check
 
 
 class _Streamed:
     """The plan of a stream, which the first message has, alone."""
 
-    def __init__(self, request: wire.ExportRowsRequest | wire.MixesRequest) -> None:
+    def __init__(self, request: wire.ExportRowsRequest) -> None:
         self._request = request
         self._selection = request.selection
         self._periods = frozenset(request.selection.periods)
         self.plan: Plan | None = None
 
-    def begins(self, message: wire.ExportRowsResponse | wire.MixesResponse) -> bool:
+    def begins(self, message: wire.ExportRowsResponse) -> bool:
         """Return whether a message is the first, once it is checked."""
         if self.plan is not None:
             if message.plan:
@@ -102,18 +100,3 @@ class _Rows(_Streamed):
             raise InvalidInput(f"rows: {message.rows:,} in {message.ByteSize():,} bytes")
         for column in message.columns:
             self.check_cell(column.attribute, column.level, column.map)
-
-
-class _Mixes(_Streamed):
-    """How many records left a shuffler together."""
-
-    def check(self, message: wire.MixesResponse) -> None:
-        if self.begins(message):
-            return
-        for mixed in message.mixed:
-            self.check_period(mixed.period)
-            for each in mixed.answers:
-                self.check_cell(each.attribute, each.level, each.map)
-            names = [each.attribute for each in mixed.answers]
-            if not names or len(set(names)) != len(names) or not mixed.records:
-                raise InvalidInput("mixed: records answer a question twice, or nothing")

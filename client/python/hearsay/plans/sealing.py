@@ -145,3 +145,7 @@ def _largest(level: str, name: str, by_map: Mapping[str, Mechanism]) -> collecto
         for chosen, mechanism in by_map.items()
     )
     return max(columns, key=lambda column: column.ByteSize())
+
+
+DELTA = 1e-6
+"""The delta of what is said of records in a shuffler's order, unless another is asked for."""

@@ -351,21 +351,17 @@ class WordsRequest(_message.Message):
     candidates: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., selection: _Optional[_Union[Selection, _Mapping]] = ..., confidence: _Optional[float] = ..., discover: bool = ..., top: _Optional[int] = ..., candidates: _Optional[_Iterable[str]] = ...) -> None: ...
 
-class MixesRequest(_message.Message):
-    __slots__ = ("survey", "selection")
+class MixingRequest(_message.Message):
+    __slots__ = ("survey", "selection", "delta", "forged")
     SURVEY_FIELD_NUMBER: _ClassVar[int]
     SELECTION_FIELD_NUMBER: _ClassVar[int]
+    DELTA_FIELD_NUMBER: _ClassVar[int]
+    FORGED_FIELD_NUMBER: _ClassVar[int]
     survey: str
     selection: Selection
-    def __init__(self, survey: _Optional[str] = ..., selection: _Optional[_Union[Selection, _Mapping]] = ...) -> None: ...
-
-class MixesResponse(_message.Message):
-    __slots__ = ("plan", "mixed")
-    PLAN_FIELD_NUMBER: _ClassVar[int]
-    MIXED_FIELD_NUMBER: _ClassVar[int]
-    plan: bytes
-    mixed: _containers.RepeatedCompositeFieldContainer[Mixed]
-    def __init__(self, plan: _Optional[bytes] = ..., mixed: _Optional[_Iterable[_Union[Mixed, _Mapping]]] = ...) -> None: ...
+    delta: float
+    forged: int
+    def __init__(self, survey: _Optional[str] = ..., selection: _Optional[_Union[Selection, _Mapping]] = ..., delta: _Optional[float] = ..., forged: _Optional[int] = ...) -> None: ...
 
 class Mixed(_message.Message):
     __slots__ = ("period", "answers", "records")

@@ -108,10 +108,10 @@ class AnswersStub(object):
                 request_serializer=hearsay_dot_v1_dot_analyst__pb2.ExportRowsRequest.SerializeToString,
                 response_deserializer=hearsay_dot_v1_dot_analyst__pb2.ExportRowsResponse.FromString,
                 _registered_method=True)
-        self.Mixes = channel.unary_stream(
-                '/hearsay.v1.Answers/Mixes',
-                request_serializer=hearsay_dot_v1_dot_analyst__pb2.MixesRequest.SerializeToString,
-                response_deserializer=hearsay_dot_v1_dot_analyst__pb2.MixesResponse.FromString,
+        self.Mixing = channel.unary_unary(
+                '/hearsay.v1.Answers/Mixing',
+                request_serializer=hearsay_dot_v1_dot_analyst__pb2.MixingRequest.SerializeToString,
+                response_deserializer=hearsay_dot_v1_dot_answer__pb2.Answer.FromString,
                 _registered_method=True)
 
 
@@ -242,10 +242,11 @@ class AnswersServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def Mixes(self, request, context):
-        """Streams how many records of a sealed survey left the shuffler together and tell the same in the
-        clear: the first message has the plan. INVALID_ARGUMENT for a selection of anything but levels
-        and periods.
+    def Mixing(self, request, context):
+        """Bounds what a shuffler's mixing gives the records of a sealed survey, for each cohort of records
+        that left the shuffler together and tell the same in the clear. INVALID_ARGUMENT for a survey
+        whose records are not sealed, or tell a panel or properties, and for a selection of anything but
+        levels and periods. Takes up to some seconds a cohort.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -324,10 +325,10 @@ def add_AnswersServicer_to_server(servicer, server):
                     request_deserializer=hearsay_dot_v1_dot_analyst__pb2.ExportRowsRequest.FromString,
                     response_serializer=hearsay_dot_v1_dot_analyst__pb2.ExportRowsResponse.SerializeToString,
             ),
-            'Mixes': grpc.unary_stream_rpc_method_handler(
-                    servicer.Mixes,
-                    request_deserializer=hearsay_dot_v1_dot_analyst__pb2.MixesRequest.FromString,
-                    response_serializer=hearsay_dot_v1_dot_analyst__pb2.MixesResponse.SerializeToString,
+            'Mixing': grpc.unary_unary_rpc_method_handler(
+                    servicer.Mixing,
+                    request_deserializer=hearsay_dot_v1_dot_analyst__pb2.MixingRequest.FromString,
+                    response_serializer=hearsay_dot_v1_dot_answer__pb2.Answer.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -722,7 +723,7 @@ class Answers(object):
             _registered_method=True)
 
     @staticmethod
-    def Mixes(request,
+    def Mixing(request,
             target,
             options=(),
             channel_credentials=None,
@@ -732,12 +733,12 @@ class Answers(object):
             wait_for_ready=None,
             timeout=None,
             metadata=None):
-        return grpc.experimental.unary_stream(
+        return grpc.experimental.unary_unary(
             request,
             target,
-            '/hearsay.v1.Answers/Mixes',
-            hearsay_dot_v1_dot_analyst__pb2.MixesRequest.SerializeToString,
-            hearsay_dot_v1_dot_analyst__pb2.MixesResponse.FromString,
+            '/hearsay.v1.Answers/Mixing',
+            hearsay_dot_v1_dot_analyst__pb2.MixingRequest.SerializeToString,
+            hearsay_dot_v1_dot_answer__pb2.Answer.FromString,
             options,
             channel_credentials,
             insecure,

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hearsay.asking.answer import Answer, Table, errors_text
+from hearsay.plans.sealing import LEAST
 
 
 def of_estimates(answer: Answer) -> list[str]:
@@ -112,6 +113,20 @@ def suspicions(answer: Answer) -> list[str]:
     """Say which values were tested together."""
     targets: Any = answer.figures["targets"]
     return [f"Values that were looked at together: {', '.join(targets)}."] if targets else []
+
+
+def mixing(answer: Answer) -> list[str]:
+    """Say what the epsilons are of, what has none, and who must be honest."""
+    figures: Any = answer.figures
+    forged = figures["forged"]
+    less = f", {forged:,} of each cohort taken for forged" if forged else ""
+    return [
+        "Each line is of records that left the shuffler together. Epsilon is that of a whole "
+        f"record: local, and at delta {figures['delta']:g} in the shuffler's order{less}. "
+        f"Nothing is claimed for fewer than {LEAST:,} honest records, for reports from memos, and "
+        "where a report may reveal an answer.",
+        figures["trust"],
+    ]
 
 
 def forecast(answer: Answer) -> list[str]:

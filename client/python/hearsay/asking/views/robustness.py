@@ -1,4 +1,4 @@
-"""Views of what an answer is worth: forged reports, and errors to come."""
+"""Views of what an answer is worth: forged reports, errors to come, and what mixing hides."""
 
 from hearsay.asking.views import notes
 from hearsay.asking.views.estimates import FORGED, RECOVER, options_of
@@ -24,6 +24,8 @@ SUSPECT = Option(
     says="A value that may have been promoted",
     kinds=("categorical",),
 )
+DELTA = Option("delta", "Delta of the bounds", "number", hint="1e-6")
+HIDING_NOBODY = Option("forged", "So many records of each cohort hide nobody", "whole")
 GOAL = Option("goal", "The standard error that is wanted", "number")
 
 _FORGED = 10
@@ -39,6 +41,11 @@ def _suspicions(survey: str, given: Given) -> Question:
     if targets := given.many("suspect"):
         options["targets"] = targets
     return Question("suspicions", (survey, given.attribute), options)
+
+
+def _mixing(survey: str, given: Given) -> Question:
+    options = {**given.stated(delta="number", forged="whole"), **given.selection()}
+    return Question("mixing", (survey,), options)
 
 
 def _forecast(survey: str, given: Given) -> Question:
@@ -75,5 +82,17 @@ VIEWS = (
         (GOAL, LEVEL, MAP, WHERE, CONFIDENCE),
         _forecast,
         notes.forecast,
+    ),
+    View(
+        "mixing",
+        "Mixing",
+        "What mixing by a shuffler gives the records of a sealed survey, for each cohort of "
+        "records that left it together.",
+        (),
+        (DELTA, HIDING_NOBODY, LEVEL, PERIOD, FROM, TO),
+        _mixing,
+        notes.mixing,
+        poll=False,
+        subject="",
     ),
 )

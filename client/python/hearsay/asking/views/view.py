@@ -51,7 +51,8 @@ class View:
     `question` makes the call of `Analyst` from what is given; `notes` says what there is to say
     beside the numbers; `pictured` returns the answers that a picture is drawn of, and may ask for
     more. Views that `poll` may be asked again and again: the others make the server read all the
-    reports. `subject` is what a command's second argument is called.
+    reports. `subject` is what a command's second argument is called, "" where a view is about a
+    whole survey.
     """
 
     name: str
