@@ -21,7 +21,8 @@ __all__ = ["ANALYSTS", "AWAY", "OPERATORS", "PLANNERS", "PUBLIC", "Page"]
 class Page:
     """What is at an address, for GET, or with `posts` for POST.
 
-    `who` is `OPERATORS`, `ANALYSTS`, `PLANNERS` or `PUBLIC`; `largest` bounds a posted body.
+    `who` is `OPERATORS`, `ANALYSTS`, `PLANNERS` or `PUBLIC`; `largest` bounds a posted body. What
+    `asks` alone changes nothing: programs may post to it, which come without a browser's headers.
     """
 
     address: str
@@ -29,3 +30,4 @@ class Page:
     answer: Callable[[Visit], Awaitable[Response]]
     posts: bool = False
     largest: int = 64 << 10
+    asks: bool = False

@@ -8,7 +8,7 @@ from typing import Any
 
 import grpc
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route, Router
 
 from hearsay_server.pages import analyst, operator, planner, start
@@ -98,7 +98,6 @@ class Site:
 
         request = Request(scope, receive)
         try:
-            _check_own(request, self._shared.inside.config.tls_certificate is not None)
             await self._router(scope, receive, sending)
         except Ended as error:
             if started:
@@ -111,6 +110,7 @@ class Site:
             caller = _NOBODY
             inside = self._shared.inside
             try:
+                self._check_own(bounded, asks=page.asks)
                 # A made-up cookie costs a look into the database: strangers share their places.
                 with self._place(False) if session_secret(bounded) else contextlib.nullcontext():
                     caller = await find(bounded, inside, self._shared.sessions)
@@ -129,6 +129,9 @@ class Site:
                 return self._failed(bounded, caller, fault)
 
         return answer
+
+    def _check_own(self, request: Request, *, asks: bool = False) -> None:
+        _check_own(request, self._shared.inside.config.tls_certificate is not None, asks)
 
     async def _admit(self, page: Page, caller: Caller) -> None:
         """Raise `Ended` where the caller may not see a page, in the words of the pages."""
@@ -151,6 +154,11 @@ class Site:
         address = request.url.path
         to = address + (f"?{request.url.query}" if request.url.query else "")
         sign_in = start.sign_in_address(to if request.method == "GET" else "/")
+        headers = {}
+        if error.retry_after is not None:
+            headers["retry-after"] = str(max(1, round(error.retry_after)))
+        if address.endswith(".json"):  # for programs
+            return JSONResponse({"error": str(error)}, status, headers)
         if status == 401 and request.method == "GET" and "authorization" not in request.headers:
             if "hx-request" in request.headers:
                 return Response(status_code=401, headers={"hx-redirect": sign_in})
@@ -164,12 +172,10 @@ class Site:
             detail=str(error),
             sign_in=sign_in,
         )
-        headers = {}
-        if error.retry_after is not None:
-            headers["retry-after"] = str(max(1, round(error.retry_after)))
         return HTMLResponse(html, status, headers)
 
     async def _static(self, request: Request) -> Response:
+        self._check_own(request)
         name = request.path_params["name"]
         data = self._statics.files.get(name)
         if data is None or request.path_params["hash"] != self._statics.hash:
@@ -197,11 +203,12 @@ class _Place:
 _NOBODY = Caller(None, None, is_open=False)
 
 
-def _check_own(request: Request, is_tls: bool) -> None:
+def _check_own(request: Request, is_tls: bool, asks: bool) -> None:
     """Raise `Ended` for a request that a page of another origin has made.
 
     A browser names the origin of each POST, and with `sec-fetch-site` who began the request. A
-    link that somebody follows from elsewhere is let through: it comes without our cookie.
+    link that somebody follows from elsewhere is let through: it comes without our cookie. So is
+    what `asks` alone and comes from no browser: without a cookie, it is in nobody's name.
     """
     host = request.headers.get("host", "").lower()
     own = {f"https://{host}"} if is_tls else {f"http://{host}", f"https://{host}"}
@@ -209,6 +216,8 @@ def _check_own(request: Request, is_tls: bool) -> None:
     site = request.headers.get("sec-fetch-site")
     from_elsewhere = site in ("cross-site", "same-site")
     if request.method == "POST":
+        if asks and origin is None and site is None and "cookie" not in request.headers:
+            return
         if from_elsewhere or (origin not in own and not (origin is None and site == "same-origin")):
             raise _other_origin()
         # A page without TLS may not act for a session that was begun with it.

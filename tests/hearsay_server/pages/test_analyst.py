@@ -11,12 +11,13 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import numpy as np
 import pandas as pd
 import pytest
 from collected import DAYS, batch, register
+from over_http import Answer
 from serving import connected, submit, tokens_of
 from visiting import Browser, Site, showing
 
@@ -285,6 +286,33 @@ def test_a_regression_is_at_an_address_of_its_formula(lives: Site) -> None:
     assert lives.get(address.format("")).status == 404  # it has no page
     wrong = lives.get("/analyst/lives/fit.json?formula=hours")
     assert wrong.status == 400 and b"hours" in wrong.body
+
+
+def test_a_program_posts_what_is_longer_than_an_address(weather: Site) -> None:
+    def post(fields: list[tuple[str, str]], view: str = "estimate") -> Answer:
+        kind = {"content-type": "application/x-www-form-urlencoded"}
+        return weather.ask(f"/analyst/weather/{view}.json", urlencode(fields), kind)
+
+    told = post([("attribute", "sky"), ("margins", PLATFORM), ("margins", COUNTRY)])
+    asked = f"attribute=sky&margins={quote(PLATFORM)}&margins={quote(COUNTRY)}"
+    assert told.status == 200
+    assert told.json() == json.loads(weather.text(f"/analyst/weather/estimate.json?{asked}"))
+    long = post([("attribute", "sky"), ("level", "no such level" * 400)])
+    assert long.status == 400 and "no such level" in long.json()["error"]
+    for fields, view, status, words in (
+        ([("attribute", "moon")], "estimate", 404, "no attribute 'moon'"),
+        ([("attribute", "sky"), ("tpo", "3")], "estimate", 400, "no option 'tpo'"),
+        ([("attribute", "sky")], "nothing", 404, "no view 'nothing'"),
+        ([("formula", "hours")], "fit", 400, "hours"),
+    ):
+        refused = post(fields, view)
+        assert refused.status == status and words in refused.json()["error"]
+    file = (
+        '--x\r\nContent-Disposition: form-data; name="margins"; filename="a.csv"\r\n\r\na\r\n--x--'
+    )
+    kind = {"content-type": "multipart/form-data; boundary=x"}
+    refused = weather.ask("/analyst/weather/estimate.json", file, kind)
+    assert refused.status == 400 and "a field is a file" in refused.json()["error"]
 
 
 def test_a_view_that_cannot_be_answered_says_why(lives: Site) -> None:

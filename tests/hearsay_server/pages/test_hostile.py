@@ -65,6 +65,37 @@ def test_a_broken_form_is_no_fault_of_ours(hurried: Site, kind: str, body: str) 
     assert hurried.ask("/sign-in", body, headers).status in (400, 401)
 
 
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"cookie": "yes"}, 403),
+        ({"cookie": "yes", "origin": "yes"}, 200),
+        ({"origin": "http://evil.example"}, 403),
+        ({"origin": "null"}, 403),
+        ({"sec-fetch-site": "cross-site"}, 403),
+        ({"sec-fetch-site": "same-site", "cookie": "yes"}, 403),
+        ({"sec-fetch-site": "none"}, 403),
+    ],
+)
+def test_a_program_may_post_a_question_and_no_page_of_others_may(
+    guarded: tuple[Site, dict[str, str]], headers: dict[str, str], status: int
+) -> None:
+    """A browser's POST names its origin or who began it, or comes with a cookie."""
+    site, tokens = guarded
+    given = {"content-type": FORM, "authorization": f"Bearer {tokens['analyst']}"} | headers
+    if "cookie" in headers:
+        given["cookie"] = site.signed_in(tokens["analyst"]).cookie
+        given.pop("authorization")
+    if headers.get("origin") == "yes":
+        given["origin"] = site.origin
+    answer = site.ask("/analyst/nowhere/estimate.json", "attribute=x", given)
+    assert answer.status == (404 if status == 200 else status)  # let in, or not
+    given.pop("authorization", None)
+    changed = site.ask("/operator/tokens", "role=admin&name=x", given)
+    assert changed.status == 403 or headers.get("origin") == "yes"  # which is of an analyst
+
+
 def test_another_name_for_this_host_is_not_answered(hurried: Site) -> None:
     assert hurried.get("/", host="evil.example").status == 421
 

@@ -47,6 +47,9 @@ _LASTING = {grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.INVALID_ARGUMEN
 _OVER_BINS = ("between",)
 """Views above whose chart are the bins, from which a range may be chosen by dragging."""
 
+_LONGEST = 4 << 20
+"""Bytes of the options of a question that is posted."""
+
 _PICTURES = 12
 """Attributes of a survey whose estimates its page draws; of more it has links."""
 
@@ -179,14 +182,11 @@ async def _view(visit: Visit) -> Response:
             view,
             Given([(n, v) for n, v in pairs if n in _known(view)], view.options),
         )
-    if view.kinds and asked.given.attribute not in survey.attributes:
-        detail = f"{survey.name} has no attribute {asked.given.attribute!r}"
-        raise Ended(grpc.StatusCode.NOT_FOUND, detail)
+    _check_attribute(asked)
     if form == "csv":
         return await _csv(asked)
     if form == "json":
-        text = await _answered(visit, lambda analyst: asked.question.ask(analyst).to_json())
-        return Response(text, media_type="application/json")
+        return await _json(asked)
     if form == "png":
         return await _png(asked)
     if form == "live":
@@ -195,6 +195,39 @@ async def _view(visit: Visit) -> Response:
             return Response(status_code=204)
         return HTMLResponse(visit.html("analyst/live.html", asked=asked, part=part))
     return await _page(asked, trouble, wanted)
+
+
+async def _posted(visit: Visit) -> Response:
+    """Answer a view as JSON to the options of a form, which may be longer than an address."""
+    view = VIEWS.get(visit.path["view"])
+    if view is None:
+        raise Ended(grpc.StatusCode.NOT_FOUND, f"there is no view {visit.path['view']!r}")
+    survey = await _found(visit)
+    async with visit.closing_form() as form:
+        pairs = [(name, value) for name, value in form.multi_items() if isinstance(value, str)]
+        if len(pairs) < len(form.multi_items()):
+            detail = "a field is a file: send its text, curl -F 'margins=<FILE'"
+            raise Ended(grpc.StatusCode.INVALID_ARGUMENT, detail)
+    try:
+        given = survey.completed(view, catalogue.given(pairs, view, _LONGEST))
+        asked = _Asked(visit, survey, view, given)
+        asked.question  # noqa: B018  # raises where an option is missing or wrong
+    except InvalidInput as error:
+        raise Ended(grpc.StatusCode.INVALID_ARGUMENT, str(error)) from None
+    _check_attribute(asked)
+    return await _json(asked)
+
+
+def _check_attribute(asked: _Asked) -> None:
+    """Raise `Ended` where a view is of an attribute that the survey has not."""
+    if asked.view.kinds and asked.given.attribute not in asked.survey.attributes:
+        detail = f"{asked.survey.name} has no attribute {asked.given.attribute!r}"
+        raise Ended(grpc.StatusCode.NOT_FOUND, detail)
+
+
+async def _json(asked: _Asked) -> Response:
+    text = await _answered(asked.visit, lambda analyst: asked.question.ask(analyst).to_json())
+    return Response(text, media_type="application/json")
 
 
 def _wanted(error: InvalidInput) -> str:
@@ -311,4 +344,7 @@ PAGES = (
     Page("/analyst", ANALYSTS, _surveys),
     Page("/analyst/{survey}", ANALYSTS, _survey),
     Page("/analyst/{survey}/{view}", ANALYSTS, _view),
+    Page(
+        "/analyst/{survey}/{view}.json", ANALYSTS, _posted, posts=True, largest=_LONGEST, asks=True
+    ),
 )

@@ -194,17 +194,17 @@ def survey_of(shown: admin_pb2.ShowSurveyResponse) -> Survey:
     return Survey(status.survey, status.title, plan, list(shown.periods), reports, status.closed)
 
 
-def given(pairs: Sequence[tuple[str, str]], view: View) -> Given:
+def given(pairs: Sequence[tuple[str, str]], view: View, longest: int = LONGEST) -> Given:
     """Return the options of an address, in which what a view is about has its name, `formula` of a
     regression.
 
-    Raises `InvalidInput` for one that the view has not, and for an address that is too long.
+    Raises `InvalidInput` for one that the view has not, and for more than `longest` characters.
     """
     length = sum(len(name) + len(value) for name, value in pairs)
-    if length > LONGEST:
+    if length > longest:
         raise InvalidInput(
-            f"an address has at most {LONGEST:,} characters of options, this one {length:,}: ask "
-            "with longer ones by `hearsay ask`, whose --margins reads files, or from Python"
+            f"options have at most {longest:,} characters here, these {length:,}: ask with longer "
+            "ones by `hearsay ask`, whose --margins reads files, from Python, or by POST"
         )
     named = [("attribute" if name == view.subject else name, value) for name, value in pairs]
     return Given(named, view.options)
