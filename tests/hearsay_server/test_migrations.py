@@ -12,6 +12,7 @@ import pytest
 import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from postgres import Postgres
 from stored import DAY, ONCE, PLANS, add, batch, daily, register, remembered, take_back, tallied
 
 import hearsay_server.storage.migrations.versions as steps
@@ -219,6 +220,17 @@ def test_data_is_not_upgraded_under_those_who_use_it(
         Store(where)
     register(running)  # it goes on
     running.close()
+
+
+def test_an_upgrade_waits_for_a_session_that_is_just_ending(postgres: Postgres) -> None:
+    url = postgres.create()
+    running = open_database(url)
+    take_back(running, 3)
+    ending = threading.Timer(0.3, running.close)
+    ending.start()
+    with contextlib.closing(open_database(url)) as database, database.reading() as connection:
+        assert migrations.version(connection) == migrations.NEWEST
+    ending.join()
 
 
 @pytest.mark.parametrize("old", [False, True], ids=["nothing", "old data"])

@@ -13,6 +13,7 @@ import logging
 import os
 import random
 import sqlite3
+import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -54,8 +55,11 @@ AT_REST = "hearsay_at_rest"
 _BUSY = 10.0
 """Seconds that a write to SQLite waits for another write to end."""
 
+_ENDING = 1.0
+"""Seconds that an upgrade of PostgreSQL waits for sessions that are ending."""
+
 _MOMENT = 0.1
-"""Seconds that emptying SQLite's log waits for those who read it."""
+"""Seconds that emptying SQLite's log waits for those who read it, and between two such looks."""
 
 _PATIENCE = {
     # Give up on a server that is gone, rather than hold everyone up until the kernel does.
@@ -391,8 +395,7 @@ def open_url(url: str, keys: AtRest = NOT_ENCRYPTED) -> Database:
         try:
             with _writing(engine) as connection:
                 _lock(connection, "pg_advisory_xact_lock", _UPGRADE)
-                alone = partial(_lock, connection, "pg_try_advisory_xact_lock", _PRESENCE)
-                _bring_up(connection, name, alone)
+                _bring_up(connection, name, partial(_alone_on, connection))
             with engine.begin() as connection:
                 shard = _free_shard(connection)
                 present = partial(_be_present, name, shard)
@@ -431,6 +434,19 @@ def _alone(presence: IO[bytes]) -> bool:
         fcntl.flock(presence, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
+    return True
+
+
+def _alone_on(connection: sa.Connection) -> bool:
+    """Tell whether nobody else has the database open; wait for sessions that are just ending.
+
+    PostgreSQL ends the session of a process that closed it, or died, a moment later.
+    """
+    end = time.monotonic() + _ENDING
+    while not _lock(connection, "pg_try_advisory_xact_lock", _PRESENCE):
+        if time.monotonic() > end:
+            return False
+        time.sleep(_MOMENT)
     return True
 
 
