@@ -42,7 +42,7 @@ FLOORS = {
     ],
     "hearsay": [
         {"environment", "files", "interrupts", "plain", "trouble", "v1"},
-        {"attestation"},
+        {"attestation", "asking.cautions"},
         {"asking.answer", "asking.columns", "asking.palette"},
         {"asking.roles", "asking.wire"},
         {"plans", "storage"},

@@ -99,7 +99,7 @@ class Fit:
     """The coefficients of a regression, one for each column, with their covariance.
 
     `naive` are the coefficients that one would get by taking randomised answers for true ones;
-    nan where there are none. `warning` says what makes the fit doubtful; "" where nothing does.
+    nan where there are none. It `is_doubtful` where the columns can hardly be told apart.
     """
 
     value: Floats
@@ -107,7 +107,7 @@ class Fit:
     n: int
     method: str
     naive: Floats
-    warning: str = ""
+    is_doubtful: bool = False
 
     @property
     def standard_error(self) -> Floats:
@@ -207,8 +207,8 @@ def linear(
             f"{n} randomised records say the same of what is explained: collect more, or there is "
             "no telling how far the coefficients are off"
         )
-    warning = _doubt(equations, weights, matrix, n)
-    return Fit(value, covariance, n, method_of(given, alike), _naive(equations), warning)
+    clear = _is_clear(equations, weights, matrix, n)
+    return Fit(value, covariance, n, method_of(given, alike), _naive(equations), not clear)
 
 
 def _least_squares(
@@ -457,19 +457,14 @@ def _solved(matrix: Floats, right: Floats, n: int) -> Floats:
     return np.asarray(np.linalg.solve(matrix, right))
 
 
-def _doubt(equations: Sequence[_Equations], weights: Floats, matrix: Floats, n: int) -> str:
-    """Return a warning where the regressors' least eigenvalue is within its noise."""
+def _is_clear(equations: Sequence[_Equations], weights: Floats, matrix: Floats, n: int) -> bool:
+    """Tell whether the regressors' least eigenvalue is above its noise."""
     scale = 1 / np.sqrt(np.diag(matrix))
     values, vectors = np.linalg.eigh(matrix * np.outer(scale, scale))
     direction = scale * vectors[:, 0]
     sums = [own.along(direction) for own in equations]
     variance = sum(w**2 * second for w, (_, second) in zip(weights, sums, strict=True)) / n**2
-    if values[0] > CLEAR * np.sqrt(variance):
-        return ""
-    return (
-        "the columns of this model can hardly be told apart by so many randomised records: "
-        "its coefficients may be far off, and their intervals too short"
-    )
+    return bool(values[0] > CLEAR * np.sqrt(variance))
 
 
 def _naive(equations: Sequence[_Equations]) -> Floats:

@@ -14,6 +14,7 @@ who answered, sum_g w_g f_g, w_g being the cohorts' shares of the reports:
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -41,6 +42,9 @@ _TRIED = 17
 """Biases that are tried, first in all of their range, then around the best."""
 
 
+Doubt = Literal["", "untested", "differ"]
+
+
 @dataclass(frozen=True, eq=False)
 class Answer:
     """The estimate for an analyst, with all that its assumptions are judged by.
@@ -49,7 +53,8 @@ class Answer:
     the bound that was declared; its `method` says which. `alike` is the pooled estimate, for people
     of all levels who answer alike; None where `estimate` is that already, or there is one cohort.
     `detectable` is the smallest difference between two cohorts that the test would have found
-    with probability 0.8, in the parameters' unit; None where there was no test. From one cohort,
+    with probability 0.8, in the parameters' unit; None where there was no test. `doubt` says why a
+    pooled estimate may describe nobody: the cohorts "differ", or were "untested". From one cohort,
     without a method, the estimate is that of `ldp.estimate` where its intervals have `ends`.
     """
 
@@ -57,7 +62,7 @@ class Answer:
     alike: Estimate | None
     homogeneity: Homogeneity | None
     detectable: float | None
-    warning: str
+    doubt: Doubt = ""
 
 
 def answer(
@@ -66,38 +71,31 @@ def answer(
     *,
     most: float = math.inf,
     tested: bool = True,
-    groups: str = "levels",
 ) -> Answer:
     """Estimate the parameters of the people who answered, with the pooled estimate beside it.
 
     `most` is a bound on the difference of two cohorts' parameters, in their unit: without one
     the estimate is stratified, with 0 it is pooled. `method` is that of `pool`. The cohorts are
-    tested for homogeneity unless `tested` is false or they cannot be: a pooled estimate of cohorts
-    that differ has a warning, which calls them `groups`. Raises `InvalidInput` unless most >= 0,
-    and as `pool` does.
+    tested for homogeneity unless `tested` is false or they cannot be, and a pooled estimate of
+    cohorts that differ is doubtful. Raises `InvalidInput` unless most >= 0, and as `pool` does.
     """
     if not most >= 0:
         raise InvalidInput(f"the most that cohorts may differ by must be >= 0, got {most}")
     if len(cohorts) < 2:
         alone = _alone(cohorts)[0] if method is None else pool(cohorts, method)
-        return Answer(alone, None, None, None, "")
+        return Answer(alone, None, None, None)
     pooled = pool(cohorts, method)
     test = homogeneity(cohorts) if tested and can_be_tested(cohorts) else None
     seen = detectable(cohorts, test.degrees) if test and test.degrees else None
     if most > 0:
         found = stratified(cohorts) if most == math.inf else bounded(cohorts, most)
-        return Answer(found, pooled, test, seen, "")
+        return Answer(found, pooled, test, seen)
+    doubt: Doubt = ""
     if test is None:
-        warning = f"whether the {groups} differ was not tested: so many values would take too long"
+        doubt = "untested"
     elif test.p_value < SIGNIFICANCE:
-        warning = (
-            f"the {groups} differ (chi-squared {test.statistic:.1f} on {test.degrees} degrees of "
-            f"freedom, p = {test.p_value:.2g}), so what is pooled describes nobody: ask for the "
-            "stratified estimate, or for each one by itself"
-        )
-    else:
-        warning = ""
-    return Answer(pooled, None, test, seen, warning)
+        doubt = "differ"
+    return Answer(pooled, None, test, seen, doubt)
 
 
 def stratified(

@@ -570,7 +570,7 @@ def group_that_is_none(messages: list[Any]) -> None:
 
 
 def note_of_nobody(messages: list[Any]) -> None:
-    messages[0].notes.add(part="nobody", words="beware")
+    messages[0].notes.add(part="nobody", code="curve")
 
 
 def cohort_of_nobody(messages: list[Any]) -> None:

@@ -244,4 +244,4 @@ def test_levels_that_differ_in_one_item_are_found(coins: SeededCoins) -> None:
     assert differ.detectable is not None
     assert 0 < differ.detectable < 0.25
     pooled = answer(cohorts(others), most=0.0)
-    assert "so what is pooled describes nobody" in pooled.warning
+    assert pooled.doubt == "differ"

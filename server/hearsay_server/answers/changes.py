@@ -1,11 +1,11 @@
 """Changes over time: differences between periods, trends and breaks, from tallies."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hearsay.asking import roles
+from hearsay.asking import cautions, roles
 from hearsay.asking.answer import Answer, Column, Note, Subject, Table, Unit
 from hearsay.asking.columns import change_columns
 from hearsay.plans import period
@@ -77,11 +77,6 @@ def change(
     confidence = confidence_of(question)
     domain = plan.asked(question.attribute).domain
     view = _VIEWS[question.kind]
-    notes = (
-        _open([name for name in names if name in unfinished]),
-        _few(plan, found),
-        _mixed(found, tallies, changes, labels, domain.units),
-    )
     counts = found.n.astype(int).tolist()
     return Answer(
         view,
@@ -93,7 +88,11 @@ def change(
         simultaneous=question.simultaneous,
         reports=sum(counts),
         parts=dict(zip(names, counts, strict=True)),
-        notes=tuple(Note(note) for note in notes if note),
+        notes=(
+            *_open([name for name in names if name in unfinished]),
+            *_few(plan, found),
+            *_mixed(found, tallies, changes, labels, domain.units),
+        ),
         figures={
             "panels": 0 if found.scores is None else found.scores.shape[0],
             "kind": _KINDS[question.kind],
@@ -215,45 +214,30 @@ def _table(
     return Table("rows", roles.index((question.attribute, labels)), tuple(columns))
 
 
-def _open(unfinished: Sequence[str]) -> str:
-    """Warn of periods that are not over."""
-    if not unfinished:
-        return ""
-    listed = ", ".join(unfinished)
-    are = "period {} is" if len(unfinished) == 1 else "periods {} are"
-    return f"the {are.format(listed)} not over: who has answered so far may differ from the rest"
+def _open(unfinished: Sequence[str]) -> Iterator[Note]:
+    """Yield a note of periods that are not over."""
+    if unfinished:
+        yield Note.of(cautions.unfinished, periods=unfinished)
 
 
-def _few(plan: Plan, found: Series) -> str:
-    """Warn where the survey has panels, and no error can be told from them."""
-    if not plan.panels or found.scores is not None:
-        return ""
-    return (
-        "the panels have too few reports to tell an error by: it takes "
-        f"{LEAST_PANELS} panels, and {LEAST_REPORTS} reports for each panel and "
-        "period on average"
-    )
+def _few(plan: Plan, found: Series) -> Iterator[Note]:
+    """Yield a note where the survey has panels, and no error can be told from them."""
+    if plan.panels and found.scores is None:
+        yield Note.of(cautions.few_panels, panels=LEAST_PANELS, reports=LEAST_REPORTS)
 
 
 def _mixed(
     found: Series, tallies: Tallies, changes: Changes, labels: Sequence[str], units: float
-) -> str:
-    """Warn where the mix of levels and maps of the reports changed, and what it did to a change."""
-    strata = {(cohort.level, cohort.map) for cohort in tallies}
-    if len(strata) < 2:
-        return ""
+) -> Iterator[Note]:
+    """Yield a note where the mix of levels and maps of the reports changed, and what it did to a
+    change."""
+    if len({(cohort.level, cohort.map) for cohort in tallies}) < 2:
+        return
     if changes.mix is None:
-        return (
-            "not all periods have reports of each level and map, so the estimate of a period is of "
-            "the mix of people who answered in it: ask for one level to tell a change of the mix "
-            "from one of the answers"
-        )
+        yield Note.of(cautions.mix_unknown)
+        return
     by = np.abs(changes.mix) / changes.standard_error
     most = int(by.argmax())
-    if by[most] < 1:
-        return ""
-    return (
-        "the shares of the levels or maps in the reports changed, which by itself moved "
-        f"{labels[most]} by {units * changes.mix[most]:.4f}: changes are told as if the shares had "
-        "stayed"
-    )
+    if by[most] >= 1:
+        moved = float(units * changes.mix[most])
+        yield Note.of(cautions.mix_changed, label=labels[most], moved=moved)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hearsay.asking import roles
+from hearsay.asking import cautions, roles
 from hearsay.asking.answer import Answer, Note, Subject, Table, Unit
 from hearsay.plans.bins import Bins
 from hearsay.plans.kinds import Binned, ByKind, Numeric
@@ -29,10 +29,6 @@ from ldp.estimating.weighting import weighted_points
 from ldp.mechanisms.numbers.mean import MeanMechanism
 
 _CURVE_BINS = 10
-_CURVE = (
-    "this is a curve without intervals, because the numbers were not collected in steps. If all "
-    "answers were whole numbers, ask with the step 1; otherwise declare a step in the next survey"
-)
 _FIRST = {
     "": "bins",
     "distribution": "bins",
@@ -84,15 +80,13 @@ def distribution(plan: Plan, question: analyst_pb2.DistributionRequest, tallies:
                 f"{question.attribute!r} has no step, and its curve cannot be weighted: ask for "
                 "the mean, or with a step"
             )
-        method, warning = _method("ems", cohorts, "pooled"), _CURVE
+        method, notes = _method("ems", cohorts, "pooled"), [Note.of(cautions.curve)]
         tables = _of_curve(question, domain, cohorts)
     else:
         alike = plan.levels_differ_at_most == 0
         found = None if weights is None else weighted_points(groups, weights, len(points))
         method = _method("scoring", cohorts, "pooled" if alike else "stratified")
-        tables, warning = _of_points(
-            question, points, cohorts, confidence, alike=alike, found=found
-        )
+        tables, notes = _of_points(question, points, cohorts, confidence, alike=alike, found=found)
     tables.sort(key=lambda table: table.name != _FIRST[question.view])  # keeps their order else
     answer = Answer(
         question.view or "distribution",
@@ -104,7 +98,7 @@ def distribution(plan: Plan, question: analyst_pb2.DistributionRequest, tallies:
         reports=cohorts.n,
         repeats=cohorts.most_repeated,
         method=method,
-        notes=(Note(warning),) if warning else (),
+        notes=tuple(notes),
         figures={"step": points.step if isinstance(points, Points) else None},
     )
     if not weights:
@@ -159,8 +153,8 @@ def _of_points(
     *,
     alike: bool,
     found: PointDistribution | None,
-) -> tuple[list[Table], str]:
-    """Return the tables asked for, with their intervals, and a warning: of what was `found`, else
+) -> tuple[list[Table], list[Note]]:
+    """Return the tables asked for, with their intervals, and notes: of what was `found`, else
     stratified, unless levels are `alike`."""
     each = zip(cohorts, cohorts.repeats, strict=True)
     reports = [(mechanism, tally.n, own) for (mechanism, tally), own in each]
@@ -186,7 +180,7 @@ def _of_points(
     if question.cumulative or question.view == "cdf":
         below = [float(f"{points.highest(place):.10g}") for place in range(len(points) - 1)]
         tables.append(_table("below", ("below", below), _numbers(found.cumulative(confidence))))
-    return tables, _hopeless(planned, cohorts) if planned.hopeless else ""
+    return tables, [_hopeless(planned, cohorts)] if planned.hopeless else []
 
 
 def _shows_bins(question: analyst_pb2.DistributionRequest) -> bool:
@@ -282,15 +276,16 @@ def _cuts(
     return None if planned.hopeless else points.even_cuts(planned.bins())
 
 
-def _hopeless(planned: Precision, cohorts: Cohorts) -> str:
-    epsilons = sorted({m.epsilon for m, _ in cohorts if isinstance(m, Mechanism)})
-    at = " to ".join(f"{epsilon:.3g}" for epsilon in dict.fromkeys(epsilons[:1] + epsilons[-1:]))
-    at = f" at epsilon {at}" if at else ""  # of views there is none
-    known = f"{min(planned.middle, 1.0):.2f}"
-    return (
-        f"{planned.n:,} report{'s' * (planned.n > 1)}{at} cannot show a distribution "
-        f"of {planned.points} values: the share below the middle is known to ±{known}. About "
-        f"{float(f'{planned.needed:.3g}'):,.0f} would give ±{AIM:g}."
+def _hopeless(planned: Precision, cohorts: Cohorts) -> Note:
+    epsilons = sorted({m.epsilon for m, _ in cohorts if isinstance(m, Mechanism)})  # of views: none
+    return Note.of(
+        cautions.no_distribution,
+        reports=planned.n,
+        epsilons=list(dict.fromkeys(epsilons[:1] + epsilons[-1:])),
+        values=planned.points,
+        known=min(planned.middle, 1.0),
+        needed=float(f"{planned.needed:.3g}"),
+        goal=AIM,
     )
 
 

@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from hearsay.asking import cautions
+from hearsay.asking.answer import Note
 from hearsay.asking.columns import NOT_GIVEN
 from hearsay.plans.plan import Plan
 from hearsay.plans.properties import PANEL
@@ -136,9 +138,9 @@ def place(chosen: Iterable[tuple[str, str]], period: str) -> str:
     return f"{levels} in {period}"
 
 
-def without_small(asked: Mapping[str, Sequence[Table]]) -> tuple[list[str], str]:
-    """Return the names of those groups, each with its tables, that answers may be about, and in
-    words those left out.
+def without_small(asked: Mapping[str, Sequence[Table]]) -> tuple[list[str], Note | None]:
+    """Return the names of those groups, each with its tables, that answers may be about, and a note
+    of those left out.
 
     Raises `NoReports` where none is left.
     """
@@ -156,8 +158,5 @@ def without_small(asked: Mapping[str, Sequence[Table]]) -> tuple[list[str], str]
     if error is not None and not large:
         raise error
     if not small:
-        return large, ""
-    return large, (
-        f"left out are groups with fewer than {LEAST} reports of a level and period, and groups "
-        f"of which the answers would tell such a one by subtraction: {', '.join(small)}"
-    )
+        return large, None
+    return large, Note.of(cautions.small_groups, least=LEAST, groups=small)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from hearsay.asking import roles
+from hearsay.asking import cautions, roles
 from hearsay.asking.answer import Answer, Note, Subject, Table
 from hearsay.asking.columns import FIT_COLUMNS, variable_name
 from hearsay.plain import is_plain
@@ -137,7 +137,7 @@ def fit(plan: Plan, question: Request, records: Complete) -> Answer:
         reports=found.n,
         repeats=max(own.repeats.factor for own in given),
         method=found.method,
-        notes=(Note(found.warning),) if found.warning else (),
+        notes=(Note.of(cautions.columns_alike),) if found.is_doubtful else (),
         figures={"formula": question.formula, "n": found.n},
     )
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hearsay.asking import roles
+from hearsay.asking import cautions, roles
 from hearsay.asking.answer import Answer, Column, Note, Subject, Table, Unit
 from hearsay.asking.columns import DIFFERENCE_COLUMNS
 from hearsay.plans.kinds import ByKind, Categorical, Domain, Numeric
@@ -294,7 +294,7 @@ def groups_answer(
         tables = (differences, rows, own)
     else:
         tables = (rows, own, differences)
-    warning = _unclear(names, groups)
+    unclear = [name for name, clear in zip(names, groups.clear, strict=True) if not clear]
     return Answer(
         question.view or "given",
         plan.survey,
@@ -306,7 +306,7 @@ def groups_answer(
         reports=groups.n,
         repeats=most_repeated,
         method=method,
-        notes=(Note(warning),) if warning else (),
+        notes=(Note.of(cautions.groups_unclear, groups=unclear),) if unclear else (),
         figures={
             "by": by.name,
             "groups": dict(zip(names, groups.share.tolist(), strict=True)),
@@ -319,17 +319,6 @@ def _columns(
 ) -> tuple[Column, ...]:
     each = zip(names, numbers, strict=True)
     return tuple(roles.column(name, numbers.ravel(), unit) for name, numbers in each)
-
-
-def _unclear(names: Sequence[str], groups: Groups) -> str:
-    """Warn of groups so small that nothing within them can be told."""
-    unclear = [name for name, clear in zip(names, groups.clear, strict=True) if not clear]
-    if not unclear:
-        return ""
-    return (
-        f"too few people are known to be in {', '.join(unclear)} to tell of them: their intervals "
-        "are all of the range, and they are not compared"
-    )
 
 
 def _values(plan: Plan, name: str) -> Categorical:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from hearsay.asking import roles
+from hearsay.asking import cautions, roles
 from hearsay.asking.answer import Answer, Note, Subject, Table
 from hearsay.asking.columns import PAIR_COLUMNS
 from hearsay.plans.kinds import SetOf
@@ -83,5 +83,5 @@ def pairs(
         reports=n,
         repeats=max(own.factor for _, _, own in each),
         method=estimate.method,
-        notes=(Note(f"reports of {', '.join(left)} tell no pairs"),) if left else (),
+        notes=(Note.of(cautions.no_pairs, levels=left),) if left else (),
     )

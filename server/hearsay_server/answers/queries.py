@@ -5,13 +5,13 @@ Nothing here reads a store or a clock, so that the same tallies give the same an
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hearsay import asking
-from hearsay.asking import roles
+from hearsay.asking import cautions, roles
 from hearsay.asking.columns import COLUMNS, DIFFERENCE_COLUMNS, NO_MAP
 from hearsay.plans.kinds import ByKind, Domain, Grid, Ratings, Strings
 from hearsay.plans.plan import Plan
@@ -98,9 +98,26 @@ def _answered(plan: Plan, attribute: str, cohorts: Cohorts, method: str, forgeab
     if forgeable:
         method = _forgeable(method)
     pooling_method, most = _pooled_how(plan, attribute, cohorts, method)
-    groups = "levels or maps" if plan.maps(attribute) else "levels"
     tested = not _many(plan, attribute)
-    return strata.answer(cohorts, pooling_method, most=most, tested=tested, groups=groups)
+    return strata.answer(cohorts, pooling_method, most=most, tested=tested)
+
+
+def doubts(plan: Plan, attribute: str, answer: Answer) -> list[asking.Note]:
+    """Return the notes on an answer that is pooled, and may describe nobody."""
+    groups = "levels or maps" if plan.maps(attribute) else "levels"
+    if answer.doubt == "untested":
+        return [asking.Note.of(cautions.groups_not_tested, groups=groups)]
+    if answer.doubt == "differ" and (test := answer.homogeneity):
+        return [
+            asking.Note.of(
+                cautions.groups_differ,
+                groups=groups,
+                statistic=test.statistic,
+                degrees=test.degrees,
+                p_value=test.p_value,
+            )
+        ]
+    return []
 
 
 def _many(plan: Plan, attribute: str) -> bool:
@@ -201,12 +218,6 @@ def repeats_memos(plan: Plan, attribute: str, tallies: Tallies) -> bool:
     return memo and len({cohort.period for cohort in tallies}) > 1
 
 
-_POOLED = (
-    "this is the pooled estimate, for which forged reports can be bounded: it assumes that people "
-    "of all levels answer alike, as the usual estimate, the stratified one, does not"
-)
-
-
 def _forgeable(method: str) -> str:
     """Return a pooling method for which the effect of forged reports is known."""
     if method not in ("", "inverse_variance", "scalar"):
@@ -231,14 +242,14 @@ def estimate(plan: Plan, question: analyst_pb2.EstimateRequest, tallies: Tallies
         return _sizes(plan, question, cohorts, tallies)
     answer = _answered(plan, question.attribute, cohorts, question.method, forged is not None)
     raw = domain.in_units(answer.estimate)
-    warning = answer.warning
+    notes = doubts(plan, question.attribute, answer)
     shift: Shift | None = None
     if forged is not None:
         sets_of.check_forged(cohorts)
         method = question.method or "inverse_variance"
         shift = largest_shift(cohorts, forged, method)
         if not question.method and len(cohorts) > 1:
-            warning = "; ".join(filter(None, (warning, _POOLED)))
+            notes.append(asking.Note.of(cautions.pooled_for_forged))
     value, tag = _processed(question, [mechanism for mechanism, _ in cohorts], raw)
     confidence = confidence_of(question)
     columns = columns_of(raw, confidence, question.simultaneous) | {"estimate": value}
@@ -247,7 +258,7 @@ def estimate(plan: Plan, question: analyst_pb2.EstimateRequest, tallies: Tallies
     if domain.statistic == "frequency":
         columns["effective_sample_size"] = effective_sample_size(raw)
     if isinstance(domain, Ratings):
-        columns, few = sets_of.rating_columns(
+        columns, unknown = sets_of.rating_columns(
             domain,
             mean_ratings(cohorts, alike=answer.alike is None and len(cohorts) > 1),
             raw,
@@ -255,7 +266,7 @@ def estimate(plan: Plan, question: analyst_pb2.EstimateRequest, tallies: Tallies
             simultaneous=question.simultaneous,
         )
         value = np.nan_to_num(columns["estimate"], nan=-math.inf)
-        warning = "; ".join(filter(None, (warning, few)))
+        notes += unknown
     elif answer.alike:
         alike = domain.in_units(answer.alike)
         columns["alike"] = alike.value
@@ -296,7 +307,7 @@ def estimate(plan: Plan, question: analyst_pb2.EstimateRequest, tallies: Tallies
         raw.n,
         repeats=cohorts.most_repeated,
         method=raw.method + tag,
-        notes=(asking.Note(warning),) if warning else (),
+        notes=tuple(notes),
         figures={
             "homogeneity": answer.homogeneity.p_value if answer.homogeneity else None,
             "detectable_difference": seen,
@@ -332,9 +343,10 @@ def _sizes(
     def answered(some: Cohorts) -> Answer:
         return _answered(plan, question.attribute, some, question.method, False)
 
-    mean, labels, columns, warning = sets_of.sizes(
+    mean, labels, columns, notes = sets_of.sizes(
         domain, cohorts, answered, confidence, question.simultaneous
     )
+    notes += doubts(plan, question.attribute, mean)
     return asking.Answer(
         "sizes",
         plan.survey,
@@ -343,10 +355,10 @@ def _sizes(
         (tables.estimates("rows", (question.attribute, labels), columns, "share"),),
         confidence,
         question.simultaneous,
-        mean.n,
+        mean.estimate.n,
         repeats=cohorts.most_repeated,
-        method=mean.method,
-        notes=(asking.Note(warning),) if warning else (),
+        method=mean.estimate.method,
+        notes=tuple(notes),
         figures=NOT_TESTED,
         cohorts=cohorts_of(plan, tallies),
     )
@@ -447,7 +459,6 @@ def compare(
         roles.index((attribute, domain.labels)),
         tuple(roles.column(*named, unit) for named in each),
     )
-    warning = _shifted(first, second)
     return asking.Answer(
         "compare",
         plan.survey,
@@ -459,18 +470,19 @@ def compare(
         reports=found.first.n + found.second.n,
         parts={"first": found.first.n, "second": found.second.n},
         repeats=max(part.most_repeated for part in parts),
-        notes=(asking.Note(warning),) if warning else (),
+        notes=tuple(_shifted(first, second)),
     )
 
 
-def _shifted(first: Tallies, second: Tallies) -> str:
-    """Warn where parts of several levels or maps differ in their shares of the reports."""
-    of_level = _moved("level", first, second, lambda cohort: cohort.level)
-    of_map = _moved("map", first, second, lambda cohort: cohort.map or NO_MAP)
-    return "; ".join(filter(None, (of_level, of_map)))
+def _shifted(first: Tallies, second: Tallies) -> Iterator[asking.Note]:
+    """Yield a note where parts of several levels or maps differ in their shares of the reports."""
+    yield from _moved("level", first, second, lambda cohort: cohort.level)
+    yield from _moved("map", first, second, lambda cohort: cohort.map or NO_MAP)
 
 
-def _moved(kind: str, first: Tallies, second: Tallies, name: Callable[[Cohort], str]) -> str:
+def _moved(
+    kind: str, first: Tallies, second: Tallies, name: Callable[[Cohort], str]
+) -> Iterator[asking.Note]:
     shares = []
     for part in (first, second):
         n = sum(tally.n for tally in part.values())
@@ -479,17 +491,18 @@ def _moved(kind: str, first: Tallies, second: Tallies, name: Callable[[Cohort], 
             counts[name(cohort)] += tally.n
         shares.append({level: count / n for level, count in counts.items()})
     if min(map(len, shares)) < 2:
-        return ""  # two of them, or one of several, were asked for
+        return  # two of them, or one of several, were asked for
     one, other = shares
     moved = {level: abs(other.get(level, 0) - one.get(level, 0)) for level in one | other}
     level = max(moved, key=lambda name: moved[name])
-    if moved[level] <= _SHIFTED:
-        return ""
-    return (
-        f"the share of the {kind} {level} in the reports went from {one.get(level, 0):.0%} to "
-        f"{other.get(level, 0):.0%}, which is part of the differences: ask for one {kind} to leave "
-        "it out"
-    )
+    if moved[level] > _SHIFTED:
+        yield asking.Note.of(
+            cautions.share_moved,
+            kind=kind,
+            name=level,
+            first=one.get(level, 0.0),
+            second=other.get(level, 0.0),
+        )
 
 
 def shown(

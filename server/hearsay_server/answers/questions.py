@@ -11,7 +11,7 @@ from functools import lru_cache
 import numpy as np
 
 import hearsay.plans.plan
-from hearsay.asking import roles, wire
+from hearsay.asking import cautions, roles, wire
 from hearsay.asking.answer import Answer, Note, Subject, Table
 from hearsay.asking.columns import NOT_GIVEN
 from hearsay.plans.kinds import Categorical, Ratings, SetOf, Strings, Value
@@ -67,7 +67,7 @@ def by(
     question: analyst_pb2.EstimateRequest,
     groups: Mapping[str, Tallies],
     by: str,
-    left_out: str = "",
+    left_out: Note | None = None,
 ) -> bytes:
     """Answer `EstimateBy` in one message, from the tallies of each group; raise as
     `queries.estimate`.
@@ -356,7 +356,7 @@ def suspicions(
         "test",
         (Table("rows", index, tuple(roles.column(*each, "none") for each in columns.items())),),
         reports=sum(seen.n for seen in found.values()),
-        notes=(Note(f"too few reports for norm_sub_gap at {', '.join(few)}"),) if few else (),
+        notes=(Note.of(cautions.few_for_test, test="norm_sub_gap", levels=few),) if few else (),
         figures={"targets": [domain.values[target] for target in targets]},
     )
     return _data(answer)

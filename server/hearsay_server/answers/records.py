@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hearsay import asking
+from hearsay.asking import cautions
 from hearsay.plans import presence
 from hearsay.plans.plan import Plan
 from hearsay.plans.properties import group_of
@@ -176,13 +177,8 @@ def with_note_of_dropped(answer: asking.Answer, dropped: int) -> asking.Answer:
     """Return an answer with a note where it is from what the retention has left of the rows."""
     if not dropped:
         return answer
-    return replace(answer, notes=(*answer.notes, asking.Note(_dropped(dropped))))
-
-
-def _dropped(dropped: int) -> str:
-    return (
-        f"the retention has dropped the rows of {dropped} batches: this is from the rows that are "
-        "stored still"
+    return replace(
+        answer, notes=(*answer.notes, asking.Note.of(cautions.rows_dropped, batches=dropped))
     )
 
 

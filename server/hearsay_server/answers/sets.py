@@ -6,6 +6,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from hearsay.asking import cautions
+from hearsay.asking.answer import Note
 from hearsay.asking.columns import COLUMNS
 from hearsay.plans.attributes import Question
 from hearsay.plans.kinds import Domain, Grid, Ratings, SetOf
@@ -78,14 +80,15 @@ def sizes(
     answered: Callable[[Cohorts], Answer],
     confidence: float,
     simultaneous: bool,
-) -> tuple[Estimate, list[str], dict[str, Floats], str]:
-    """Return the estimate of the mean size, the labels and columns of the shares of each size and
-    of the mean, and a warning.
+) -> tuple[Answer, list[str], dict[str, Floats], list[Note]]:
+    """Return the answer on the mean size, the labels and columns of the shares of each size and
+    of the mean, and what to note of them.
 
     `answered` estimates cohorts. Sizes are those of the people at levels that tell them.
     """
     labels: list[str] = []
-    parts, warnings = [], []
+    parts: list[Floats] = []
+    notes: list[Note] = []
     telling = [
         (SetSizes.of(m), tally, own)
         for (m, tally), own in zip(cohorts, cohorts.repeats, strict=True)
@@ -97,21 +100,17 @@ def sizes(
         labels += domain.sizes
         parts.append(_numbers(shares, confidence, simultaneous))
         if domain.clamp:
-            warnings.append(
-                f"larger sets count as {domain.most} items: a share of {shares.value[-1]:.3f} have "
-                f"{domain.most} or more, and the shares of their items are too small"
-            )
+            share = float(shares.value[-1])
+            notes.append(Note.of(cautions.larger_sets, most=domain.most, share=share))
     if len(telling) < len(cohorts):
-        left = "all reports" if not telling else "some levels' reports"
-        warnings.append(f"{left} are set_bits, which tell the mean size alone")
+        notes.append(Note.of(cautions.mean_size_alone, of_all=not telling))
     mean = answered(
         Cohorts([(MeanSize(_sets(m), domain.most), t) for m, t in cohorts], cohorts.repeats)
     )
     labels.append("mean")
     parts.append(_numbers(mean.estimate, confidence, False))
     columns = dict(zip(COLUMNS, np.concatenate(parts, axis=1), strict=True))
-    warning = "; ".join([*warnings, *([mean.warning] if mean.warning else [])])
-    return mean.estimate, labels, columns, warning
+    return mean, labels, columns, notes
 
 
 def _sets(mechanism: Estimator) -> SetMechanism:
@@ -132,9 +131,9 @@ def rating_columns(
     *,
     confidence: float,
     simultaneous: bool,
-) -> tuple[dict[str, Floats], str]:
+) -> tuple[dict[str, Floats], list[Note]]:
     """Return the columns of ratings: the mean ratings on their scale, nan where they are unknown,
-    and the shares who rated; and a warning."""
+    and the shares who rated; and what to note of them."""
     scale = (domain.high - domain.low) / 2
     low, high = means.ends(critical_value(confidence, len(domain.keys) if simultaneous else 1))
     share_low, share_high = shares.interval(confidence, simultaneous=simultaneous)
@@ -153,7 +152,4 @@ def rating_columns(
         "share_high": share_high,
     }
     unknown = [key for key, known in zip(domain.keys, means.known, strict=True) if not known]
-    if not unknown:
-        return columns, ""
-    listed = ", ".join(unknown[:5]) + (f" and {len(unknown) - 5} more" if len(unknown) > 5 else "")
-    return columns, f"too few people rated {listed} for a mean: their share alone is told"
+    return columns, [Note.of(cautions.ratings_unknown, keys=unknown)] if unknown else []

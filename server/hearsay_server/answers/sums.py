@@ -1,10 +1,10 @@
 """Answer from the sums of two servers: shares and means, with the errors of noise and sampling."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from hearsay.asking import roles
+from hearsay.asking import cautions, roles
 from hearsay.asking.answer import Answer, Cohort, Note, Subject
 from hearsay.asking.columns import COLUMNS
 from hearsay.plans.plan import Plan
@@ -72,7 +72,6 @@ def answer(plan: Plan, question: analyst_pb2.EstimateRequest, found: Sequence[Su
     (level,) = plan.levels.values()
     columns = dict(zip(COLUMNS, (shown.value, shown.standard_error, lows, highs), strict=True))
     unit = roles.unit_of(domain.statistic)
-    warning = _warning(mine, records)
     return Answer(
         "estimate",
         plan.survey,
@@ -84,7 +83,7 @@ def answer(plan: Plan, question: analyst_pb2.EstimateRequest, found: Sequence[Su
         records,
         repeats=len(periods),
         method="two servers",
-        notes=(Note(warning),) if warning else (),
+        notes=tuple(_impossible(mine, records)),
         figures=NOT_TESTED,
         cohorts=tuple(
             Cohort(
@@ -101,17 +100,12 @@ def answer(plan: Plan, question: analyst_pb2.EstimateRequest, found: Sequence[Su
     )
 
 
-def _warning(told: Counted, records: int) -> str:
-    """Return a warning where the counts are none that answers and noise can make: devices may add
-    any numbers, and smaller ones are not seen."""
+def _impossible(told: Counted, records: int) -> Iterator[Note]:
+    """Yield a note where the counts are none that answers and noise can make: devices may add any
+    numbers, and smaller ones are not seen."""
     least = float(told.counts.min())
     if least < -_IMPOSSIBLE * told.count_error:
-        return (
-            f"a count is {least:,.0f}, which no answers make: devices have added what they may not"
-        )
-    if told.answered > records + _IMPOSSIBLE * told.answered_error:
-        return (
-            f"the counts add up to {told.answered:,.0f} answers of {records:,} records: devices "
-            "have added what they may not"
-        )
-    return ""
+        yield Note.of(cautions.impossible_count, count=least)
+    elif told.answered > records + _IMPOSSIBLE * told.answered_error:
+        answers = float(told.answered)
+        yield Note.of(cautions.impossible_total, answers=answers, records=records)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +39,7 @@ def rated(rows: Table) -> Table:
     return Table("shares", rows.index, tuple(columns), statistic="share who rated")
 
 
-def by(answers: Mapping[str, Answer], by: str, left_out: str = "") -> Answer:
+def by(answers: Mapping[str, Answer], by: str, left_out: Note | None = None) -> Answer:
     """Return the answers of all groups as one, indexed by group and value; `by` names the groups.
 
     A column that one group has not is nan there. Which groups are left out is a note of the whole.
@@ -57,8 +58,8 @@ def by(answers: Mapping[str, Answer], by: str, left_out: str = "") -> Answer:
         {group: answer.reports for group, answer in answers.items()},
         max(answer.repeats for answer in answers.values()),
         notes=(
-            *([Note(left_out)] if left_out else []),
-            *(Note(a.warning, group) for group, a in answers.items() if a.warning),
+            *([left_out] if left_out else []),
+            *(replace(note, part=group) for group, a in answers.items() for note in a.notes),
         ),
         cohorts=tuple(cohort for answer in answers.values() for cohort in answer.cohorts),
     )

@@ -1,11 +1,12 @@
 """Answers for the population, from respondents whose public groups have known shares in it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hearsay.asking import cautions
 from hearsay.asking.answer import Answer, Note
 from hearsay.plans.kinds import Ratings, SetOf
 from hearsay.plans.plan import Plan
@@ -56,9 +57,9 @@ def weights_of(
     plan: Plan,
     question: analyst_pb2.EstimateRequest | analyst_pb2.DistributionRequest,
     tallies: Tallies,
-) -> tuple[Weights, list[Cohorts], list[str]]:
+) -> tuple[Weights, list[Cohorts], list[Note]]:
     """Return the weights that a question's margins give the groups, the groups' cohorts, and what
-    is assumed of the part of the population that is selected, in words."""
+    is assumed of the part of the population that is selected."""
     margins, assumed = _margins(plan, question)
     groups: dict[str, dict[Cohort, Tally]] = {}
     for cohort, tally in tallies.items():
@@ -81,12 +82,12 @@ def method(question: analyst_pb2.EstimateRequest | analyst_pb2.DistributionReque
     return f"weighted to {', '.join(' and '.join(m.properties) for m in question.margins)}"
 
 
-def noted(answer: Answer, weights: Weights, assumed: Sequence[str]) -> Answer:
+def noted(answer: Answer, weights: Weights, assumed: Sequence[Note]) -> Answer:
     """Return an answer with what there is to know of its weights."""
     return replace(
         answer,
         reports=weights.n,
-        notes=(*answer.notes, *map(Note, _told(weights, assumed))),
+        notes=(*answer.notes, *_told(weights, assumed)),
         figures={
             **answer.figures,
             "design_effect": weights.design_effect,
@@ -95,14 +96,12 @@ def noted(answer: Answer, weights: Weights, assumed: Sequence[str]) -> Answer:
     )
 
 
-def _told(weights: Weights, assumed: Sequence[str]) -> list[str]:
-    left = int(weights.counts.sum()) - weights.n
-    told = list(assumed)
-    if left:
-        told.append(f"{left:,} respondents of groups with a share of 0 are left out")
+def _told(weights: Weights, assumed: Sequence[Note]) -> Iterator[Note]:
+    yield from assumed
+    if left := int(weights.counts.sum()) - weights.n:
+        yield Note.of(cautions.without_share, respondents=left)
     if weights.joined:
-        told.append(f"small groups are taken together: {'; '.join(weights.joined)}")
-    return told
+        yield Note.of(cautions.joined, groups=weights.joined)
 
 
 def check(plan: Plan, question: analyst_pb2.EstimateRequest) -> None:
@@ -120,7 +119,7 @@ def check(plan: Plan, question: analyst_pb2.EstimateRequest) -> None:
 
 def _margins(
     plan: Plan, question: analyst_pb2.EstimateRequest | analyst_pb2.DistributionRequest
-) -> tuple[list[Margin], list[str]]:
+) -> tuple[list[Margin], list[Note]]:
     """Return a question's margins within the part of the population that it selects by properties,
     and what they assume of it; raise `InvalidInput` where they do not fit the survey."""
     if not plan.properties:
@@ -141,11 +140,8 @@ def _margins(
         if lacking := selected.keys() - own:
             if any(own | lacking <= set(other.properties) for other in given):
                 continue  # it follows from the other one, and is of the whole population
-            rest = " and ".join(name for name in margin.properties if name not in selected)
-            assumed.append(
-                f"the shares of {rest} are taken to be the same within each "
-                f"{' and '.join(sorted(lacking))}: a margin of them together tells"
-            )
+            rest = [name for name in margin.properties if name not in selected]
+            assumed.append(Note.of(cautions.same_within, properties=rest, within=sorted(lacking)))
         found.append(margin.within(selected))
     return found, assumed
 
@@ -204,10 +200,10 @@ def _weighed(
     found = domain.in_units(weighted(groups, weights).estimate)
     if isinstance(domain, Ratings):
         means = weighted_ratings(groups, weights)
-        columns, few = sets_of.rating_columns(
+        columns, unknown = sets_of.rating_columns(
             domain, means, found, confidence=confidence, simultaneous=question.simultaneous
         )
-        answer = replace(answer, notes=(Note(few),) if few else ())
+        answer = replace(answer, notes=tuple(unknown))
         order = np.nan_to_num(columns["estimate"], nan=-np.inf)
     else:
         columns = queries.columns_of(found, confidence, question.simultaneous)

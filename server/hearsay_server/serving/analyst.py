@@ -11,6 +11,7 @@ import grpc
 from google.protobuf.message import Message
 
 import hearsay.plans.plan
+from hearsay.asking.answer import Note
 from hearsay.asking.columns import NO_MAP, NOT_GIVEN
 from hearsay.plans import period
 from hearsay.plans.plan import Plan
@@ -125,7 +126,7 @@ class Analyst(analyst_pb2_grpc.AnswersServicer):
             frozen, plan = await self._plan(question)
             if request.by not in (By.LEVEL, By.PERIOD, By.MAP, By.PROPERTY):
                 raise InvalidInput(f"by must be LEVEL, PERIOD, MAP or PROPERTY, got {request.by}")
-            left_out = ""
+            left_out: Note | None = None
             if request.by == By.PROPERTY:
                 apart, left_out = await self._by_property(plan, question, request.property)
             else:
@@ -432,9 +433,9 @@ class Analyst(analyst_pb2_grpc.AnswersServicer):
 
     async def _by_property(
         self, plan: Plan, question: analyst_pb2.EstimateRequest, name: str
-    ) -> tuple[dict[str, PackedTallies], str]:
+    ) -> tuple[dict[str, PackedTallies], Note | None]:
         """Return the tallies of each value of a property, in its order, and then of none given, and
-        in words the values that are left out because too few reports have them."""
+        a note of the values that are left out because too few reports have them."""
         try:
             values = plan.properties.named(name).values
         except InvalidInput as error:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from hearsay.asking import Answer, Cohort, Column, Note, Subject, Table, roles, wire
+from hearsay.asking import Answer, Cohort, Column, Note, Subject, Table, cautions, roles, wire
 from hearsay.asking.answer import Unit
 from hearsay.asking.columns import FIT_COLUMNS, PAIR_COLUMNS, change_columns
 from hearsay.asking.plots import figure, over_time
@@ -153,7 +153,21 @@ def test_what_is_not_told_of_one_row_comes_over_the_wire_too() -> None:
         {"a": 5, "b": 7},
         2.5,
         "mle",
-        (Note("few", "a"), Note("of all")),
+        (
+            Note("no_pairs", {"levels": ["strict"]}, "a"),
+            Note.of(
+                cautions.no_distribution,
+                reports=1,
+                epsilons=[0.5],
+                values=9,
+                known=1.0,
+                needed=5e4,
+                goal=0.05,
+            ),
+            Note.of(cautions.mean_size_alone, of_all=True),
+            Note.of(cautions.share_moved, kind="map", name="x", first=0.25, second=1.0),
+            Note.of(cautions.curve),
+        ),
         {
             "none": None,
             "one": 1.5,
@@ -243,15 +257,16 @@ def test_a_table_or_column_that_is_not_there_is_named_with_those_that_are() -> N
 
 def test_groups_are_one_answer_and_a_note_says_of_which_group_it_is() -> None:
     groups = {
-        "ios": estimated("tea", alike=0.2, notes=(Note("few reports"),)),
+        "ios": estimated("tea", alike=0.2, notes=(Note.of(cautions.no_pairs, levels=["strict"]),)),
         "web": estimated("tea", "milk"),
     }
-    answer = by(groups, "platform", "android is left out")
+    left_out = Note.of(cautions.small_groups, least=20, groups=["android (3 reports)"])
+    answer = by(groups, "platform", left_out)
     frame = answer.to_frame()
     assert frame.index.tolist() == [("ios", "tea"), ("web", "tea"), ("web", "milk")]
     assert np.isnan(frame["alike"]).tolist() == [False, True, True]
     assert answer.parts == {"ios": 100, "web": 100} and answer.reports == 200
-    assert answer.warning == "android is left out; ios: few reports"
+    assert answer.warning == f"{left_out.words}; ios: reports of strict tell no pairs"
     assert [note.part for note in answer.notes] == ["", "ios"]
 
 
@@ -264,7 +279,9 @@ def test_shares_of_people_who_rated_are_a_table_of_ratings() -> None:
 
 
 def test_texts_of_others_are_no_markup_in_a_notebook() -> None:
-    answer = estimated(HOSTILE, title=f"Which {HOSTILE}?", notes=(Note(f"of {HOSTILE}"),))
+    answer = estimated(
+        HOSTILE, title=f"Which {HOSTILE}?", notes=(Note.of(cautions.joined, groups=[HOSTILE]),)
+    )
     answer = replace(answer, survey=HOSTILE)
     shown = answer._repr_html_()
     assert "<b onmouseover" not in shown
@@ -273,14 +290,16 @@ def test_texts_of_others_are_no_markup_in_a_notebook() -> None:
 
 
 def test_a_printed_answer_has_its_question_table_and_warnings() -> None:
-    answer = estimated("tea", title="Which drink?", notes=(Note("few reports"),))
+    answer = estimated(
+        "tea", title="Which drink?", notes=(Note.of(cautions.no_pairs, levels=["strict"]),)
+    )
     lines = str(answer).splitlines()
     assert lines[0] == "Which drink?"
     assert lines[3].split() == ["tea", "0.25", "0.05", "0.2", "0.4"]
     assert lines[4:] == [
         "s, drink: 100 reports, mle",
         "low and high: 90% intervals",
-        "warning: few reports",
+        "warning: reports of strict tell no pairs",
     ]
 
 

@@ -10,19 +10,22 @@ import html
 import io
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hearsay.asking import cautions
 from ldp.errors import InvalidInput, MissingExtra, needs
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+_P = ParamSpec("_P")
 
 Role = Literal[
     "estimate", "error", "low", "high", "p", "n", "statistic", "reference", "moved", "text"
@@ -118,10 +121,26 @@ class Table:
 
 @dataclass(frozen=True)
 class Note:
-    """What an analyst must know before using an answer: of the whole, or of one of its parts."""
+    """What an analyst must know before using an answer: of the whole, or of one of its parts.
 
-    words: str
+    `code` names one of `hearsay.asking.cautions`, and `given` is what that is about.
+    """
+
+    code: str
+    given: Mapping[str, cautions.Given]
     part: str = ""
+
+    @classmethod
+    def of(cls, caution: Callable[_P, str], /, *args: _P.args, **given: _P.kwargs) -> "Note":
+        """Return the note of a caution, which takes what it is about by name."""
+        if args:
+            raise TypeError("what a caution is about is given by name")
+        return cls(caution.__name__, cautions.checked(caution.__name__, given))
+
+    @property
+    def words(self) -> str:
+        """The caution in words."""
+        return cautions.CAUTIONS[self.code](**self.given)
 
     def __str__(self) -> str:
         return f"{self.part}: {self.words}" if self.part else self.words
@@ -245,7 +264,7 @@ class Answer:
             "parts": dict(self.parts),
             "repeats": self.repeats,
             "method": self.method,
-            "notes": [{"part": note.part, "words": note.words} for note in self.notes],
+            "notes": [{"words": note.words, **vars(note)} for note in self.notes],
             "figures": {name: _plain(value) for name, value in self.figures.items()},
             "tables": {table.name: _document(table) for table in self.tables},
             "cohorts": [

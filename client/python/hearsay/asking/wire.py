@@ -5,6 +5,7 @@ from typing import Any, get_args
 
 import numpy as np
 
+from hearsay.asking import cautions
 from hearsay.asking.answer import (
     Answer,
     Cohort,
@@ -51,7 +52,7 @@ def to_message(answer: Answer) -> answer_pb2.Answer:
         parts=[answer_pb2.Answer.Part(name=name, reports=n) for name, n in answer.parts.items()],
         repeats=answer.repeats,
         method=answer.method,
-        notes=[answer_pb2.Answer.Note(**vars(each)) for each in answer.notes],
+        notes=map(_note, answer.notes),
         figures=[_figure(name, value) for name, value in answer.figures.items()],
         cohorts=[answer_pb2.Answer.Cohort(**vars(each)) for each in answer.cohorts],
     )
@@ -94,13 +95,25 @@ def from_message(message: answer_pb2.Answer) -> Answer:
         {part.name: part.reports for part in message.parts},
         message.repeats,
         message.method,
-        tuple(Note(each.words, each.part) for each in message.notes),
+        tuple(map(_note_of, message.notes)),
         {figure.name: _figure_of(figure) for figure in message.figures},
         tuple(
             Cohort(c.revision, c.level, c.period, c.map, c.epsilon, c.mechanism, c.reports)
             for c in message.cohorts
         ),
     )
+
+
+def _note(note: Note) -> answer_pb2.Answer.Note:
+    given = [_figure(name, value) for name, value in note.given.items()]
+    return answer_pb2.Answer.Note(part=note.part, words=note.words, code=note.code, given=given)
+
+
+def _note_of(message: answer_pb2.Answer.Note) -> Note:
+    """Return a note; its words are made here, of what it is given."""
+    _check_few("given", len(message.given), _FEW)
+    given = {each.name: _figure_of(each) for each in message.given}
+    return Note(message.code, cautions.checked(message.code, given), message.part)
 
 
 def _check_few(name: str, count: int, most: int) -> None:

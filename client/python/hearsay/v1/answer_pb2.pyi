@@ -101,12 +101,16 @@ class Answer(_message.Message):
         reports: int
         def __init__(self, name: _Optional[str] = ..., reports: _Optional[int] = ...) -> None: ...
     class Note(_message.Message):
-        __slots__ = ("part", "words")
+        __slots__ = ("part", "words", "code", "given")
         PART_FIELD_NUMBER: _ClassVar[int]
         WORDS_FIELD_NUMBER: _ClassVar[int]
+        CODE_FIELD_NUMBER: _ClassVar[int]
+        GIVEN_FIELD_NUMBER: _ClassVar[int]
         part: str
         words: str
-        def __init__(self, part: _Optional[str] = ..., words: _Optional[str] = ...) -> None: ...
+        code: str
+        given: _containers.RepeatedCompositeFieldContainer[Answer.Figure]
+        def __init__(self, part: _Optional[str] = ..., words: _Optional[str] = ..., code: _Optional[str] = ..., given: _Optional[_Iterable[_Union[Answer.Figure, _Mapping]]] = ...) -> None: ...
     class Figure(_message.Message):
         __slots__ = ("name", "number", "count", "text", "flag", "numbers", "texts")
         NAME_FIELD_NUMBER: _ClassVar[int]
