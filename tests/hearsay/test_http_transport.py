@@ -1,6 +1,5 @@
 """The targets of a client over HTTP, its connections, forks and threads."""
 
-import contextlib
 import os
 import socket
 import subprocess
@@ -22,6 +21,7 @@ from over_http import answering
 from serving import register
 from test_transport import Fake, Relay
 
+from forked import exit_code_of_a_child
 from hearsay import MEMORY, Analyst, Client, InvalidInput, Reason, Tls, Unreachable
 from hearsay.sending.over_http import HttpTransport
 from hearsay.sending.transport import connect
@@ -279,16 +279,14 @@ def test_a_child_that_was_forked_in_a_call_leaves_it_and_sending_to_others(
     with futures.ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(transport.get_plan, "health", 20)
         assert fake.asked.acquire(timeout=10)
-        pid = os.fork()
-        if pid == 0:
-            with contextlib.suppress(BaseException):
-                descriptors = len([*Path("/proc/self/fd").iterdir()])
-                transport.after_fork(usable=False)
-                assert len([*Path("/proc/self/fd").iterdir()]) == descriptors - 1
-                failed = failure(transport)
-                os._exit(7 if "forked in the middle of a call" in str(failed) else 1)
-            os._exit(1)
-        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+
+        def leave() -> int:
+            descriptors = len([*Path("/proc/self/fd").iterdir()])
+            transport.after_fork(usable=False)
+            assert len([*Path("/proc/self/fd").iterdir()]) == descriptors - 1
+            return 7 if "forked in the middle of a call" in str(failure(transport)) else 1
+
+        assert exit_code_of_a_child(leave) == 7
         fake.may_answer.set()
         assert waiting.result(10).plan == b"health"
 
@@ -297,12 +295,7 @@ def test_an_analyst_in_a_forked_child_has_connections_of_its_own(tmp_path: Path)
     with answering(tmp_path) as door, Analyst(f"http://127.0.0.1:{door.port}") as analyst:
         register(door.grpc)
         assert len(analyst.list_surveys()) == 1
-        pid = os.fork()
-        if pid == 0:
-            with contextlib.suppress(BaseException):
-                os._exit(len(analyst.list_surveys()) + 6)
-            os._exit(1)
-        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+        assert exit_code_of_a_child(lambda: len(analyst.list_surveys()) + 6) == 7
         assert len(analyst.list_surveys()) == 1
 
 

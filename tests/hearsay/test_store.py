@@ -21,6 +21,7 @@ import pytest
 from disks import SmallDisk
 
 import hearsay
+from forked import exit_code_of_a_child
 from hearsay.storage import store as store_module
 from hearsay.storage.new_ledger import create_ledger
 from hearsay.storage.schema import VERSION
@@ -460,24 +461,13 @@ def test_a_child_of_a_fork_is_kept_from_a_file_that_was_in_use(store: Store, fil
         store.release()
         return 0
 
-    assert in_child(lambda: child(usable=False)) == 1
+    assert exit_code_of_a_child(lambda: child(usable=False)) == 1
     assert store.hold(1.0)
     store.release()
-    assert in_child(lambda: child(usable=True)) == 0
+    assert exit_code_of_a_child(lambda: child(usable=True)) == 0
     store.let_go()
     assert counted(store) == 2
     assert not in_thread(lambda: store.write(lambda _: in_thread(lambda: store.hold(0.05))))
-
-
-def in_child(work: Callable[[], int]) -> int:
-    pid = os.fork()
-    if pid == 0:
-        signal.alarm(60)
-        try:
-            os._exit(work())
-        finally:
-            os._exit(99)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 def in_thread(work: Callable[[], R]) -> R:

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from trainers import (
     participant_of,
 )
 
+from forked import exit_code_of_a_child, start_child
 from hearsay import MEMORY, Caps, Client, FileAnchor, Reason, Unreachable, create_ledger
 from hearsay.federated import models
 from hearsay.recording import ledger_file, trainings
@@ -83,14 +85,13 @@ def test_a_death_seals_and_charges_an_update_or_neither(
     file: Path, trainer: Trainer, step: Steps, death: Callable[..., None], used: int
 ) -> None:
     create_ledger(file)
-    pid = os.fork()
-    if pid == 0:
-        try:
-            death(trainer, step)
-            participant_of(client_of(trainer, file), step).run_once()
-        finally:
-            os._exit(0)
-    assert os.WIFSIGNALED(os.waitpid(pid, 0)[1])
+
+    def die() -> int:
+        death(trainer, step)
+        participant_of(client_of(trainer, file), step).run_once()
+        return 0
+
+    assert exit_code_of_a_child(die) == -signal.SIGKILL
     with client_of(trainer, file) as client:
         participant = participant_of(client, step)
         spent = participant.spending()
@@ -111,7 +112,7 @@ def test_60_kills_lose_and_repeat_no_update_and_count_each(file: Path, tmp_path:
     log = tmp_path / "log"
     log.touch()
 
-    def take_part(first: int) -> None:
+    def take_part(first: int) -> int:
         trainer = Trainer(training)
         sent = os.open(log, os.O_WRONLY | os.O_APPEND)
 
@@ -125,15 +126,12 @@ def test_60_kills_lose_and_repeat_no_update_and_count_each(file: Path, tmp_path:
             trainer.open(round_)
             trainer.round.model = next(iter(trainer.models))
             participant.run_once()
+        return 0
 
     chance, first, kills = random.Random(7), 1, 60
     for _ in range(kills):
         lines = log.read_text().count("\n")
-        if (pid := os.fork()) == 0:
-            try:
-                take_part(first)
-            finally:
-                os._exit(1)
+        pid = start_child(partial(take_part, first))
         wanted = lines + chance.randint(0, 3)
         while log.read_text().count("\n") < wanted:
             time.sleep(0.001)
@@ -215,10 +213,7 @@ def test_a_forked_child_and_its_parent_share_what_was_used(
         participant = participant_of(client, step)
         assert participant.run_once().reason is Reason.READY
         trainer.open(3)
-        pid = os.fork()
-        if pid == 0:
-            os._exit(participant.run_once().reason is not Reason.READY)
-        assert os.waitpid(pid, 0)[1] == 0
+        assert exit_code_of_a_child(lambda: participant.run_once().reason is not Reason.READY) == 0
         assert participant.run_once().reason is Reason.WAITING
         spent = participant.spending()
         assert spent is not None
