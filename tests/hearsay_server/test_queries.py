@@ -353,7 +353,7 @@ def test_honest_reports_are_not_suspected_and_forged_ones_are(
     assert attacked["p_value"].max() < 1e-3
     with pytest.raises(InvalidInput, match="forged krr reports look like honest ones"):
         analyst.suspicions(plan.survey, "shape").to_frame()
-    with pytest.raises(InvalidInput, match="'height' is a number"):
+    with pytest.raises(InvalidInput, match="one of some values: 'height' is answered by"):
         analyst.suspicions(plan.survey, "height").to_frame()
     with pytest.raises(InvalidInput, match="must be one of v0"):
         analyst.suspicions(plan.survey, "colour", targets=["v0", "w1"]).to_frame()

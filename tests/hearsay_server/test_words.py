@@ -169,7 +169,7 @@ def test_words_at_the_command_line(collected: Collected, tmp_path: Path) -> None
         ("distribution word", "", "'word' is answered in words"),
         ("compare word level=strict,open", "", "'word' is answered in words"),
         ("pairs word", "", "it has no pairs"),
-        ("suspicions word", "", "the tests are for values"),
+        ("suspicions word", "", "the tests are for one of some values"),
         ("joint word known", "", "word"),
     ],
 )

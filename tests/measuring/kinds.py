@@ -20,6 +20,8 @@ def sites() -> list[str]:
     """Return each place as `file:line: code`, but those in the room of the kinds itself.
 
     A check of a mechanism's class by a name that a kind has too, as `ldp.Categorical`, is none.
+    Nor is `Kind.expected`, by which a place refuses all kinds but one: a new kind is refused there
+    with words, and cannot be forgotten.
     """
     files = sorted(file for folder in SOURCES for file in (ROOT / folder).rglob("*.py"))
     return [

@@ -166,12 +166,10 @@ def _rows(plan: Plan, question: Request) -> tuple[Floats | None, Sequence[str], 
         return sets, [" + ".join(each.values) for each in question.sums], "share"
     if not question.ranges:
         return None, domain.labels, domain.compared
-    if not isinstance(domain, Binned):
-        raise InvalidInput(
-            f"{question.attribute!r} is {domain}: ranges over time are those of a number in bins"
-        )
-    sets = np.array([domain.points.inside(each.low, each.high) for each in question.ranges], float)
-    labels = [domain.points.range_label(each.low, each.high) for each in question.ranges]
+    only = f"{question.attribute!r} is {domain}: ranges over time are those of a number in bins"
+    bins = Binned.expected(domain, only).points
+    sets = np.array([bins.inside(each.low, each.high) for each in question.ranges], float)
+    labels = [bins.range_label(each.low, each.high) for each in question.ranges]
     return sets, labels, "share"
 
 

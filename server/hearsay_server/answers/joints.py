@@ -277,19 +277,7 @@ def groups_answer(
         roles.index((by.name, [a for a, _ in each]), (attribute.name, [b for _, b in each])),
         _columns(_COLUMNS, (groups.value, groups.standard_error, *ends), unit),
     )
-    found = differences_between(groups, _reference(_values(plan, by.name), question))
-    ends = found.interval(confidence, simultaneous=simultaneous)
-    numbers = (found.first, found.second, found.value, found.standard_error, *ends)
-    two = list(product(found.pairs, labels))
-    differences = Table(
-        "differences",
-        roles.index(
-            ("first_group", [names[first] for (first, _), _ in two]),
-            ("second_group", [names[second] for (_, second), _ in two]),
-            (attribute.name, [label for _, label in two]),
-        ),
-        _columns(DIFFERENCE_COLUMNS, (*numbers, found.p_value, found.adjusted_p_value), unit),
-    )
+    differences = _differences(plan, question, groups)
     if question.view == "differences":
         tables = (differences, rows, own)
     else:
@@ -314,6 +302,28 @@ def groups_answer(
     )
 
 
+def _differences(plan: Plan, question: analyst_pb2.CompareGroupsRequest, groups: Groups) -> Table:
+    """Return a row for each two groups that are compared, and for each label of the attribute."""
+    domain, names = plan.attributes[question.attribute].domain, _values(plan, question.by)
+    found = differences_between(groups, _reference(names, question))
+    ends = found.interval(confidence_of(question), simultaneous=question.simultaneous)
+    numbers = (found.first, found.second, found.value, found.standard_error, *ends)
+    rows = list(product(found.pairs, domain.labels))
+    return Table(
+        "differences",
+        roles.index(
+            ("first_group", [names.labels[first] for (first, _), _ in rows]),
+            ("second_group", [names.labels[second] for (_, second), _ in rows]),
+            (question.attribute, [label for _, label in rows]),
+        ),
+        _columns(
+            DIFFERENCE_COLUMNS,
+            (*numbers, found.p_value, found.adjusted_p_value),
+            roles.unit_of(domain.statistic),
+        ),
+    )
+
+
 def _columns(
     names: Sequence[str], numbers: Sequence[NDArray[np.float64]], unit: Unit
 ) -> tuple[Column, ...]:
@@ -322,13 +332,11 @@ def _columns(
 
 
 def _values(plan: Plan, name: str) -> Categorical:
-    domain = plan.attributes[name].domain
-    if not isinstance(domain, Categorical):
-        raise InvalidInput(
-            f"{name!r} has no list of values, which a table and groups need: compare the mean of a "
-            "number between the values of another attribute, or fit a regression"
-        )
-    return domain
+    return Categorical.expected(
+        plan.attributes[name].domain,
+        f"{name!r} has no list of values, which a table and groups need: compare the mean of a "
+        "number between the values of another attribute, or fit a regression",
+    )
 
 
 def _check_size(one: Categorical, other: Categorical) -> None:

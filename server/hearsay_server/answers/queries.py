@@ -22,7 +22,7 @@ from hearsay_server.answers import tables
 from hearsay_server.answers.repeats import of_levels
 from hearsay_server.ingest.intake import Cohort
 from ldp import Estimate, FrequencyOracle, InvalidInput, Tally
-from ldp.assurance.poisoning import Shift, largest_shift
+from ldp.assurance.poisoning import largest_shift
 from ldp.core.estimation import Cohorts
 from ldp.core.estimator import Estimator
 from ldp.core.mechanism import Categorical as CategoricalMechanism
@@ -193,7 +193,7 @@ def _cohort_of(
     (question, tally), *more = asked.items()
     if not more and plan.parts(question) == tuple(attributes):
         mechanism = plan.levels[level].by_map[question][chosen]
-        return sets_of.estimator(plan.questions[question].domain, mechanism), tally
+        return sets_of.ESTIMATORS[plan.questions[question].domain](mechanism), tally
     parts = []
     for question, tally in asked.items():  # attributes of views have no maps
         mechanism, view = mechanisms[question], plan.views[question]
@@ -233,87 +233,106 @@ def estimate(plan: Plan, question: analyst_pb2.EstimateRequest, tallies: Tallies
 
     Raises `NoReports` where there are none, `InvalidInput` for what cannot be asked.
     """
-    forged = question.forged if question.HasField("forged") else None
-    domain = plan.asked(question.attribute).domain
-    sets_of.check(plan.asked(question.attribute), question)
+    asked = plan.asked(question.attribute)
+    domain = asked.domain
+    sets_of.check(asked, question)
     sets = sets_to_sum(plan, question)
     cohorts = by_level(plan, question.attribute, tallies)
     if question.sizes:
         return _sizes(plan, question, cohorts, tallies)
-    answer = _answered(plan, question.attribute, cohorts, question.method, forged is not None)
+    answer = _answered(
+        plan, question.attribute, cohorts, question.method, question.HasField("forged")
+    )
     raw = domain.in_units(answer.estimate)
-    notes = doubts(plan, question.attribute, answer)
-    shift: Shift | None = None
-    if forged is not None:
-        sets_of.check_forged(cohorts)
-        method = question.method or "inverse_variance"
-        shift = largest_shift(cohorts, forged, method)
-        if not question.method and len(cohorts) > 1:
-            notes.append(asking.Note.of(cautions.pooled_for_forged))
     value, tag = _processed(question, [mechanism for mechanism, _ in cohorts], raw)
-    confidence = confidence_of(question)
-    columns = columns_of(raw, confidence, question.simultaneous) | {"estimate": value}
-    if tag:
-        columns["raw"] = raw.value
-    if domain.statistic == "frequency":
-        columns["effective_sample_size"] = effective_sample_size(raw)
-    if isinstance(domain, Ratings):
-        columns, unknown = sets_of.rating_columns(
-            domain,
-            mean_ratings(cohorts, alike=answer.alike is None and len(cohorts) > 1),
-            raw,
-            confidence=confidence,
-            simultaneous=question.simultaneous,
-        )
-        value = np.nan_to_num(columns["estimate"], nan=-math.inf)
-        notes += unknown
-    elif answer.alike:
-        alike = domain.in_units(answer.alike)
-        columns["alike"] = alike.value
-        columns["alike_low"], columns["alike_high"] = alike.interval(
-            confidence, simultaneous=question.simultaneous
-        )
-    if shift:
-        columns |= {"shift_down": domain.units * shift.down, "shift_up": domain.units * shift.up}
-    places = shown(question, domain, value)
     if sets is None:
-        rows = tables.estimates(
-            "rows",
-            (question.attribute, [domain.labels[place] for place in places.tolist()]),
-            {name: column[places] for name, column in columns.items()},
-            roles.unit_of(domain.statistic),
-            len(domain.labels) - len(places),
-        )
-        found = [rows, tables.rated(rows)] if "share" in columns else [rows]
+        found, notes = _rows(plan, question, cohorts, answer, value if tag else None)
     else:
-        pooling_method, most = _pooled_how(plan, question.attribute, cohorts, question.method)
-        summed = summing.sums(cohorts, sets, pooling_method, most=most)
-        columns = columns_of(summed, confidence, question.simultaneous)
-        columns["effective_sample_size"] = effective_sample_size(summed)
-        if tag:
-            columns |= {"raw": summed.value, "estimate": sets @ value}
-        found = [tables.estimates("sums", sums_of(question), columns, "share")]
+        found, notes = _sums(plan, question, cohorts, sets, value if tag else None), []
     seen = None
     if answer.detectable is not None:
         seen = min(domain.units * answer.detectable, raw.bounds[1] - raw.bounds[0])
     return asking.Answer(
         "estimate" if sets is None else "sums",
         plan.survey,
-        (asking.Subject(question.attribute, plan.asked(question.attribute).title),),
+        (asking.Subject(question.attribute, asked.title),),
         domain.statistic,
         tuple(found),
-        confidence,
+        confidence_of(question),
         question.simultaneous,
         raw.n,
         repeats=cohorts.most_repeated,
         method=raw.method + tag,
-        notes=tuple(notes),
+        notes=(*doubts(plan, question.attribute, answer), *notes),
         figures={
             "homogeneity": answer.homogeneity.p_value if answer.homogeneity else None,
             "detectable_difference": seen,
         },
         cohorts=cohorts_of(plan, tallies),
     )
+
+
+def _rows(
+    plan: Plan,
+    question: analyst_pb2.EstimateRequest,
+    cohorts: Cohorts,
+    answer: Answer,
+    processed: Floats | None,
+) -> tuple[list[asking.Table], list[asking.Note]]:
+    """Return a row for each label that is shown, with the processed estimates where there are any,
+    and what to note of them."""
+    domain, confidence = plan.asked(question.attribute).domain, confidence_of(question)
+    raw = domain.in_units(answer.estimate)
+    columns = columns_of(raw, confidence, question.simultaneous)
+    notes: list[asking.Note] = []
+    if processed is not None:
+        columns |= {"estimate": processed, "raw": raw.value}
+    if domain.statistic == "frequency":
+        columns["effective_sample_size"] = effective_sample_size(raw)
+    if isinstance(domain, Ratings):
+        columns, notes = sets_of.rating_columns(
+            domain,
+            mean_ratings(cohorts, alike=answer.alike is None and len(cohorts) > 1),
+            raw,
+            confidence=confidence,
+            simultaneous=question.simultaneous,
+        )
+    elif answer.alike:
+        alike = domain.in_units(answer.alike)
+        low, high = alike.interval(confidence, simultaneous=question.simultaneous)
+        columns |= {"alike": alike.value, "alike_low": low, "alike_high": high}
+    if question.HasField("forged"):
+        sets_of.check_forged(cohorts)
+        shift = largest_shift(cohorts, question.forged, question.method or "inverse_variance")
+        columns |= {"shift_down": domain.units * shift.down, "shift_up": domain.units * shift.up}
+        if not question.method and len(cohorts) > 1:
+            notes.append(asking.Note.of(cautions.pooled_for_forged))
+    places = shown(question, domain, np.nan_to_num(columns["estimate"], nan=-math.inf))
+    rows = tables.estimates(
+        "rows",
+        (question.attribute, [domain.labels[place] for place in places.tolist()]),
+        {name: column[places] for name, column in columns.items()},
+        roles.unit_of(domain.statistic),
+        len(domain.labels) - len(places),
+    )
+    return [rows, tables.rated(rows)] if "share" in columns else [rows], notes
+
+
+def _sums(
+    plan: Plan,
+    question: analyst_pb2.EstimateRequest,
+    cohorts: Cohorts,
+    sets: Floats,
+    processed: Floats | None,
+) -> list[asking.Table]:
+    """Return a row for each sum, of the processed estimates where there are any."""
+    method, most = _pooled_how(plan, question.attribute, cohorts, question.method)
+    summed = summing.sums(cohorts, sets, method, most=most)
+    columns = columns_of(summed, confidence_of(question), question.simultaneous)
+    columns["effective_sample_size"] = effective_sample_size(summed)
+    if processed is not None:
+        columns |= {"raw": summed.value, "estimate": sets @ processed}
+    return [tables.estimates("sums", sums_of(question), columns, "share")]
 
 
 def columns_of(found: Estimate, confidence: float, simultaneous: bool) -> dict[str, Floats]:

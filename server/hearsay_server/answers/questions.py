@@ -14,7 +14,7 @@ import hearsay.plans.plan
 from hearsay.asking import cautions, roles, wire
 from hearsay.asking.answer import Answer, Note, Subject, Table
 from hearsay.asking.columns import NOT_GIVEN
-from hearsay.plans.kinds import Categorical, Ratings, SetOf, Strings, Value
+from hearsay.plans.kinds import Categorical, Value
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2, collector_pb2
 from hearsay_server.answers import (
@@ -411,10 +411,5 @@ def _data(answer: Answer) -> bytes:
 
 def _domain(plan: Plan, attribute: str) -> Categorical:
     domain = plan.asked(attribute).domain
-    if not isinstance(domain, Categorical):
-        if isinstance(domain, Strings):
-            raise InvalidInput(f"{attribute!r} is answered in words: the tests are for values")
-        several = isinstance(domain, SetOf | Ratings)
-        what = "answers are of several items" if several else "is a number"
-        raise InvalidInput(f"{attribute!r} {what}: the tests are for values")
-    return domain
+    only = f"the tests are for one of some values: {attribute!r} is answered by {domain}"
+    return Categorical.expected(domain, only)

@@ -72,7 +72,5 @@ def rectangles(plan: Plan, question: analyst_pb2.DistributionRequest, tallies: T
 
 
 def _binned(plan: Plan, name: str) -> Binned:
-    domain = plan.attributes[name].domain if name in plan.attributes else None
-    if not isinstance(domain, Binned):
-        raise InvalidInput(f"{name!r} is no number in bins: a rectangle is of two such numbers")
-    return domain
+    only = f"{name!r} is no number in bins: a rectangle is of two such numbers"
+    return Binned.expected(plan.asked(name).domain, only)

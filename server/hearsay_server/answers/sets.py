@@ -10,7 +10,7 @@ from hearsay.asking import cautions
 from hearsay.asking.answer import Note
 from hearsay.asking.columns import COLUMNS
 from hearsay.plans.attributes import Question
-from hearsay.plans.kinds import Domain, Grid, Ratings, SetOf
+from hearsay.plans.kinds import ByKind, Ratings, SetOf
 from hearsay.v1 import analyst_pb2
 from ldp import InvalidInput, SetBits
 from ldp.core.estimation import Cohorts, Estimate
@@ -24,20 +24,23 @@ from ldp.mechanisms import SetMechanism
 Floats = NDArray[np.float64]
 
 
-def estimator(domain: Domain | Grid, mechanism: Estimator) -> Estimator:
-    """Return what estimates a domain's labels from a mechanism's reports: of ratings the shares who
-    rated each key, else the mechanism."""
-    if isinstance(domain, Ratings):
-        assert isinstance(mechanism, SetMechanism)  # as the plan was checked
-        return RatedShares.of(mechanism)
+def _of_ratings(mechanism: Estimator) -> Estimator:
+    assert isinstance(mechanism, SetMechanism)  # as the plan was checked
+    return RatedShares.of(mechanism)
+
+
+def _itself(mechanism: Estimator) -> Estimator:
     return mechanism
+
+
+ESTIMATORS = ByKind.otherwise(_itself, ratings=_of_ratings)
+"""What estimates a kind's labels from a mechanism's reports: of ratings the shares who rated each
+key, else the mechanism."""
 
 
 def items_of(asked: Question, what: str) -> SetOf:
     """Return the domain of a set, which has what is asked; raise `InvalidInput` for another one."""
-    if not isinstance(asked.domain, SetOf):
-        raise InvalidInput(f"{asked.name!r} is no set of items: it has no {what}")
-    return asked.domain
+    return SetOf.expected(asked.domain, f"{asked.name!r} is no set of items: it has no {what}")
 
 
 def check(asked: Question, question: analyst_pb2.EstimateRequest) -> None:

@@ -63,10 +63,8 @@ def check(plan: Plan, question: analyst_pb2.WordsRequest) -> None:
 
 
 def _domain(plan: Plan, attribute: str) -> Strings:
-    domain = plan.asked(attribute).domain
-    if not isinstance(domain, Strings):
-        raise InvalidInput(f"{attribute!r} is not answered in words: leave them out")
-    return domain
+    only = f"{attribute!r} is not answered in words: leave them out"
+    return Strings.expected(plan.asked(attribute).domain, only)
 
 
 def collected(

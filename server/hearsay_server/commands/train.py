@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 import hearsay.plans.plan
 from hearsay import Analyst
 from hearsay.asking.texts import selected
-from hearsay.plans.kinds import Categorical, Numeric
+from hearsay.plans.kinds import ByKind
 from hearsay.plans.plan import Plan
 from hearsay_server.commands import connect
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Token
@@ -150,8 +150,7 @@ def _model(
         raise InvalidInput(
             f"name the target and each feature once, got {target!r} and {', '.join(features)}"
         )
-    bounds: dict[str, tuple[float, float]] = {}
-    values: dict[str, tuple[str, ...]] = {}
+    known: dict[str, dict[str, Any]] = {"categories": {}, "feature_bounds": {}}
     for name in (target, *features):
         if name not in plan.attributes:
             raise InvalidInput(
@@ -159,28 +158,26 @@ def _model(
                 f"{', '.join(plan.attributes)}"
             )
         domain = plan.attributes[name].domain
-        if name in plan.questions and isinstance(domain, Categorical):
-            values[name] = domain.values
-        elif name in plan.questions and isinstance(domain, Numeric):
-            bounds[name] = (domain.low, domain.high)
-        else:
+        option = _OPTIONS[domain] if name in plan.questions else ""
+        if not option:
             raise InvalidInput(
                 f"{name!r} cannot be trained on: it must be one of some values, or a number "
                 "without bins, and in no view"
             )
-    classes, target_bounds = values.pop(target, None), bounds.pop(target, None)
-    shared: dict[str, Any] = {
-        "epsilon": epsilon,
-        "delta": delta,
-        "feature_bounds": bounds,
-        "categories": values,
-    }
+        known[option][name] = domain.agreed
+    classes = known["categories"].pop(target, None)
+    target_bounds = known["feature_bounds"].pop(target, None)
+    shared: dict[str, Any] = {"epsilon": epsilon, "delta": delta, **known}
     if classes is not None:
         widths = _widths(hidden)
         return PrivateClassifier(classes=classes, steps=steps, hidden=widths, **shared)
     if hidden:
         raise InvalidInput(f"--hidden is of classifiers, and {target!r} is a number")
     return PrivateRegressor(target_bounds=target_bounds, **shared)
+
+
+_OPTIONS = ByKind.otherwise("", category="categories", number="feature_bounds")
+"""The option of a model that says which answers are possible, "" where it takes none."""
 
 
 def _widths(text: str) -> tuple[int, ...]:

@@ -117,5 +117,5 @@ _VARIANCES: ByKind[Callable[[Any, Mechanism], _Variances]] = ByKind(
 def half(domain: Domain | Grid, error: float) -> float:
     """Return half a 95% interval of a standard error, in parts of one: of a share, or of a
     number's range."""
-    one = domain.high - domain.low if isinstance(domain, Numeric) else 1.0
+    one = 2 * domain.units if domain.statistic == "mean" else 1.0
     return Z * error / one

@@ -2,20 +2,16 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import hearsay.plans.plan
 from hearsay import files
 from hearsay.plans import attested, period
-from hearsay.plans.kinds import (
-    Categorical,
-    Domain,
-    Grid,
-    Numeric,
-)
+from hearsay.plans.kinds import ByKind, Domain, Grid
 from hearsay.plans.plan import Plan
 from hearsay.plans.properties import properties_of
 from hearsay.plans.texts import check_name
@@ -34,6 +30,13 @@ _MAX_RECORD = 1 << 20
 
 _MOST_COUNTS = 1 << 26
 """Counts of the tallies of a period in all panels and groups: devices choose which they fill."""
+
+_POLICIES: ByKind[Callable[[Any], object]] = ByKind.otherwise(
+    lambda domain: None,
+    category=lambda domain: domain.policy(1.0),
+    number=lambda domain: graded.steps(domain) if domain.is_graded else None,
+)
+"""Raises `InvalidInput` for answers whose declared protection no mechanism can keep."""
 
 
 def from_file(file: Path) -> survey_pb2.Survey:
@@ -199,10 +202,7 @@ def questions(survey: survey_pb2.Survey) -> list[Question]:
         try:
             checked = hearsay.plans.plan.attribute(attribute, survey.period)
             domain = checked.domain
-            if isinstance(domain, Categorical):
-                domain.policy(1.0)  # refused here, where the place is known
-            elif isinstance(domain, Numeric) and domain.is_graded:
-                graded.steps(domain)
+            _POLICIES[domain](domain)  # refused here, where the place is known
         except InvalidInput as error:
             raise InvalidInput(f"{place}: {error}") from None
         question = Question(

@@ -1,17 +1,18 @@
 """Weights for a survey that is to explain one attribute, from public data with its columns."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 import hearsay.plans.plan
 from hearsay import tables
-from hearsay.plans.kinds import Categorical, Numeric
+from hearsay.plans.kinds import ByKind, Categorical, Kind, Numeric
 from hearsay.v1 import survey_pb2
 from hearsay_server.surveys import people
 from hearsay_server.surveys import survey as surveys
@@ -109,10 +110,7 @@ def propose(survey: survey_pb2.Survey, target: str, file: Path) -> Weights:
 
 def _attribute(question: Question, importance: float) -> Attribute:
     """Return an attribute whose variance is that of a report against that of a plain answer."""
-    plain = SPREAD
-    if isinstance(question.domain, Categorical):
-        k = len(question.domain.values)
-        plain = (1 - 1 / k) / k
+    plain = _VARIANCES[question.domain](question.domain)
 
     @lru_cache
     def variance(epsilon: float) -> float:
@@ -127,23 +125,26 @@ def _columns(table: People, asked: Mapping[str, Question]) -> dict[str, NDArray[
         raise InvalidInput(f"{table.source} has no column {', '.join(map(repr, missing))}")
     if len(table) < 2:
         raise InvalidInput(f"{table.source} needs two rows below its heading, got {len(table)}")
-    return {name: _codes(question, table) for name, question in asked.items()}
+    return {
+        name: _CODES[question.domain](name, question.domain, table)
+        for name, question in asked.items()
+    }
 
 
-def _codes(question: Question, table: People) -> NDArray[np.intp]:
-    domain, name = question.domain, question.name
+def _of_values(name: str, domain: Categorical, table: People) -> NDArray[np.intp]:
     column = table.columns[name]
-    if isinstance(domain, Categorical):
-        places = {value: place for place, value in enumerate(domain.values)}
-        for row, value in zip(table.rows, column, strict=True):
-            if value not in places:
-                raise InvalidInput(
-                    f"{table.source}, row {row}: {name!r} is {value!r}, which the survey lacks: it "
-                    f"has {_listed(domain.values)}"
-                )
-        return np.array([places[value] for value in column], dtype=np.intp)
-    if not isinstance(domain, Numeric):
-        raise InvalidInput(f"weights for a target are of values and numbers: {name!r} is another")
+    places = {value: place for place, value in enumerate(domain.values)}
+    for row, value in zip(table.rows, column, strict=True):
+        if value not in places:
+            raise InvalidInput(
+                f"{table.source}, row {row}: {name!r} is {value!r}, which the survey lacks: it has "
+                f"{_listed(domain.values)}"
+            )
+    return np.array([places[value] for value in column], dtype=np.intp)
+
+
+def _of_numbers(name: str, domain: Numeric, table: People) -> NDArray[np.intp]:
+    column = table.columns[name]
     numbers = np.array([_number(value) for value in column])
     if not np.isfinite(numbers).all():
         place = int(np.argmin(np.isfinite(numbers)))
@@ -154,6 +155,25 @@ def _codes(question: Question, table: People) -> NDArray[np.intp]:
     numbers = numbers.clip(domain.low, domain.high)
     cuts = np.unique(np.quantile(numbers, np.arange(1, _PARTS) / _PARTS))
     return np.searchsorted(cuts, numbers, side="right")
+
+
+def _of_others(name: str, domain: Kind, table: People) -> NoReturn:
+    raise InvalidInput(f"weights for a target are of values and numbers: {name!r} is another")
+
+
+_CODES: ByKind[Callable[[str, Any, People], NDArray[np.intp]]] = ByKind.otherwise(
+    _of_others, category=_of_values, number=_of_numbers
+)
+"""A column as the places of its values; of numbers as one of parts with as many people each."""
+
+_VARIANCES: ByKind[Callable[[Any], float]] = ByKind.otherwise(
+    lambda domain: SPREAD, category=lambda domain: _of_a_share(1 / len(domain.values))
+)
+"""The variance of an answer that is not randomised: of all values on average, drawn uniformly."""
+
+
+def _of_a_share(share: float) -> float:
+    return share * (1 - share)
 
 
 def _number(text: str) -> float:

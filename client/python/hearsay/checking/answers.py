@@ -290,9 +290,9 @@ def _check_labels(
 
 def _words(question: wire.WordsRequest, answer: Answer, plan: Plan) -> None:
     _check_subjects(answer, plan, question.attribute)
-    domain = plan.asked(question.attribute).domain
-    if not isinstance(domain, Strings):
-        raise InvalidInput(f"{question.attribute!r} is answered by {domain}, not in words")
+    asked = plan.asked(question.attribute)
+    only = f"{asked.name!r} is answered by {asked.domain}, not in words"
+    domain = Strings.expected(asked.domain, only)
     shape = _Shape("rows", (question.attribute,), COLUMNS, is_cut=True)
     labels = [label for (label,) in _check_shape(answer, shape)["rows"]]
     listed = question.candidates or domain.candidates

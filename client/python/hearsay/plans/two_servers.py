@@ -2,12 +2,13 @@
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any, NoReturn
 
 from hearsay.plans.attributes import Attribute
-from hearsay.plans.kinds import Categorical, Numeric
+from hearsay.plans.kinds import ByKind, Categorical, Kind, Numeric
 from hearsay.v1 import plan_pb2, survey_pb2
 from ldp import InvalidInput
 from ldp.two_servers import account, shares, skellam
@@ -192,18 +193,32 @@ def _block(attribute: Attribute) -> Choice | Number:
     name, domain = attribute.name, attribute.domain
     if attribute.memo or attribute.cap != math.inf:
         raise InvalidInput(f"two_servers: {name!r} can have neither memo nor cap")
-    if isinstance(domain, Categorical):
-        if domain.sensitive or domain.classes or domain.maps:
-            raise InvalidInput(
-                f"two_servers: all values of {name!r} are protected alike: leave sensitive, "
-                "classes and maps out"
-            )
-        return Choice(name, len(domain.values))
-    if isinstance(domain, Numeric) and not domain.is_graded and not domain.step:
-        return Number(name, -1.0, 1.0)
+    return _BLOCKS[domain](name, domain)
+
+
+def _of_values(name: str, domain: Categorical) -> Choice:
+    if domain.sensitive or domain.classes or domain.maps:
+        raise InvalidInput(
+            f"two_servers: all values of {name!r} are protected alike: leave sensitive, classes "
+            "and maps out"
+        )
+    return Choice(name, len(domain.values))
+
+
+def _of_numbers(name: str, domain: Numeric) -> Number:
+    return _of_others(name, domain) if domain.is_graded or domain.step else Number(name, -1.0, 1.0)
+
+
+def _of_others(name: str, domain: Kind) -> NoReturn:
     raise InvalidInput(
         f"two_servers: {name!r} must be categorical, or numeric by low, high and clamp alone"
     )
+
+
+_BLOCKS: ByKind[Callable[[str, Any], Choice | Number]] = ByKind.otherwise(
+    _of_others, category=_of_values, number=_of_numbers
+)
+"""The block of a layout that an attribute's answers are written in."""
 
 
 def _check_alone(survey: survey_pb2.Survey) -> None:

@@ -89,9 +89,9 @@ def combined(domains: Sequence[Domain]) -> Categorical | Grid:
     each of its values may be, and has the smallest scale of its values' classes. A value is then
     protected in every combination as its own domain declares, or better.
     """
-    match domains:
-        case [Binned() as first, Binned() as second]:
-            return Grid(first, second)
+    bins = [domain for domain in domains if isinstance(domain, Binned)]
+    if len(domains) == 2 and len(bins) == 2:
+        return Grid(*bins)
     parts = [d if isinstance(d, Categorical) else Categorical(tuple(d.labels)) for d in domains]
     labels = tuple(map(combination, product(*(part.values for part in parts))))
     if all(part.sensitive for part in parts):

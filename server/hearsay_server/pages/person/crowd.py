@@ -9,7 +9,7 @@ import grpc
 import numpy as np
 
 from hearsay.asking import wire
-from hearsay.plans.kinds import Domain, Numeric, Strings
+from hearsay.plans.kinds import Domain, Strings
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2, answer_pb2
 from hearsay_server.pages.words import shown
@@ -90,7 +90,7 @@ async def _one(
     """Ask about one attribute; `pools`: the plan takes people of all levels for alike."""
     if isinstance(domain, Strings):
         return Said(title, 0, (), "", "Words are not shown here: rare ones could tell of somebody.")
-    is_mean = isinstance(domain, Numeric)
+    is_mean = domain.statistic == "mean"
     top = 0 if is_mean else _MOST_ROWS
     request = analyst_pb2.EstimateRequest(survey=survey, attribute=name, top=top)
     try:

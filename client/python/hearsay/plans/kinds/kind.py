@@ -26,6 +26,13 @@ class Kind:
     item: ClassVar[str] = ""
     """What an answer has several of, "" where it is one."""
 
+    @classmethod
+    def expected(cls, domain: "Kind", otherwise: str) -> Self:
+        """Return a domain that is of this kind; raise `InvalidInput` in these words for another."""
+        if not isinstance(domain, cls):
+            raise InvalidInput(otherwise)
+        return domain
+
     @property
     def compared(self) -> str:
         """What is compared of the answers, between parts of the reports and between periods."""
