@@ -44,12 +44,8 @@ KIND = (
 """Where a kind is written: on the wire, a file of its own in each SDK, and the lists of all."""
 
 TELLING = (
-    "client/python/hearsay/plans/attributes.py",
-    "client/python/hearsay/asking/analyst.py",
     "server/hearsay_server/surveys/question.py",
-    "server/hearsay_server/surveys/people.py",
     "server/hearsay_server/surveys/explain_protections.py",
-    "server/hearsay_server/answers/distributions.py",
     "server/hearsay_server/commands/codegen.py",
     "server/hearsay_server/commands/codegen_typescript.py",
     "server/hearsay_server/demo/exhibits.py",
@@ -57,7 +53,8 @@ TELLING = (
     "server/hearsay_server/pages/person/facts.py",
 )
 """What else a kind touched that was added to try it, "yes or no", before no command, page or view
-failed on it or said what is false. Views that it has no answer to refused it."""
+failed on it or said what is false. Views that it has no answer to refused it, and tables by
+`ByKind.otherwise` had an entry for it that is true."""
 
 
 def of_a_new_kind(sites: Sequence[str]) -> Sequence[str]:

@@ -97,12 +97,6 @@ def _rated(cell: str) -> dict[str, float]:
     return {key.strip(): tables.number(rating) for key, _, rating in rated}
 
 
-_READ: ByKind[Callable[[str], Answer]] = ByKind(
-    category=str.strip,
-    number=tables.number,
-    bins=tables.number,
-    set=parts,
-    ratings=_rated,
-    words=str.strip,
-    grid=str.strip,
+_READ: ByKind[Callable[[str], Answer]] = ByKind.otherwise(
+    str.strip, number=tables.number, bins=tables.number, set=parts, ratings=_rated
 )

@@ -33,18 +33,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-KIND_NAMES = ByKind(
-    category="categorical",
-    number="numeric",
-    bins="numeric",
-    set="set",
-    ratings="ratings",
-    words="strings",
-    grid="categorical",
-)
-"""What `Analyst.attributes` calls each kind, after the fields of a survey's attribute."""
-
-
 def _named(domain: Domain) -> list[object]:
     return [domain.labels, math.nan, math.nan, math.nan, 0]
 
@@ -120,7 +108,7 @@ class Analyst(Changes, Comparisons, Distributions, Sets, Words):
             asked = plan.questions_of([name])
             reports = sum(sum(r.reports) for r in shown.reports if r.attribute in asked)
             answers = _ANSWERS[domain](domain)
-            rows.append([attribute.title, KIND_NAMES[domain], *answers, reports])
+            rows.append([attribute.title, domain.field, *answers, reports])
         index = pd.Index(list(plan.attributes), name="attribute")
         columns = ["title", "kind", "values", "low", "high", "step", "bins", "reports"]
         return pd.DataFrame(rows, index, columns)

@@ -18,8 +18,8 @@ from hearsay.plans import period
 from hearsay.plans.attested import Requirement, requirement_of
 from hearsay.plans.attributes import Attribute as Attribute
 from hearsay.plans.attributes import Question as Question
-from hearsay.plans.attributes import domain_of
 from hearsay.plans.canonical import check_canonical
+from hearsay.plans.kinds import domain_of
 from hearsay.plans.limits import check_work
 from hearsay.plans.memo import Memoizer
 from hearsay.plans.properties import NO_PROPERTIES, Properties, properties_of

@@ -4,7 +4,6 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from hearsay.asking.analyst import KIND_NAMES
 from hearsay.asking.views import differences, distributions, estimates, robustness, together
 from hearsay.asking.views.options import LONGEST, WEIGHTS, Given, Option
 from hearsay.asking.views.view import View
@@ -51,7 +50,7 @@ class Survey:
 
     def kind(self, attribute: str) -> str:
         """Return what kind of answers an attribute has, as `Analyst.attributes` names it."""
-        return KIND_NAMES[self.plan.attributes[attribute].domain]
+        return self.plan.attributes[attribute].domain.field
 
     def views(self, attribute: str) -> list[View]:
         """Return the views of an attribute, the first one first."""

@@ -8,6 +8,7 @@ from typing import ClassVar
 from hearsay.plans.bins import Bins
 from hearsay.plans.kinds.kind import Kind
 from hearsay.plans.kinds.number import check_scale, number_in
+from hearsay.v1 import survey_pb2
 from ldp import Coins, InvalidInput, Mechanism
 from ldp.mechanisms.ranges.waves import MAX_BINS, Waves
 
@@ -21,6 +22,7 @@ class Binned(Kind):
     """
 
     name: ClassVar[str] = "bins"
+    field: ClassVar[str] = "numeric"
 
     joins: ClassVar[bool] = True
 
@@ -36,6 +38,22 @@ class Binned(Kind):
     def __post_init__(self) -> None:
         check_scale(self.low, self.high)
         _ = self.points  # refused here, where the place is known
+
+    @classmethod
+    def of(cls, given: survey_pb2.Numeric) -> "Binned":
+        """Return the kind that a survey describes; raise `InvalidInput` where it is none."""
+        if given.step:
+            raise InvalidInput("give bins or a step, not both")
+        if given.sensitive or given.resolution or given.cap:
+            raise InvalidInput(
+                "numbers in bins are all protected alike: give bins, or sensitive regions or a "
+                "resolution, not both"
+            )
+        if not given.edges:
+            return cls(given.low, given.high, given.clamp, given.bins)
+        if given.low or given.high or given.bins:
+            raise InvalidInput("edges are in the place of low, high and bins: leave these out")
+        return cls.between(tuple(given.edges), given.clamp)
 
     @classmethod
     def between(cls, edges: tuple[float, ...], clamp: bool) -> "Binned":
@@ -93,6 +111,7 @@ class Grid(Kind):
     """
 
     name: ClassVar[str] = "grid"
+    field: ClassVar[str] = "categorical"
 
     first: Binned
     second: Binned

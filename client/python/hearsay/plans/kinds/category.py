@@ -6,10 +6,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from hearsay.plans.kinds.kind import Kind
 from hearsay.plans.kinds.names import check_names, find
+from hearsay.v1 import survey_pb2
 from ldp import Coins, InvalidInput, Mechanism
 from ldp.core.exact import float_below
 from ldp.core.mechanism import Categorical as CategoricalMechanism
@@ -36,6 +37,7 @@ class Categorical(Kind):
     """
 
     name: ClassVar[str] = "category"
+    field: ClassVar[str] = "categorical"
 
     joins: ClassVar[bool] = True
 
@@ -43,6 +45,16 @@ class Categorical(Kind):
     sensitive: tuple[str, ...] = ()
     classes: tuple[tuple[tuple[str, ...], float], ...] = ()
     maps: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    @classmethod
+    def of(cls, given: survey_pb2.Categorical) -> Self:
+        """Return the kind that a survey describes; raise `InvalidInput` where it is none."""
+        return cls(
+            tuple(given.values),
+            tuple(given.sensitive),
+            tuple((tuple(c.values), c.scale) for _, c in sorted(given.classes.items())),
+            tuple((name, tuple(m.sensitive)) for name, m in sorted(given.maps.items())),
+        )
 
     def __post_init__(self) -> None:
         check_names("values", self.values, 2)

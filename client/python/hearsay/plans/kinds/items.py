@@ -3,10 +3,11 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from hearsay.plans.kinds.kind import Kind
 from hearsay.plans.kinds.names import check_at_most, check_items, check_names, find, listed, some
+from hearsay.v1 import survey_pb2
 from ldp import Coins, InvalidInput, Mechanism
 
 # An error about an answer names its type only: messages end up in logs and crash reports, and
@@ -24,12 +25,18 @@ class SetOf(Kind):
     """
 
     name: ClassVar[str] = "set"
+    field: ClassVar[str] = "set"
 
     item: ClassVar[str] = "item"
 
     values: tuple[str, ...]
     at_most: int = 0
     clamp: bool = False
+
+    @classmethod
+    def of(cls, given: survey_pb2.Set) -> Self:
+        """Return the kind that a survey describes; raise `InvalidInput` where it is none."""
+        return cls(tuple(given.values), given.at_most, given.clamp)
 
     def __post_init__(self) -> None:
         check_names("values", self.values, 2)

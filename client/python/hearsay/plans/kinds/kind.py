@@ -19,6 +19,8 @@ class Kind:
 
     name: ClassVar[str]
     """The kind's name, as the fields of `ByKind`."""
+    field: ClassVar[str]
+    """The field of a survey's attribute that says what the answers can be."""
     statistic: ClassVar[str] = "frequency"
     """What is estimated of the answers, one number for each of `labels`."""
     joins: ClassVar[bool] = False

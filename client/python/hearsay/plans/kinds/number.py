@@ -5,12 +5,13 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from hearsay.plans import regions
 from hearsay.plans.kinds.kind import Kind
 from hearsay.plans.kinds.names import is_number
 from hearsay.plans.points import Points
+from hearsay.v1 import survey_pb2
 from ldp import Coins, Estimate, InvalidInput, Mechanism
 from ldp.core.policy import Policy
 
@@ -32,6 +33,7 @@ class Numeric(Kind):
     """
 
     name: ClassVar[str] = "number"
+    field: ClassVar[str] = "numeric"
 
     statistic: ClassVar[str] = "mean"
     """What is estimated of the answers, one number for each of `labels`."""
@@ -44,6 +46,19 @@ class Numeric(Kind):
     resolution: tuple[tuple[float, float], ...] = ()
     cap: float = 0.0
     """How many times `within` apart numbers are protected by all of epsilon; 0 for 1."""
+
+    @classmethod
+    def of(cls, given: survey_pb2.Numeric) -> Self:
+        """Return the kind that a survey describes; raise `InvalidInput` where it is none."""
+        return cls(
+            given.low,
+            given.high,
+            given.clamp,
+            given.step,
+            tuple((region.low, region.high) for region in given.sensitive),
+            tuple((part.upto, part.within) for part in given.resolution),
+            given.cap,
+        )
 
     def __post_init__(self) -> None:
         check_scale(self.low, self.high)

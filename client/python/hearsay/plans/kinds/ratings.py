@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from hearsay.plans.kinds.kind import Kind
 from hearsay.plans.kinds.names import (
@@ -17,6 +17,7 @@ from hearsay.plans.kinds.names import (
     listed,
     some,
 )
+from hearsay.v1 import survey_pb2
 from ldp import Coins, InvalidInput, Mechanism
 from ldp.core.exact import ONE, floor_threshold
 
@@ -36,6 +37,7 @@ class Ratings(Kind):
     """
 
     name: ClassVar[str] = "ratings"
+    field: ClassVar[str] = "ratings"
 
     statistic: ClassVar[str] = "rating"
 
@@ -46,6 +48,11 @@ class Ratings(Kind):
     high: float
     at_most: int = 0
     clamp: bool = False
+
+    @classmethod
+    def of(cls, given: survey_pb2.Ratings) -> Self:
+        """Return the kind that a survey describes; raise `InvalidInput` where it is none."""
+        return cls(tuple(given.keys), given.low, given.high, given.at_most, given.clamp)
 
     def __post_init__(self) -> None:
         check_names("keys", self.keys, 1)

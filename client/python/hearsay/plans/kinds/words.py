@@ -5,10 +5,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from hearsay.plans.kinds.kind import Kind
 from hearsay.plans.texts import normal
+from hearsay.v1 import survey_pb2
 from ldp import RAPPOR, Coins, InvalidInput, Mechanism
 from ldp.mechanisms.strings.prefix_hashing import PrefixHashing
 from ldp.mechanisms.strings.spelling import LONGEST, MOST_LETTERS, Spelling
@@ -37,10 +38,16 @@ class Strings(Kind):
     """
 
     name: ClassVar[str] = "words"
+    field: ClassVar[str] = "strings"
 
     alphabet: str
     longest: int
     candidates: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, given: survey_pb2.Strings) -> Self:
+        """Return the kind that a survey describes; raise `InvalidInput` where it is none."""
+        return cls(given.alphabet, given.longest, tuple(given.candidates))
 
     def __post_init__(self) -> None:
         if not 2 <= len(self.alphabet) <= MOST_LETTERS:
