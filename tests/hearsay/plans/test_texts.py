@@ -17,7 +17,7 @@ from hearsay.plans.kinds.words import Strings
 from hearsay.plans.properties import Properties, Property
 from hearsay.plans.texts import check_differ, check_text, normal
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+ROOT = Path(__file__).resolve().parents[3]
 NFC, NFD = "caf\u00e9", "cafe\u0301"
 SINCE_14 = unicodedata.unidata_version != "14.0.0"
 
