@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -80,3 +81,12 @@ def test_the_npm_package_has_the_version_of_the_others_and_its_tools_are_pinned(
         assert each["integrity"].startswith("sha512-"), name
         # Each machine asks its own registry, and the hash says whether it got the same.
         assert "resolved" not in each, name
+
+
+def test_the_tests_that_other_versions_run_are_there() -> None:
+    script = (ROOT / "tests/versions.sh").read_text(encoding="utf-8")
+    listed = " ".join(re.findall(r"^(?:LDP|SDK|PAGES|COMMAND)=\((.*?)\)$", script, re.M | re.S))
+    expand = f"echo {' '.join(listed.split())}"
+    named = subprocess.check_output(["bash", "-c", expand], text=True).split()
+    assert len(named) > 15
+    assert [each for each in named if not (ROOT / each.partition("::")[0]).exists()] == []

@@ -11,7 +11,7 @@ UV="$FOLDER/uv/bin/uv --quiet"
 
 # What depends on the versions of others: numpy and numba; sqlite3, grpc and protobuf; typer.
 LDP=(tests/ldp)
-SDK=(tests/hearsay/test_{aio,anchors,client,conformance,encoding,ledger,memo,person,plan}.py
+SDK=(tests/hearsay/plans/test_plan.py tests/hearsay/test_{aio,anchors,client,conformance,encoding,ledger,memo,person}.py
     tests/hearsay/test_{sdk_guide,sealed,sender,spend,split_records,store,tls,transport}.py)
 PAGES=(tests/test_names.py tests/test_guides.py tests/test_readme.py::test_the_code_of_the_readme_runs_without_torch)
 COMMAND=(tests/hearsay_server/test_help.py)
