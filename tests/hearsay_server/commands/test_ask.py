@@ -290,6 +290,16 @@ def test_methods_are_those_that_there_are() -> None:
     assert named == {"method": set(get_args(Method)), "consistent": set(consistency.METHODS)}
 
 
+@pytest.mark.parametrize("words", ["joint how drink", "given how drink"])
+def test_a_table_of_two_takes_the_methods_that_its_command_offers(
+    asked: tuple[str, Analyst], words: str
+) -> None:
+    (option,) = (o for o in VIEWS[words.split()[0]].options if o.name == "method")
+    assert option.choices
+    for method in option.choices:
+        ask(asked, words, "--method", method)
+
+
 def test_every_view_has_a_picture_or_a_reason() -> None:
     assert set(VIEWS) - {"forged", "fit"} - set(charts._DRAWN) == {
         "independent",

@@ -8,7 +8,6 @@ from hearsay.asking.views.options import (
     FROM,
     INTERVALS,
     LEVEL,
-    METHOD,
     PERIOD,
     TO,
     WHERE,
@@ -41,6 +40,14 @@ LOGIT = Option("logit", "Logistic, of whether an attribute has a value", "flag")
 SUCCESS = Option("success", "The value that is explained; else the last of two")
 FITTED = Option("method", "Of logit", "choice", ("corrected", "forward"))
 REFERENCE = Option("reference", "Compare the other groups with", hint="one of the groups")
+
+POOLED = Option(
+    "method",
+    "Pool levels by",
+    "choice",
+    ("stratified", "gls"),
+    says="stratified: of the people who answered; gls: as if people of all levels answered alike",
+)
 
 _SELECTION = (LEVEL, PERIOD, FROM, TO, WHERE)
 _KINDS = ("categorical", "numeric")
@@ -95,7 +102,7 @@ VIEWS = (
         "Two together",
         "The share of people with each pair of values. The server reads all the reports.",
         ("categorical",),
-        (OTHER, *_SELECTION, *INTERVALS, METHOD, NONNEGATIVE),
+        (OTHER, *_SELECTION, *INTERVALS, POOLED, NONNEGATIVE),
         _joint,
         notes.joint,
         poll=False,
@@ -116,7 +123,7 @@ VIEWS = (
         "Within groups",
         "This attribute within the groups that another one makes.",
         _KINDS,
-        (GIVEN, REFERENCE, *_SELECTION, *INTERVALS, METHOD),
+        (GIVEN, REFERENCE, *_SELECTION, *INTERVALS, POOLED),
         _within,
         poll=False,
     ),
