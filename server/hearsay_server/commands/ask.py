@@ -107,9 +107,7 @@ def _completed(analyst: Analyst, survey: str, view: View, given: Given) -> Given
     if all(map(given.many, needed)):
         return given
     shown = catalogue.survey_of(analyst.show_survey(survey))
-    if given.attribute not in shown.attributes:
-        names = ", ".join(shown.attributes)
-        raise InvalidInput(f"{survey!r} has no attribute {given.attribute!r}; it has {names}")
+    shown.check_attribute(given.attribute)
     completed = shown.completed(view, given)
     values = [value for name in needed for value in completed.many(name)]
     if values:

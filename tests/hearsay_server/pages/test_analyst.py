@@ -300,7 +300,7 @@ def test_a_program_posts_what_is_longer_than_an_address(weather: Site) -> None:
     long = post([("attribute", "sky"), ("level", "no such level" * 400)])
     assert long.status == 400 and "no such level" in long.json()["error"]
     for fields, view, status, words in (
-        ([("attribute", "moon")], "estimate", 404, "no attribute 'moon'"),
+        ([("attribute", "moon")], "estimate", 404, "'weather' has no attribute 'moon'; it has"),
         ([("attribute", "sky"), ("tpo", "3")], "estimate", 400, "no option 'tpo'"),
         ([("attribute", "sky")], "nothing", 404, "no view 'nothing'"),
         ([("formula", "hours")], "fit", 400, "hours"),

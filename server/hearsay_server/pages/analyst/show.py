@@ -220,9 +220,11 @@ async def _posted(visit: Visit) -> Response:
 
 def _check_attribute(asked: _Asked) -> None:
     """Raise `Ended` where a view is of an attribute that the survey has not."""
-    if asked.view.kinds and asked.given.attribute not in asked.survey.attributes:
-        detail = f"{asked.survey.name} has no attribute {asked.given.attribute!r}"
-        raise Ended(grpc.StatusCode.NOT_FOUND, detail)
+    if asked.view.kinds:
+        try:
+            asked.survey.check_attribute(asked.given.attribute)
+        except InvalidInput as error:
+            raise Ended(grpc.StatusCode.NOT_FOUND, str(error)) from None
 
 
 async def _json(asked: _Asked) -> Response:

@@ -48,6 +48,12 @@ class Survey:
     def attributes(self) -> Mapping[str, Attribute]:
         return self.plan.attributes
 
+    def check_attribute(self, name: str) -> None:
+        """Raise `InvalidInput`, which lists the attributes, where there is none of this name."""
+        if name not in self.attributes:
+            names = ", ".join(self.attributes)
+            raise InvalidInput(f"{self.name!r} has no attribute {name!r}; it has {names}")
+
     def kind(self, attribute: str) -> str:
         """Return what kind of answers an attribute has, as `Analyst.attributes` names it."""
         return self.plan.attributes[attribute].domain.field
