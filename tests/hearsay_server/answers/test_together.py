@@ -3,6 +3,7 @@
 import csv
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
@@ -351,3 +352,12 @@ def test_plots_name_groups_and_differences(asked: tuple[str, Analyst, Plan]) -> 
     assert labels[3] == ["well", "so so", "badly"]
     assert [text.get_text() for text in drawn.axes[3].texts] == ["yes", "no"]
     assert "by smokes" in drawn.axes[3].get_xlabel()
+
+
+def test_a_plot_labels_rows_that_are_no_groups_by_all_of_their_index(
+    asked: tuple[str, Analyst, Plan],
+) -> None:
+    pairs = replace(asked[1].crosstab("sleepers", "smokes", "sleep"), figures={})
+    (axis,) = plots.figure(pairs).axes
+    labels = [text.get_text() for text in axis.get_yticklabels()]
+    assert labels[:2] == ["no and well", "no and so so"] and len(labels) == 6

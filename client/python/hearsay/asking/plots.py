@@ -165,7 +165,7 @@ class _Panel:
         self._cumulative = names == ["below"]
         by_group = isinstance(table.attrs.get("reports"), dict)
         self._grouped = (two or by_group) and len(names) == 2
-        self._pairs = names == ["first", "second"]
+        self._joined = len(names) > 1 and not self._histogram and not self._grouped
         changed = [name for name in ("difference", "slope") if name in table.columns]
         self._difference = changed[0] if changed else ""
         groups = table.index.get_level_values(0).nunique()
@@ -192,8 +192,9 @@ class _Panel:
 
     @property
     def _labels(self) -> list[str]:
-        if self._pairs:
-            return [_shortened(f"{a} and {b}", _LABEL) for a, b in self._table.index]
+        if self._joined:
+            each = (" and ".join(map(str, labels)) for labels in self._table.index)
+            return [_shortened(label, _LABEL) for label in each]
         last = self._table.index.get_level_values(-1)
         return [_shortened(str(value), _LABEL) for value in dict.fromkeys(last)]
 
