@@ -52,7 +52,10 @@ KEPT = table.kept()
 @pytest.mark.parametrize("row", table.ROWS, ids=lambda row: row.what)
 def test_the_table_is_what_is_measured(row: table.Row) -> None:
     today = row.today()
-    assert table.holds(row, today, KEPT[row.what]), f"{today}: if that is meant, `make measure`"
+    assert table.holds(row, today, KEPT[row.what]), (
+        f"{today}: if that is meant, `make measure`; places that tell a kind are listed by "
+        "`python tests/measuring/kinds.py`"
+    )
 
 
 def test_a_row_is_held_to_its_numbers_alone() -> None:

@@ -33,6 +33,14 @@ def test_links_lead_to_pages_and_headings_that_are_there(page: Path) -> None:
             assert heading in headings(found), f"{page} links {target}"
 
 
+def test_files_that_contributing_names_by_their_whole_path_are_there() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    tops = "client|deploy|docs|dpsgd|examples|ldp|protos|server|tests"
+    named = set(re.findall(rf"`((?:{tops})/[\w./-]+)`", text)) - {"client/web/node_modules"}
+    assert len(named) > 30
+    assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
+
+
 def test_the_citation_names_the_version_of_the_package() -> None:
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert f"\nversion: {__version__}\n" in citation

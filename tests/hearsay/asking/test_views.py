@@ -50,6 +50,7 @@ def questions(view: View) -> Iterator[Question]:
         pairs = [("attribute", "how")]
         for each in sorted(names - {""}):
             option = options[each]
+            assert option.kind in {*VALUES, "choice"}, "give the new kind a value in VALUES"
             values = option.choices[:1] or VALUES[option.kind]
             values = [WRITTEN[each]] if each in WRITTEN else values
             pairs += [(each, value) for value in values]

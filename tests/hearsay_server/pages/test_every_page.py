@@ -21,7 +21,8 @@ def test_each_page_and_view_is_looked_at() -> None:
             assert any(pattern.match(path) for path in paths), page.address
     viewed = {path.rpartition("/")[2] for path in paths if path.startswith("/analyst/commute/")}
     of_attributes = {name for name, view in VIEWS.items() if view.kinds}
-    assert of_attributes - viewed == {"words"}  # of strings, whose reports are the largest
+    missing = of_attributes - viewed - {"words"}  # of strings, whose reports are the largest
+    assert not missing, "give each a line in _VIEWS of every_page.py"
 
 
 def test_a_devices_token_opens_no_page_that_asks_for_one(
@@ -58,4 +59,14 @@ def test_each_page_has_a_picture_that_the_docs_show() -> None:
     assert names == {name for name in drawn if not name.endswith("-narrow")}, (
         "run `python docs/pages.py`"
     )
-    assert all(f"(pages/{name}.png)" in text for name in drawn)
+    unlinked = [name for name in drawn if f"(pages/{name}.png)" not in text]
+    assert not unlinked, "link each in the table of pictures of docs/pages.md"
+
+
+def test_each_view_is_in_the_table_of_the_docs() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "pages.md").read_text()
+    table = text.partition("| view | asks `Analyst` |")[2].partition("\n\n")[0]
+    titles = {title for row in table.splitlines() for title in row.split("|")[1:2]}
+    listed = {each.strip() for title in titles for each in title.split(",")}
+    missing = {view.title for view in VIEWS.values() if view.kinds} - listed
+    assert not missing, "name each in the table of views of docs/pages.md"
