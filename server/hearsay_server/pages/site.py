@@ -8,7 +8,13 @@ from typing import Any
 
 import grpc
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.responses import (
+    HTMLResponse,
+    JSONResponse,
+    PlainTextResponse,
+    RedirectResponse,
+    Response,
+)
 from starlette.routing import Route, Router
 
 from hearsay_server.pages import analyst, operator, planner, start
@@ -159,6 +165,9 @@ class Site:
             headers["retry-after"] = str(max(1, round(error.retry_after)))
         if address.endswith(".json"):  # for programs
             return JSONResponse({"error": str(error)}, status, headers)
+        is_shown = "text/html" in request.headers.get("accept", "")  # by a browser, which asks so
+        if address.endswith((".csv", ".png")) and not is_shown:
+            return PlainTextResponse(f"{error}\n", status, headers)
         if status == 401 and request.method == "GET" and "authorization" not in request.headers:
             if "hx-request" in request.headers:
                 return Response(status_code=401, headers={"hx-redirect": sign_in})

@@ -143,8 +143,9 @@ def test_sizes_and_their_mean(collected: Collected) -> None:
 
 
 def test_ratings_and_who_rated(collected: Collected, tmp_path: Path) -> None:
-    with pytest.warns(UserWarning, match="too few people rated rooms"):
+    with pytest.warns(UserWarning, match="too few people rated rooms") as warned:
         table = collected.analyst.ratings("phones", "stars").to_frame()
+    assert warned[0].filename == __file__  # where it was asked, and not within the package
     # Of four kinds one rates food low and staff high, one food high and staff low, one food high.
     for key, share, mean in (("food", 0.75, 1 + 4 * 2 / 3), ("staff", 0.5, 3.0)):
         row = table.loc[key]

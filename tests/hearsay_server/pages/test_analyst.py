@@ -335,7 +335,11 @@ def test_a_view_that_cannot_be_answered_says_why(lives: Site) -> None:
     assert "/suspicions?attribute=drink" in lives.text("/analyst/lives/by?attribute=drink&by=level")
     assert "/suspicions?attribute=how" not in listed  # of this mechanism there is no test
     for bad in ("confidence=x", "confidence=2", "top=-1", "between=1", "where=%22", "change=1"):
-        assert lives.get(f"/analyst/lives/estimate.csv?attribute=how&{bad}").status == 400
+        path = f"/analyst/lives/estimate.csv?attribute=how&{bad}"
+        refused, shown = lives.get(path), lives.get(path, accept="text/html,*/*")
+        assert refused.status == shown.status == 400
+        assert refused.headers["content-type"].startswith("text/plain")  # of a program
+        assert b"<h1" in shown.body and b"<h1" not in refused.body
 
 
 def test_a_view_that_did_not_change_is_not_sent_again(lives: Site) -> None:

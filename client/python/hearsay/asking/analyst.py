@@ -374,7 +374,7 @@ class Analyst(Changes, Comparisons, Distributions, Sets, Words):
         request = analyst_pb2.EstimateByRequest(
             question=_request(survey, attribute, options), by=by, property=name
         )
-        return warned(self._calls.ask("Answers/EstimateBy", request, self._timeout), above=1)
+        return warned(self._calls.ask("Answers/EstimateBy", request, self._timeout))
 
     def close(self) -> None:
         """Close the connection."""

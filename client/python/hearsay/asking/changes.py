@@ -81,7 +81,7 @@ class Changes:
 
     def _changed(self, survey: str, attribute: str, kind: Kind, options: ChangeOptions) -> Answer:
         request = change_request(survey, attribute, kind, options)
-        return warned(self._calls.ask("Answers/Change", request, self._timeout), above=1)
+        return warned(self._calls.ask("Answers/Change", request, self._timeout))
 
 
 def change_request(

@@ -152,7 +152,7 @@ class Distributions:
         request = analyst_pb2.DistributionRequest(
             survey=survey, attribute=attribute, view=view, **asked, **fields(selection, Weighting)
         )
-        return warned(self._calls.ask("Answers/Distribution", request, self._timeout), above=1)
+        return warned(self._calls.ask("Answers/Distribution", request, self._timeout))
 
 
 def range_of(ends: tuple[float, float]) -> analyst_pb2.Range:

@@ -1,6 +1,7 @@
 """What an analyst's questions have in common: selections, options, warnings."""
 
 import contextlib
+import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
@@ -93,13 +94,13 @@ def fields(given: Selection, known: type[Selection]) -> dict[str, Any]:
     return {**found, "selection": analyst_pb2.Selection(**chosen, where=where)}
 
 
-def warned(answer: Answer, *, above: int = 0) -> Answer:
-    """Return an answer, and warn of its notes at the line that called the analyst's method.
-
-    `above` counts the calls between that method and the one that calls this.
-    """
+def warned(answer: Answer) -> Answer:
+    """Return an answer, and warn of its notes at the line outside of `hearsay` that asked."""
     if answer.notes and not _quiet.get():
-        warnings.warn(answer.warning, stacklevel=3 + above)
+        frame, level = sys._getframe(1), 2
+        while frame.f_back and frame.f_globals.get("__name__", "").startswith("hearsay."):
+            frame, level = frame.f_back, level + 1
+        warnings.warn(answer.warning, stacklevel=level)
     return answer
 
 

@@ -180,7 +180,7 @@ class Together:
             formula=formula,
             **chosen,
         )
-        return warned(self._calls.ask("Answers/Fit", request, LONG), above=1)
+        return warned(self._calls.ask("Answers/Fit", request, LONG))
 
     # --- the same as messages, without pandas ----------------------------------------------
 

@@ -74,4 +74,4 @@ class Words:
         return self._words(request)
 
     def _words(self, request: analyst_pb2.WordsRequest) -> Answer:
-        return warned(self._calls.ask("Answers/Words", request, LONG), above=1)
+        return warned(self._calls.ask("Answers/Words", request, LONG))
