@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from hearsay.asking.answer import Answer
 from hearsay_server.printing import say
+from ldp.core.intervals import critical_value
 from ldp.errors import InvalidInput, StorageFailed, needs
 from ldp.estimating.ranges import Range
 
@@ -139,7 +140,7 @@ def pilot(
     axis.errorbar(
         places[:-1] + 0.5,
         estimate,
-        yerr=1.96 * errors,
+        yerr=critical_value(0.95) * errors,
         fmt="o",
         markersize=4,
         color=BLUE,

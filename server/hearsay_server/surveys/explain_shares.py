@@ -19,10 +19,11 @@ from hearsay.plans.kinds import (
 )
 from hearsay_server.surveys.question import word_variance
 from ldp import Mechanism, PrefixHashing
+from ldp.core.intervals import critical_value
 from ldp.estimating.discovery import smallest_shares
 from ldp.estimating.ratings import RatedShares
 
-Z = 1.959963984540054
+Z = critical_value(0.95)
 """Standard errors of half a 95% interval."""
 
 _MOST_VALUES = 256

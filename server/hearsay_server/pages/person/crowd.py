@@ -15,6 +15,7 @@ from hearsay.v1 import analyst_pb2, answer_pb2
 from hearsay_server.pages.words import shown
 from hearsay_server.serving.inside import Inside
 from hearsay_server.serving.status import Ended
+from ldp.core.intervals import critical_value
 from ldp.estimating.strata import SIGNIFICANCE
 
 FEWEST = 100
@@ -140,8 +141,9 @@ def rounded(
 
 def about(reports: int) -> int:
     """Return a number of reports with the digits of an interval around it, if chance alone decided
-    who takes part: 1.96 sqrt(n) on either side. So that one report more is rarely seen."""
-    step: int = 10 ** math.floor(math.log10(max(1.0, 1.96 * math.sqrt(reports))))
+    who takes part: a 95% interval. So that one report more is rarely seen."""
+    half = critical_value(0.95) * math.sqrt(reports)
+    step: int = 10 ** math.floor(math.log10(max(1.0, half)))
     return round(reports / step) * step
 
 
