@@ -128,7 +128,9 @@ def ranges(left: Sequence[Any], right: Sequence[Any]) -> list[str]:
     found = []
     for place, (low, high) in enumerate(zip(left, right, strict=True)):
         under = place + 1 < len(left) and left[place + 1] == high
-        found.append(f"{low:g}" if low == high else f"{low:g} to {'under ' * under}{high:g}")
+        found.append(
+            number(low) if low == high else f"{number(low)} to {'under ' * under}{number(high)}"
+        )
     return found
 
 
@@ -162,8 +164,13 @@ def _kind(column: Column, small: set[str]) -> str:
     return LESSER if column.name in small else NUMBER
 
 
+def number(value: float) -> str:
+    """Return the number of a label, as `hearsay.plans.points` writes it."""
+    return f"{value:.10g}"
+
+
 def _label(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return number(value) if isinstance(value, float) else str(value)
 
 
 def _rounded(value: float, column: Column) -> str:

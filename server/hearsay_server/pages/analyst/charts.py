@@ -147,7 +147,7 @@ def histogram(table: pd.DataFrame) -> Chart | None:
 
 def cumulative(table: pd.DataFrame) -> Chart | None:
     """Return the shares below points."""
-    rows = [{**_row(f"{at:g}", row), "at": float(at)} for at, row in table.iterrows()]  # type: ignore[arg-type]
+    rows = [{**_row(cells.number(at), row), "at": float(at)} for at, row in table.iterrows()]  # type: ignore[arg-type]
     chart = _chart("cumulative", table, rows)
     if chart is not None:
         chart["x"] = shown(table.attrs["title"] or table.attrs["attribute"])
