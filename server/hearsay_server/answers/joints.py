@@ -309,12 +309,13 @@ def _differences(plan: Plan, question: analyst_pb2.CompareGroupsRequest, groups:
     ends = found.interval(confidence_of(question), simultaneous=question.simultaneous)
     numbers = (found.first, found.second, found.value, found.standard_error, *ends)
     rows = list(product(found.pairs, domain.labels))
+    one, other, value = roles.grouped(*roles.GROUPS, attribute=question.attribute)
     return Table(
         "differences",
         roles.index(
-            ("first_group", [names.labels[first] for (first, _), _ in rows]),
-            ("second_group", [names.labels[second] for (_, second), _ in rows]),
-            (question.attribute, [label for _, label in rows]),
+            (one, [names.labels[first] for (first, _), _ in rows]),
+            (other, [names.labels[second] for (_, second), _ in rows]),
+            (value, [label for _, label in rows]),
         ),
         _columns(
             DIFFERENCE_COLUMNS,

@@ -69,7 +69,7 @@ def _stacked(name: str, by: str, found: Mapping[str, Answer]) -> Table:
     """Return the tables of groups below each other."""
     tables = {group: answer.table(name) for group, answer in found.items()}
     columns = {column.name: column for table in tables.values() for column in table.columns}
-    outer, inner = roles.grouped(by, next(iter(tables.values())).index[0].name)
+    outer, inner = roles.grouped(by, attribute=next(iter(tables.values())).index[0].name)
     groups = [group for group, table in tables.items() for _ in range(len(table))]
     labels = [label for table in tables.values() for label in table.index[0].labels]
     values = {

@@ -191,6 +191,7 @@ def test_what_is_not_told_of_one_row_comes_over_the_wire_too() -> None:
         (lambda m: m.tables[0].index[0].labels.append("milk"), "other labels than the 2 given"),
         (lambda m: m.tables[0].index[0].places.append(3), "other labels than the 1 given"),
         (lambda m: m.tables[0].columns.add(name="estimate", role=1, unit=1), "a column once"),
+        (lambda m: m.tables[0].index.append(m.tables[0].index[0]), "a column once"),
         (lambda m: setattr(m.tables[0].columns[0], "role", 99), "nothing that a column can be"),
         (lambda m: m.tables.append(m.tables[0]), "tables: one comes twice"),
         (lambda m: m.ClearField("tables"), "an answer has a table"),

@@ -2,7 +2,7 @@
 
 import csv
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -311,6 +311,21 @@ def test_a_view_answers_as_split_records_do(address: str, asked: Any) -> None:
     assert (
         np.abs(compared["difference"] - (WITHIN[1] - WITHIN[0])) < 4 * compared["standard_error"]
     ).all()
+
+
+def test_differences_of_an_attribute_that_is_called_as_a_group_keep_their_groups(
+    own: Callable[[str], Plan], address: str, asked: Any
+) -> None:
+    plan = own(TOML.replace('"smokes"', '"first_group"'))
+    answers = {"first_group": np.arange(600) % 2, "sleep": np.arange(600) // 2 % 3}
+    submit(address, batch(plan, "open", DAYS[0], answers, 1))
+    found = asked[1].compare(plan.survey, "first_group", by="sleep")
+    index = found.to_dict()["tables"]["differences"]["index"]
+    assert list(index) == ["first_group", "second_group", "value"]
+    assert [*map(list, zip(*index.values(), strict=True))][:2] == [
+        ["well", "so so", "no"],
+        ["well", "so so", "yes"],
+    ]
 
 
 # --- the command line --------------------------------------------------------------------------

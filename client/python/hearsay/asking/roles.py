@@ -51,6 +51,9 @@ ROLES: Mapping[str, Role] = {
     "detectable": "statistic",
 }
 _WHOLE = ("records", "reports", "reports_for_goal", "dof")
+GROUPS = ("first_group", "second_group")
+"""Levels of the differences between groups, before that of the values."""
+
 SHARES = ("share", "share_standard_error", "share_low", "share_high")
 
 
@@ -65,10 +68,10 @@ def index(*levels: tuple[str, Sequence[Any]]) -> tuple[Level, ...]:
     return tuple(Level(name, labels) for name, labels in levels)
 
 
-def grouped(by: str, attribute: str) -> tuple[str, str]:
+def grouped(*groups: str, attribute: str) -> tuple[str, ...]:
     """Return the names of the index of an answer by group, which differ: also of an attribute that
     is called as its groups are."""
-    return by, "value" if attribute == by else attribute
+    return *groups, "value" if attribute in groups else attribute
 
 
 def unit_of(statistic: str) -> Unit:

@@ -163,7 +163,8 @@ def _table_of(message: answer_pb2.Answer.Table) -> Table:
     _check_few("columns", len(message.columns), _FEW)
     index = tuple(map(_level_of, message.index))
     columns = tuple(map(_column_of, message.columns))
-    if not index or len({each.name for each in columns}) < len(columns):
+    names = [level.name for level in index], [column.name for column in columns]
+    if not index or any(len(set(each)) < len(each) for each in names):
         raise InvalidInput(f"{message.name}: a table has an index, and names a column once")
     rows = len(index[0].labels)
     sizes = [(level.name, len(level.labels)) for level in index]

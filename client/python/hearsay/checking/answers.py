@@ -195,7 +195,7 @@ def _by(
     request: wire.EstimateByRequest, question: wire.EstimateRequest, answer: Answer, plan: Plan
 ) -> None:
     by = request.property or wire.EstimateByRequest.By.Name(request.by).lower()
-    index = roles.grouped(by, question.attribute)
+    index = roles.grouped(by, attribute=question.attribute)
     for group in answer.parts:
         _check_group(request, group, plan)
     _check_same("figures", list(answer.figures), [])
@@ -508,7 +508,8 @@ def _groups(question: wire.CompareGroupsRequest, answer: Answer, plan: Plan) -> 
     names, labels = by.domain.labels, attribute.domain.labels
     if not isinstance(attribute.domain, Categorical | Binned | Grid):
         labels = ("mean",)
-    unit, two = _unit(answer), ("first_group", "second_group", question.attribute)
+    unit = _unit(answer)
+    two = roles.grouped(*roles.GROUPS, attribute=question.attribute)
     shapes = [
         _Shape("rows", (question.by, question.attribute), COLUMNS, unit),
         _Shape("groups", (question.by,), COLUMNS, "share", "frequency"),
