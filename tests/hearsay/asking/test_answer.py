@@ -231,6 +231,21 @@ def test_frame_json_and_csv_have_the_same_numbers(view: str) -> None:
             assert number == frame[name].item() == float(line[name])
 
 
+def test_csv_names_each_column_once_and_has_the_reports_of_each_group() -> None:
+    for name in ("low", "reports", "confidence", "attribute"):
+        answer = estimated("tea")
+        rows = replace(answer.table(), index=roles.index((name, ["tea"])))
+        heading, line = csv.reader(replace(answer, tables=(rows,)).to_csv().splitlines())
+        assert heading[:2] == ["attribute", f"{name}.value"] and heading[-1] == "reports"
+        assert len(set(heading)) == len(heading) and line[-1] == "100"
+    groups = {"open": estimated("tea"), "strict": replace(estimated("tea"), reports=7)}
+    lines = list(csv.DictReader(by(groups, "level").to_csv().splitlines()))
+    assert [(line["level"], line["reports"]) for line in lines] == [
+        ("open", "100"),
+        ("strict", "7"),
+    ]
+
+
 def test_what_there_is_not_is_nan_in_frames_null_in_json_and_empty_in_csv() -> None:
     answer = estimated("tea", estimate=math.nan, figures={"homogeneity": None})
     assert math.isnan(answer.to_frame()["estimate"].item())

@@ -280,22 +280,27 @@ class Answer:
         """Return a table as CSV below one heading: attribute, index, columns, confidence, reports.
 
         A number that there is none of is empty; there is no confidence where there is no interval,
-        and no second column "reports" where the table has one. Commands (`--csv`) and pages guard
-        text that a spreadsheet would run; this does not. Raises `InvalidInput` as `table`.
+        and no second column "reports" where the table has one. Of an answer by group, reports are
+        the group's. A level of the index that is called as another column is, such as an attribute
+        "low", is "low.value". Commands (`--csv`) and pages guard text that a spreadsheet would
+        run; this does not. Raises `InvalidInput` as `table`.
         """
         chosen = self.table(table)
         levels = [list(level.labels) for level in chosen.index]
         columns = [column.plain() for column in chosen.columns]
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        names = [level.name for level in chosen.index]
-        names += [column.name for column in chosen.columns]
-        ends: dict[str, float] = {"confidence": self.confidence} if self.confidence else {}
-        if "reports" not in names:
-            ends["reports"] = self.reports
-        writer.writerow(["attribute", *names, *ends])
+        ends = ["confidence"] if self.confidence else []
+        ends += ["reports"] if "reports" not in chosen.names else []
+        taken = {"attribute", *chosen.names, *ends}
+        index = [
+            f"{level.name}.value" if level.name in taken else level.name for level in chosen.index
+        ]
+        writer.writerow(["attribute", *index, *chosen.names, *ends])
         for row in zip(*levels, *columns, strict=True):
-            writer.writerow([self.attribute, *row, *ends.values()])
+            reports = self.parts[row[0]] if self.view == "by" else self.reports
+            known = {"confidence": self.confidence, "reports": reports}
+            writer.writerow([self.attribute, *row, *(known[name] for name in ends)])
         return text.getvalue()
 
     def plot(self, ax: "Axes | None" = None) -> "Figure":
