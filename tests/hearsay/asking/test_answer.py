@@ -319,6 +319,12 @@ def test_a_printed_answer_has_its_question_table_and_warnings() -> None:
     ]
 
 
+def test_many_groups_are_counted_as_what_they_are() -> None:
+    groups = {f"c{number}": estimated("tea") for number in range(13)}
+    assert by(groups, "country").counted == "s, drink: 13 groups by country, 1,300 reports"
+    assert by(groups, "period").counted == "s, drink: 13 periods, 1,300 reports"
+
+
 def test_a_trend_is_drawn_over_the_estimates_of_periods() -> None:
     days = {day: estimated("tea") for day in ("D1", "D2")}
     change = broken()

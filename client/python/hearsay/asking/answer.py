@@ -353,7 +353,9 @@ class Answer:
     def counted(self) -> str:
         """How many reports it is of, of each part where there are several, and the method."""
         if len(self.parts) > _MOST_NAMED:
-            counted = f"{len(self.parts):,} periods, {sum(self.parts.values()):,} reports"
+            by = self.table().index[0].name if self.view == "by" else "period"
+            many = "periods" if by == "period" else f"groups by {by}"
+            counted = f"{len(self.parts):,} {many}, {sum(self.parts.values()):,} reports"
         elif self.parts:
             counted = ", ".join(f"{part}: {n:,}" for part, n in self.parts.items()) + " reports"
         else:
