@@ -103,8 +103,9 @@ def forecast(answer: Answer, goal: float | None, unit: str, arrived: Arrivals) -
         "twice": _when(unit, arrived, rate, 2.0),
     }
     if goal is not None:
-        times = (now / goal) ** 2
-        needed = np.ceil(answer.reports * times)
+        with np.errstate(over="ignore"):  # a goal that no number of reports reaches
+            times = (now / goal) ** 2
+            needed = np.ceil(answer.reports * times)
         columns.append(roles.column("reports_for_goal", needed, own))
         most = max(1.0, float(np.max(times[~np.isnan(times)], initial=1.0)))
         figures["reached"] = _when(unit, arrived, rate, most)
@@ -115,7 +116,7 @@ def forecast(answer: Answer, goal: float | None, unit: str, arrived: Arrivals) -
 def _when(unit: str, arrived: Arrivals, rate: float | None, times: float) -> str | None:
     """Return the period in which there will be so many times the reports, at a rate; None beyond
     the year 9999."""
-    if rate is None:
+    if rate is None or math.isinf(times):
         return None
     away = math.ceil((times - 1) * arrived.reports / rate)
     return period.named(unit, period.number(unit, arrived.present) + away)

@@ -13,7 +13,7 @@ _LONGEST = 1 << 16
 """Characters of a text, unless it is the label of a row: those of sums name all their values."""
 
 _MOST = 1 << 53
-"""The greatest integer that a column has."""
+"""The greatest integer of a column, unless it is of `_ENDLESS`."""
 
 _RANGES: Mapping[Role, tuple[float, float]] = {
     "p": (0.0, 1.0),
@@ -132,14 +132,21 @@ def _check_table(table: Table) -> None:
         if column.role in _ALWAYS and np.isnan(numbers).any():
             raise InvalidInput(f"{column.name}: a number is nan")
         least, most = _RANGES.get(column.role, (-np.inf, np.inf))
-        _check_range(column.name, numbers, least, most, column.name in _ENDLESS)
-        if column.whole and ((numbers % 1 != 0) & (numbers < np.inf) | (numbers > _MOST)).any():
-            raise InvalidInput(f"{column.name}: a number is no integer")
+        endless = column.name in _ENDLESS
+        _check_range(column.name, numbers, least, most, endless)
+        if column.whole:
+            _check_whole(column.name, numbers, np.inf if endless else _MOST)
         if column.role == "low":
             high = by_name.get(_high(column.name))
             if high is None:
                 raise InvalidInput(f"{table.name}: {column.name} has no other end")
             _check_ends(column.name, numbers, _numbers(high))
+
+
+def _check_whole(name: str, numbers: NDArray[np.float64], most: float) -> None:
+    parts = np.mod(numbers, 1, out=np.zeros_like(numbers), where=np.isfinite(numbers))
+    if (parts != 0).any() or (numbers > most).any():
+        raise InvalidInput(f"{name}: a number is no integer")
 
 
 def _high(low: str) -> str:
