@@ -10,6 +10,7 @@ from hearsay import Analyst
 from hearsay.asking.views.catalogue import VIEWS
 from hearsay.asking.views.options import Given
 from hearsay.asking.views.view import Question, View
+from ldp import InvalidInput
 
 VALUES = {
     "text": ["a"],
@@ -77,3 +78,10 @@ def test_a_view_asks_with_keywords_that_its_method_has(view: View) -> None:
         signature = inspect.signature(getattr(Analyst, question.method))
         signature.bind(None, *question.args, **question.options)
         assert set(question.options) <= known(question.method), question
+
+
+@pytest.mark.parametrize("value", ["0", "false", "no", "11"])
+def test_a_flag_that_says_no_is_refused(value: str) -> None:
+    options = VIEWS["estimate"].options
+    with pytest.raises(InvalidInput, match=f"simultaneous is 1, or is left out, got '{value}'"):
+        Given([("simultaneous", value)], options).flag("simultaneous")

@@ -589,11 +589,12 @@ def test_the_command_refuses_what_contradicts_itself(collected: Collected) -> No
         ),
         (("--where", "week"), "where must read like platform=ios or version=1,2, got 'week'"),
         (("--where", "panel=x"), "a panel is a number from 1 on, got 'x'"),
+        (("--where", "panel=9999999999"), "a panel is a number from 1 on, got '9999999999'"),
         (
             ("--by", "level", "--sum", "red"),
             "this view has no option 'sum', only attribute, by, level",
         ),
-        (("--forged", -1), "forged must be a whole number >= 0, got '-1'"),
+        (("--forged", -1), "forged must be a whole number from 0 to 999,999,999, got '-1'"),
     ):
         refused = command(collected, "colour", *arguments)
         assert refused.returncode == 1

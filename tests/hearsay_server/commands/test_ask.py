@@ -210,7 +210,8 @@ def test_a_question_that_cannot_be_asked_says_why(asked: tuple[str, Analyst]) ->
     for words, why in {
         "estimate where": "'trips' has no attribute 'where'",
         "estimate how --confidence x": "confidence must be a number, got 'x'",
-        "estimate how --top -1": "top must be a whole number >= 0, got '-1'",
+        "estimate how --top -1": "top must be a whole number from 0 to 999,999,999, got '-1'",
+        "estimate how --top 9999999999": "top must be a whole number from 0 to 999,999,999, got",
         "compare how levels": "compare must read like level=A,B",
         "between hours 2 x": "between must be a number, got 'x'",
         "estimate how --json --csv": "choose one of --json and --csv",

@@ -46,7 +46,8 @@ def values_by_property(where: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _panels(values: Sequence[str]) -> list[int]:
-    if wrong := [value for value in values if not (value.isascii() and value.isdigit())]:
+    wrong = [each for each in values if not (each.isascii() and each.isdigit() and len(each) < 10)]
+    if wrong:
         raise InvalidInput(f"a panel is a number from 1 on, got {wrong[0]!r}")
     return [int(value) for value in values]
 

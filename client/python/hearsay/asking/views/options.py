@@ -101,8 +101,11 @@ class Given:
         return found
 
     def flag(self, name: str) -> bool:
-        """Tell whether an option that has no value is given."""
-        return bool(self.one(name))
+        """Tell whether a flag is given, whose value is 1; raise `InvalidInput` for another one."""
+        text = self.one(name)
+        if text not in ("", "1"):
+            raise InvalidInput(f"{name} is 1, or is left out, got {text!r}")
+        return bool(text)
 
     def number(self, name: str) -> float | None:
         """Return a number, None without one."""
@@ -112,9 +115,7 @@ class Given:
     def whole(self, name: str) -> int | None:
         """Return a whole number, None without one."""
         text = self.one(name)
-        if text and not (text.isascii() and text.isdigit() and len(text) <= 15):
-            raise InvalidInput(f"{name} must be a whole number >= 0, got {text!r}")
-        return int(text) if text else None
+        return whole(name, text) if text else None
 
     def numbers(self, name: str) -> list[float]:
         """Return all numbers of an option."""
@@ -182,6 +183,13 @@ class Given:
             if value is not None and value is not False and value != "":  # 0 is given
                 found[name] = value
         return found
+
+
+def whole(name: str, text: str) -> int:
+    """Return the whole number that a text says; raise `InvalidInput` for another one."""
+    if not (text.isascii() and text.isdigit() and len(text) <= 9):
+        raise InvalidInput(f"{name} must be a whole number from 0 to 999,999,999, got {text!r}")
+    return int(text)
 
 
 def _number(name: str, text: str) -> float:
