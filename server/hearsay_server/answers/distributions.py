@@ -38,6 +38,9 @@ _FIRST = {
 }
 """The first table of each view."""
 
+_ASKED = {"quantiles": "quantiles", "between": "ranges", "cdf": "cumulative"}
+"""The field of a question without which a view has no table."""
+
 _COLUMNS = ("estimate", "standard_error", "low", "high")
 _MOST_BINS = 1024
 
@@ -59,11 +62,14 @@ def distribution(plan: Plan, question: analyst_pb2.DistributionRequest, tallies:
     if question.view not in _FIRST:
         names = ", ".join(name for name in _FIRST if name)
         raise InvalidInput(f"view must be one of {names}, got {question.view!r}")
+    asked = _ASKED.get(question.view)
+    if asked and not getattr(question, asked):
+        raise InvalidInput(f"{question.view} needs {asked}: got none")
     if question.edges and question.bins:
         raise InvalidInput("give the edges of the bins or their number, not both")
     if question.bins > _MOST_BINS or len(question.edges) > _MOST_BINS + 1:
-        asked = question.bins or len(question.edges) - 1
-        raise InvalidInput(f"there may be {_MOST_BINS} bins, got {asked}")
+        count = question.bins or len(question.edges) - 1
+        raise InvalidInput(f"there may be {_MOST_BINS} bins, got {count}")
     if len(question.ranges) > _MOST_BINS:
         raise InvalidInput(f"there may be {_MOST_BINS} ranges, got {len(question.ranges)}")
     weights: Weights | None = None
@@ -173,11 +179,11 @@ def _of_points(
             pairs = zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True)
             ends = [points.ends(*pair) for pair in pairs]
             tables.append(_bins(ends, _numbers(found.bins(cuts, confidence))))
-    if question.quantiles or question.view == "quantiles":
+    if question.quantiles:
         tables.append(_quantiles(question, points, found, confidence))
-    if question.ranges or question.view == "between":
+    if question.ranges:
         tables.append(_ranges(question, points, found, confidence))
-    if question.cumulative or question.view == "cdf":
+    if question.cumulative:
         below = [float(f"{points.highest(place):.10g}") for place in range(len(points) - 1)]
         tables.append(_table("below", ("below", below), _numbers(found.cumulative(confidence))))
     return tables, [_hopeless(planned, cohorts)] if planned.hopeless else []
@@ -261,8 +267,8 @@ def _quantiles(
 
 def _of_levels(question: analyst_pb2.DistributionRequest, numbers: Sequence[Floats]) -> Table:
     """Return the table of quantiles, whose numbers are the attribute's own."""
-    levels = [float(f"{level:g}") for level in question.quantiles]
-    return _table("quantiles", ("quantile", levels), numbers, "own", question.attribute)
+    levels = ("quantile", list(question.quantiles))
+    return _table("quantiles", levels, numbers, "own", question.attribute)
 
 
 def _cuts(
@@ -299,15 +305,15 @@ def _of_curve(
     if _shows_bins(question):
         ends = list(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True))
         tables.append(_bins(ends, _without_errors(found.histogram(_on_scale(edges, domain)))))
-    if question.quantiles or question.view == "quantiles":
+    if question.quantiles:
         places = found.quantiles(list(question.quantiles)) + 1
         values = domain.low + places / 2 * (domain.high - domain.low)
         tables.append(_of_levels(question, _without_errors(values)))
-    if question.ranges or question.view == "between":
+    if question.ranges:
         shares = [_of_range(found, domain, each) for each in question.ranges]
         labels = [f"{each.low:.10g} to {each.high:.10g}" for each in question.ranges]
         tables.append(_table("ranges", (question.attribute, labels), _without_errors(shares)))
-    if question.cumulative or question.view == "cdf":
+    if question.cumulative:
         inner = found.histogram(_on_scale(np.concatenate([[domain.low], edges[1:-1]]), domain))
         below = [float(f"{edge:.10g}") for edge in edges[1:-1].tolist()]
         tables.append(_table("below", ("below", below), _without_errors(np.cumsum(inner))))

@@ -188,6 +188,8 @@ def test_a_curve_is_drawn_without_a_step(high: int) -> None:
         ({"step": 0.05}, "there may be 513 points, got 501"),
         ({"step": 1.0, "bins": 27}, "26 values make at most 26 bins"),
         ({"bins": 5, "edges": [17, 42]}, "give the edges of the bins or their number, not both"),
+        ({"view": "between"}, "between needs ranges: got none"),
+        ({"view": "cdf", "step": 1.0}, "cdf needs cumulative: got none"),
         ({"step": 1.0, "quantiles": [0.0]}, "levels must lie strictly between 0 and 1"),
         ({"step": 1.0, "confidence": 1.0}, "confidence must lie strictly between 0 and 1"),
         ({"confidence": 0.0}, "confidence must lie strictly between 0 and 1"),
@@ -268,6 +270,10 @@ def test_from_devices_that_round_down_to_an_analyst_who_needs_not_know_the_step(
         answer = analyst.distribution("people", "age", edges=[17, 17.5, 19.5, 20.5, 40.5, 41.5, 42])
         histogram = answer.to_frame()
         quantiles = answer.to_frame("quantiles")
+        asked = analyst.quantile("people", "age", [1 / 3, 1e-7]).to_frame()
+        assert list(asked.index) == [1 / 3, 1e-7]  # as they were asked for
+        with pytest.raises(InvalidInput, match="quantiles needs quantiles: got none"):
+            analyst.quantile("people", "age", [])
         with pytest.raises(InvalidInput, match="was collected in steps of 1"):
             analyst.distribution("people", "age", step=0.5).to_frame()
     assert (histogram.attrs["step"], histogram.attrs["warning"]) == (1.0, "")

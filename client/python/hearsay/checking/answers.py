@@ -396,7 +396,7 @@ def _distribution(question: wire.DistributionRequest, answer: Answer, plan: Plan
         missing = ("standard_error",) if table.name == "quantiles" else ()
         tables.check_estimated(table, without=COLUMNS[1:] if curve else missing)
     _check_same("ranges", rows.get("ranges", ()), _range_labels(question, plan))
-    levels = [(float(f"{level:g}"),) for level in question.quantiles]
+    levels = [(level,) for level in question.quantiles]
     _check_same("quantiles", rows.get("quantiles", ()), levels)
     ends = [end for row in rows.get("bins", ()) for end in row]
     lefts = ends[::2]
