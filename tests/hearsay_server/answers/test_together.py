@@ -232,7 +232,8 @@ def test_means_of_a_number_are_compared_in_its_unit(asked: tuple[str, Analyst, P
 
 
 def test_a_linear_regression_finds_who_sleeps_longer(asked: tuple[str, Analyst, Plan]) -> None:
-    found = asked[1].ols("sleepers", "hours ~ smokes", levels=["open"]).to_frame()
+    found = asked[1].ols("sleepers", "hours ~\n    smokes", levels=["open"]).to_frame()
+    assert found.attrs["title"] == "hours ~ smokes"  # on one line
     assert found.index.tolist() == ["Intercept", "smokes[T.yes]"]
     truth = np.array([7.5, -1.5])
     assert (np.abs(found["estimate"] - truth) < 4 * found["standard_error"]).all()

@@ -166,6 +166,7 @@ class Together:
         simultaneous: bool,
         selection: Selection,
     ) -> Answer:
+        formula = " ".join(formula.split())  # a title is one line, a program's text may be several
         model = self.model(survey, formula, logistic=logistic, success=success)
         kind = analyst_pb2.FitRequest
         chosen: dict[str, Any] = fields(selection, Selection)
