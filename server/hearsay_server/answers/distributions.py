@@ -100,7 +100,7 @@ def distribution(plan: Plan, question: analyst_pb2.DistributionRequest, tallies:
         (Subject(question.attribute, plan.asked(question.attribute).title),),
         "share",
         tuple(tables),
-        confidence=confidence,
+        confidence=0.0 if points is None else confidence,
         reports=cohorts.n,
         repeats=cohorts.most_repeated,
         method=method,

@@ -156,7 +156,7 @@ def table_answer(
         (Subject(one.name, one.title), Subject(other.name, other.title)),
         "test" if is_test else "frequency",
         (independent,) if is_test else (rows, independent),
-        confidence=confidence,
+        confidence=0.0 if is_test else confidence,
         simultaneous=question.simultaneous,
         reports=table.n,
         repeats=most_repeated,

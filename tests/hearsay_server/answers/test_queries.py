@@ -16,6 +16,7 @@ from command import hearsay
 from serving import serving, submit
 
 from hearsay import Analyst
+from hearsay.asking import plots
 from hearsay.asking.analyst import Selection
 from hearsay.plans.plan import Plan, parse
 from hearsay.v1 import analyst_pb2, collector_pb2
@@ -397,8 +398,12 @@ def test_without_a_step_a_distribution_is_a_curve_without_intervals(collected: C
         answer = collected.analyst.distribution(
             "asked", "income", levels=["open"], edges=edges, quantiles=[0.1, 0.5]
         )
+        below = collected.analyst.cdf("asked", "income", levels=["open"])
         histogram = answer.to_frame()
         quantiles = answer.to_frame("quantiles")
+    assert answer.confidence == 0 and not any("intervals" in line for line in answer.lines())
+    assert answer.to_csv().splitlines()[0].endswith(",low,high,reports")
+    assert plots.figure(below).axes[0].get_ylabel() == "share below"
     ((mechanism, tally),) = collected.cohorts("income", "open")
     expected = pooled(Cohorts([(mechanism, tally)]))
     shares = expected.histogram(np.array(edges) / 500 - 1)
@@ -568,9 +573,9 @@ def test_the_command_shows_what_was_asked_for(collected: Collected, tmp_path: Pa
     steps = asked(collected, "income", "--bins", 4, "--step", 50, view="ask distribution")
     assert re.search(r"250 to under 500 +│ +0\.\d+ │ +0\.\d+ to 0\.\d+ │ +0\.\d+", steps)
     lines = asked(collected, "income", "--bins", 4, "--csv", view="ask distribution").splitlines()
-    assert lines[0] == "attribute,left,right,estimate,standard_error,low,high,confidence,reports"
+    assert lines[0] == "attribute,left,right,estimate,standard_error,low,high,reports"
     assert lines[1].startswith("income,0.0,250.0,0.")
-    assert ",,,,0.95," in lines[1]
+    assert ",,,," in lines[1]
     document = json.loads(asked(collected, "colour", "--json", view="ask suspicions"))
     assert {*document["tables"]["rows"]["index"]["test"]} >= {"together", "norm_sub_gap"}
     assert document["figures"]["targets"]

@@ -170,8 +170,8 @@ class Answer:
     names, such as "quantiles" of a distribution. `reports` is how many reports, or records of
     several attributes, it is of; `parts` how many each group, part or period has, where there are
     several. `repeats` is how often one person may be among them, at most, which errors allow for.
-    `confidence` is that of all intervals, of all rows at once where `simultaneous`. `figures` are
-    single numbers by name, None where there is none, such as "homogeneity".
+    `confidence` is that of all intervals, of all rows at once where `simultaneous`; 0 without any.
+    `figures` are single numbers by name, None where there is none, such as "homogeneity".
     """
 
     view: str

@@ -207,7 +207,8 @@ class _Panel:
         axis.set_title(_wrapped(attrs["title"], width, 4))
         axis.spines[["top", "right"]].set_visible(False)
         kind = "simultaneous " if attrs.get("simultaneous") else ""
-        interval = f"{kind}{100 * attrs['confidence']:g}% intervals"
+        confidence = attrs["confidence"]
+        interval = f", with {kind}{100 * confidence:g}% intervals" if confidence else ""
         if self._left_out:
             interval += f"; {self._left_out:,} more are left out"
         if self._histogram:
@@ -262,7 +263,7 @@ class _Panel:
             kind = f"{statistic} per period" if slope else f"difference in {statistic}"
         groups_of = f", by {_plain(str(self._table.index.names[0]))}" if named else ""
         forged = "; thin: with forged reports" if "shift_down" in self._table.columns else ""
-        axis.set_xlabel(f"{kind}{groups_of}, with {interval}{forged}")
+        axis.set_xlabel(f"{kind}{groups_of}{interval}{forged}")
 
     def _draw_lines(self, axis: Axes, interval: str) -> None:
         names = list(dict.fromkeys(self._table.index.get_level_values(0)))
@@ -295,7 +296,7 @@ class _Panel:
         axis.set_xticks(
             shown, [_plain(str(names[place])) for place in shown], rotation=30, ha="right"
         )
-        axis.set_ylabel(f"{self._table.attrs['statistic']}, with {interval}")
+        axis.set_ylabel(f"{self._table.attrs['statistic']}{interval}")
         if len(named) <= _MOST_LINES:
             palette.label(axis, named, gap=0.1)
 
@@ -321,7 +322,7 @@ class _Panel:
                 capsize=2.5,
             )
         axis.set_xlabel(_plain(self._table.attrs["attribute"]))
-        axis.set_ylabel(f"share, with {interval}" if known.any() else "share")
+        axis.set_ylabel(f"share{interval}")
 
     def _draw_cumulative(self, axis: Axes, interval: str) -> None:
         places, table = self._table.index.to_numpy(), self._table
@@ -329,7 +330,7 @@ class _Panel:
         axis.fill_between(places, table["low"], table["high"], color=SKY, alpha=0.5, linewidth=0)
         axis.set_ylim(0, 1)
         axis.set_xlabel(_plain(table.attrs["attribute"]))
-        axis.set_ylabel(f"share below, with {interval}")
+        axis.set_ylabel(f"share below{interval}")
 
 
 def _of_two_attributes(table: pd.DataFrame) -> pd.DataFrame:

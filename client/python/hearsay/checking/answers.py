@@ -81,7 +81,7 @@ def check(request: Message, answer: Answer, plan: Plan) -> None:
     _check_among("view", [answer.view], views)
     _check_among("statistic", [answer.statistic], _statistics(question, statistics, plan))
     _check_same("survey", [answer.survey], [question.survey])
-    confident = "confidence" in question.DESCRIPTOR.fields_by_name
+    confident = _has_intervals(question, plan)
     asked = question.confidence if confident and question.HasField("confidence") else None
     if answer.confidence != (answer.confidence if asked is None else asked) or not (
         0 < answer.confidence < 1 if confident else answer.confidence == 0
@@ -96,6 +96,20 @@ def check(request: Message, answer: Answer, plan: Plan) -> None:
     _check_among("part", [note.part for note in answer.notes], ["", *answer.parts])
     _check_cohorts(answer, plan)
     check(question, answer, plan)
+
+
+def _has_intervals(question: Any, plan: Plan) -> bool:
+    """Tell whether an answer has intervals: a test of independence has none, and no curve."""
+    if isinstance(question, wire.CrosstabRequest):
+        return question.view != "independent"
+    if isinstance(question, wire.DistributionRequest):
+        return not _is_curve(question, plan)
+    return "confidence" in question.DESCRIPTOR.fields_by_name
+
+
+def _is_curve(question: wire.DistributionRequest, plan: Plan) -> bool:
+    step = question.step if question.HasField("step") else None
+    return _points(plan, question.attribute, step) is None
 
 
 def _statistics(question: Any, known: Sequence[str], plan: Plan) -> Sequence[str]:
@@ -390,8 +404,7 @@ def _distribution(question: wire.DistributionRequest, answer: Answer, plan: Plan
     first = {"between": "ranges", "cdf": "below", "quantiles": "quantiles"}.get(answer.view, "bins")
     shapes.sort(key=lambda shape: shape.name != first)
     rows = _check_shape(answer, *shapes)
-    step = question.step if question.HasField("step") else None
-    curve = _points(plan, question.attribute, step) is None
+    curve = _is_curve(question, plan)
     for table in answer.tables:
         missing = ("standard_error",) if table.name == "quantiles" else ()
         tables.check_estimated(table, without=COLUMNS[1:] if curve else missing)

@@ -184,11 +184,12 @@ def _chart(
     if not rows:
         return None
     attrs = table.attrs
+    simultaneous = "simultaneous " if attrs.get("simultaneous") else ""
     return {
         "kind": kind,
         "title": shown(attrs.get("title") or attrs.get("attribute", "")),
         "x": shown(attrs.get("statistic") or "share"),
-        "reach": f"Lines are {100 * attrs['confidence']:g}% intervals.",
+        "reach": f"Lines are {simultaneous}{100 * attrs['confidence']:g}% intervals.",
         "zero": zero,
         "rows": rows,
     }
