@@ -335,12 +335,17 @@ ASKS: dict[str, tuple[str, Ask]] = {
     "forecast": ("Forecast", lambda a: a.forecast("town", "colour", goal=0.01)),
     "by_level": ("EstimateBy", lambda a: a.by_level("town", "colour")),
     "by_period": ("EstimateBy", lambda a: a.by_period("town", "colour")),
+    "top by level": ("EstimateBy", lambda a: a.by_level("town", "colour", top=2)),
+    "one level": ("EstimateBy", lambda a: a.by_level("town", "colour", levels=["open"])),
+    "one period": ("EstimateBy", lambda a: a.by_period("town", "colour", periods=DAYS[:1])),
+    "top ratings": ("Estimate", lambda a: a.estimate("town", "stars", top=1)),
     "compare": (
         "Compare",
         lambda a: a.compare("town", "colour", {"levels": ["open"]}, {"levels": ["strict"]}),
     ),
     "change": ("Change", lambda a: a.change("town", "colour", *DAYS[:2])),
     "distribution": ("Distribution", lambda a: a.distribution("town", "age", bins=5)),
+    "cdf": ("Distribution", lambda a: a.cdf("town", "age")),
     "between": ("Distribution", lambda a: a.between("town", "age", 2, 4)),
     "pairs": ("Pairs", lambda a: a.pairs("town", "apps")),
     "words": ("Words", lambda a: a.frequencies_of("town", "word", ["you", "the"])),
@@ -351,7 +356,11 @@ ASKS: dict[str, tuple[str, Ask]] = {
     "suspicions": ("Suspicions", lambda a: a.suspicions("town", "place")),
 }
 
-OPTIONAL = ("change", "sums", "by_level", "by_period")
+OPTIONAL = (
+    "change",
+    "sums",
+    *(name for name, (method, _) in ASKS.items() if method == "EstimateBy"),
+)
 """Questions whose answers may lack the last column: the effect of the mix, or the people that would
 have told as much."""
 
@@ -455,7 +464,13 @@ def test_words_that_the_survey_lacks_are_refused(liar: Liar, name: str) -> None:
 def test_numbers_that_cannot_be_are_refused(liar: Liar, name: str) -> None:
     method, ask = ASKS[name]
     answers = honest(liar, method, ask)
-    unknown = {"ratings", "words", "heavy_hitters", "within"}  # whose numbers may be nan
+    unknown = {
+        "ratings",
+        "top ratings",
+        "words",
+        "heavy_hitters",
+        "within",
+    }  # whose numbers may be nan
     for place, (_, field) in enumerate(numbers(answers[0])):
         for number in (math.nan, math.inf, -math.inf):
             if name == "heavy_hitters" and field.full_name in FINDABLE and number == math.inf:
@@ -612,6 +627,30 @@ def long_test(messages: list[Any]) -> None:
     messages[0].tables[0].index[1].labels[0] = "long " * 1_000
 
 
+def out_of_order(messages: list[Any]) -> None:
+    estimates = messages[0].tables[0].columns[0]
+    estimates.numbers[:] = sorted(estimates.numbers)
+
+
+def another_end(messages: list[Any]) -> None:
+    messages[0].tables[0].index[-1].numbers[-1] += 0.5
+
+
+def another_step(messages: list[Any]) -> None:
+    messages[0].figures[0].number = 0.5
+
+
+def another_key(messages: list[Any]) -> None:
+    messages[0].tables[1].index[0].labels[0] = "nobody"
+
+
+def another_group(messages: list[Any]) -> None:
+    """Tell of a group that the survey has, and that was not asked for."""
+    name = "strict" if messages[0].parts[0].name == "open" else DAYS[1]
+    messages[0].parts[0].name = name
+    messages[0].tables[0].index[0].labels[0] = name
+
+
 LIES: dict[str, tuple[Callable[[list[Any]], None], list[str]]] = {
     "numbered": (numbered, QUESTIONS),
     "one end by words": (one_end_by_words, ["distribution"]),
@@ -624,7 +663,12 @@ LIES: dict[str, tuple[Callable[[list[Any]], None], list[str]]] = {
     "group": (group_that_is_none, QUESTIONS),
     "note": (note_of_nobody, QUESTIONS),
     "cohort": (cohort_of_nobody, QUESTIONS),
-    "left out": (left_out, [name for name in QUESTIONS if name not in ("heavy_hitters", "sums")]),
+    "left out": (left_out, [name for name in QUESTIONS if name != "heavy_hitters"]),
+    "order": (out_of_order, ["top", "top by level", "pairs", "heavy_hitters"]),
+    "end": (another_end, ["distribution", "cdf"]),
+    "step": (another_step, ["distribution", "cdf", "between"]),
+    "key": (another_key, ["ratings", "top ratings"]),
+    "another group": (another_group, ["one level", "one period"]),
 }
 """Changes of an answer, and the questions that they are of."""
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from hearsay.asking import cautions, roles
 from hearsay.asking.answer import Answer, Note, Subject, Table, Unit
-from hearsay.plans.bins import Bins
+from hearsay.plans.bins import Bins, below_of
 from hearsay.plans.kinds import Binned, ByKind, Numeric
 from hearsay.plans.plan import Plan
 from hearsay.plans.points import Points, check_range
@@ -184,8 +184,8 @@ def _of_points(
     if question.ranges:
         tables.append(_ranges(question, points, found, confidence))
     if question.cumulative:
-        below = [float(f"{points.highest(place):.10g}") for place in range(len(points) - 1)]
-        tables.append(_table("below", ("below", below), _numbers(found.cumulative(confidence))))
+        numbers = _numbers(found.cumulative(confidence))
+        tables.append(_table("below", ("below", below_of(points)), numbers))
     return tables, [_hopeless(planned, cohorts)] if planned.hopeless else []
 
 
@@ -315,8 +315,8 @@ def _of_curve(
         tables.append(_table("ranges", (question.attribute, labels), _without_errors(shares)))
     if question.cumulative:
         inner = found.histogram(_on_scale(np.concatenate([[domain.low], edges[1:-1]]), domain))
-        below = [float(f"{edge:.10g}") for edge in edges[1:-1].tolist()]
-        tables.append(_table("below", ("below", below), _without_errors(np.cumsum(inner))))
+        below = ("below", edges[1:-1].tolist())
+        tables.append(_table("below", below, _without_errors(np.cumsum(inner))))
     return tables
 
 

@@ -36,7 +36,7 @@ def rated(rows: Table) -> Table:
         if column.name in roles.SHARES
     ]
     columns[0] = Column("estimate", "estimate", "share", columns[0].values)
-    return Table("shares", rows.index, tuple(columns), statistic="share who rated")
+    return Table("shares", rows.index, tuple(columns), rows.left_out, "share who rated")
 
 
 def by(answers: Mapping[str, Answer], by: str, left_out: Note | None = None) -> Answer:

@@ -291,6 +291,7 @@ def test_shares_of_people_who_rated_are_a_table_of_ratings() -> None:
     frame = answer.to_frame("shares")
     assert frame.loc["tea"].to_dict() == {"estimate": 0.5, "low": 0.4, "high": 0.6}
     assert frame.attrs["statistic"] == "share who rated"
+    assert rated(replace(answer.table(), left_out=3)).left_out == 3
     assert len(figure(answer).axes) == 2
 
 

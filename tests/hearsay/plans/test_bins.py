@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hearsay.plans.bins import Bins
+from hearsay.plans.bins import Bins, below_of
 from hearsay.plans.kinds import Binned, Numeric
 from hearsay.plans.points import Points
 from ldp import KRR, InvalidInput, OneBitMean, Waves
@@ -172,3 +172,9 @@ def test_a_time_between_two_others_is_no_number(time: np.timedelta64) -> None:
     for domain in (Binned(0, 10, True, 5), Numeric(0, 10, True)):
         with pytest.raises(InvalidInput, match="must be a number, got a timedelta64"):
             domain.encode(time)
+
+
+def test_numbers_that_shares_are_below_differ_and_have_no_noise() -> None:
+    assert below_of(Points(0, 10, 0.1))[6:8] == [0.6, 0.7]
+    assert below_of(Points(1e9, 1e9 + 1, 0.1))[:3] == [1e9, 1e9 + 0.1, 1e9 + 0.2]
+    assert below_of(Bins(0, 9, 3)) == [3, 6]

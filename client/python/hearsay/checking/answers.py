@@ -3,9 +3,10 @@
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
+import numpy as np
 from google.protobuf.message import Message
 
 from hearsay.asking import roles
@@ -25,7 +26,7 @@ from hearsay.asking.columns import (
 from hearsay.checking import tables
 from hearsay.checking.plans import check_periods, check_selected
 from hearsay.plans import period
-from hearsay.plans.bins import Bins
+from hearsay.plans.bins import Bins, below_of
 from hearsay.plans.kinds import Binned, Categorical, Grid, Strings
 from hearsay.plans.plan import Plan
 from hearsay.plans.points import Points
@@ -103,13 +104,8 @@ def _has_intervals(question: Any, plan: Plan) -> bool:
     if isinstance(question, wire.CrosstabRequest):
         return question.view != "independent"
     if isinstance(question, wire.DistributionRequest):
-        return not _is_curve(question, plan)
+        return _points_of(question, plan) is not None
     return "confidence" in question.DESCRIPTOR.fields_by_name
-
-
-def _is_curve(question: wire.DistributionRequest, plan: Plan) -> bool:
-    step = question.step if question.HasField("step") else None
-    return _points(plan, question.attribute, step) is None
 
 
 def _statistics(question: Any, known: Sequence[str], plan: Plan) -> Sequence[str]:
@@ -175,17 +171,22 @@ def _check_shape(answer: Answer, *shapes: _Shape) -> Mapping[str, Sequence[tuple
 
 
 def _check_group(request: wire.EstimateByRequest, group: str, plan: Plan) -> None:
-    by, attribute = request.by, request.question.attribute
+    """Check that a group is one that the question selects."""
+    by, question = request.by, request.question
+    selection = question.selection
     if by == wire.EstimateByRequest.PERIOD:
-        period.start(plan.period, group)
+        check_selected(plan, group, selection, selection.periods)
         return
     if by == wire.EstimateByRequest.LEVEL:
-        known: Collection[str] = plan.levels
+        known: Collection[str] = selection.levels or plan.levels
     elif by == wire.EstimateByRequest.MAP:
-        known = (*plan.maps(attribute), NO_MAP)
+        maps = selection.maps or (*plan.maps(question.attribute), "")
+        known = [name or NO_MAP for name in maps]
     else:
         declared = {each.name: each.values for each in plan.properties.declared}
-        known = (*declared.get(request.property, ()), NOT_GIVEN)
+        selected = {each.property: each.values for each in selection.where}
+        values = selected.get(request.property, (*declared.get(request.property, ()), ""))
+        known = [value or NOT_GIVEN for value in values]
     _check_among("group", [group], known)
 
 
@@ -201,8 +202,12 @@ def _estimate(question: wire.EstimateRequest, answer: Answer, plan: Plan) -> Non
     }
     if view == "sums":
         _check_same("sums", labels["sums"], _joined(question.sums))
-    else:
-        _check_labels(question, answer.table(), labels["rows"], plan)
+        return
+    _check_labels(question, answer.table(), labels["rows"], plan)
+    _check_order(question.top, answer.table())
+    for table in answer.tables[1:]:  # of who rated
+        _check_same("shares", labels["shares"], labels["rows"])
+        _check_same("left_out", [table.left_out], [answer.table().left_out])
 
 
 def _by(
@@ -215,14 +220,19 @@ def _by(
     _check_same("figures", list(answer.figures), [])
     for table in _estimated(question, answer, plan, index):
         each: dict[Any, list[Any]] = {}
-        for group, label in zip(*(level.labels for level in table.index), strict=True):
+        places: dict[Any, list[int]] = {}
+        labels_of = zip(*(level.labels for level in table.index), strict=True)
+        for place, (group, label) in enumerate(labels_of):
             each.setdefault(group, []).append(label)
+            places.setdefault(group, []).append(place)
         _check_same(f"{table.name}: groups", list(each), list(answer.parts))
         if not each or table.left_out % len(each):
             raise InvalidInput(f"left_out: {table.left_out} in {len(each)} groups")
         for labels in each.values():
             left = replace(table, left_out=table.left_out // len(each))
             _check_labels(question, left, labels, plan)
+        for rows in places.values():
+            _check_order(question.top, table, rows)
 
 
 def _forecast(
@@ -233,6 +243,7 @@ def _forecast(
     names = (*COLUMNS, "with_twice", *(["reports_for_goal"] if goal else []))
     _check_shape(answer, _Shape("rows", (question.attribute,), names, _unit(answer), is_cut=True))
     _check_labels(question, answer.table(), answer.table().index[0].labels, plan)
+    _check_order(question.top, answer.table())
     if answer.statistic != "rating":
         tables.check_estimated(answer.table())
     weights = ["design_effect", "weights"] if question.margins else []
@@ -260,9 +271,9 @@ def _estimated(
             raise InvalidInput(f"{table.name}: some columns lack those that they belong to")
         if "shift_down" in more and not question.HasField("forged"):
             raise InvalidInput(f"{table.name}: how far forged reports move it was not asked for")
-        shape = _Shape(table.name, index, (*COLUMNS, *more), unit, is_cut=True)
+        shape = _Shape(table.name, index, (*COLUMNS, *more), unit, is_cut=table.name == "rows")
         if table.name == "shares":
-            shape = _Shape("shares", index, COLUMNS, "share", "share who rated")
+            shape = _Shape("shares", index, COLUMNS, "share", "share who rated", is_cut=True)
         shapes.append(shape)
         if not rated:  # of groups, one may lack what another one has
             tables.check_estimated(table, without=MORE_COLUMNS if len(index) > 1 else ())
@@ -302,6 +313,15 @@ def _check_labels(
         raise InvalidInput(f"left_out: {table.left_out} of {len(every)} values")
 
 
+def _check_order(top: int, table: Table, rows: Sequence[int] | None = None) -> None:
+    """Check that the rows of the `top` estimates, of all unless some are given, are in their order,
+    those that are not known last."""
+    estimates = np.nan_to_num(table.column("estimate").values, nan=-np.inf)
+    chosen = estimates if rows is None else estimates[list(rows)]
+    if top and (chosen[1:] > chosen[:-1]).any():
+        raise InvalidInput(f"{table.name}: the largest estimates are not in their order")
+
+
 def _words(question: wire.WordsRequest, answer: Answer, plan: Plan) -> None:
     _check_subjects(answer, plan, question.attribute)
     asked = plan.asked(question.attribute)
@@ -326,6 +346,7 @@ def _words(question: wire.WordsRequest, answer: Answer, plan: Plan) -> None:
     _check_same("figures", list(answer.figures), [*_TESTED, *([] if listed else ["findable"])])
     findable: Any = answer.figures.get("findable", [0.0] * domain.longest)
     _check_count("findable", findable, range(domain.longest))
+    _check_order(question.top or question.discover, answer.table())
     columns = [answer.table().column(name).plain() for name in ("estimate", "low", "high")]
     for estimate, *ends in zip(*columns, strict=True):
         if estimate is None and ends != [0, 1]:
@@ -387,12 +408,12 @@ def _distribution(question: wire.DistributionRequest, answer: Answer, plan: Plan
         name, title = question.attribute, plan.asked(question.attribute).title
     told = [(subject.name, subject.title) for subject in answer.subjects]
     _check_same("attribute", told, [(name, title)])
-    told_step: Any = answer.figures.get("step")
-    if told_step is not None and not told_step > 0:
-        raise InvalidInput(f"step: {told_step} is no distance of points")
     weights = ["design_effect", "weights"] if question.margins else []
     _check_same("figures", list(answer.figures), ["step", *weights])
     _check_weights(answer)
+    points = _points_of(question, plan)
+    step = points.step if isinstance(points, Points) else None
+    _check_same("step", [answer.figures["step"]], [step])
     has_bins = answer.view == "distribution" or question.bins or question.edges
     shapes = [_Shape("bins", ("left", "right"), COLUMNS, numbered=True)] if has_bins else []
     if question.quantiles:
@@ -404,44 +425,65 @@ def _distribution(question: wire.DistributionRequest, answer: Answer, plan: Plan
     first = {"between": "ranges", "cdf": "below", "quantiles": "quantiles"}.get(answer.view, "bins")
     shapes.sort(key=lambda shape: shape.name != first)
     rows = _check_shape(answer, *shapes)
-    curve = _is_curve(question, plan)
+    curve = points is None
     for table in answer.tables:
         missing = ("standard_error",) if table.name == "quantiles" else ()
         tables.check_estimated(table, without=COLUMNS[1:] if curve else missing)
     _check_same("ranges", rows.get("ranges", ()), _range_labels(question, plan))
     levels = [(level,) for level in question.quantiles]
     _check_same("quantiles", rows.get("quantiles", ()), levels)
-    ends = [end for row in rows.get("bins", ()) for end in row]
-    lefts = ends[::2]
-    if ends != sorted(ends) or lefts != sorted(set(lefts)):
-        raise InvalidInput("bins: their ends do not rise")
-    if question.edges:
-        _check_count("bins", lefts, question.edges[1:])
-    elif len(lefts) > (question.bins or _MOST_ROWS):
-        raise InvalidInput(f"bins: asked for {question.bins or _MOST_ROWS}, got {len(lefts)}")
-    below = [point for (point,) in rows.get("below", ())]
-    if below != sorted(set(below)):
-        raise InvalidInput("below: the points do not rise")
+    bins, below = rows.get("bins", ()), rows.get("below", ())
+    if len(bins) > (question.bins or _MOST_ROWS):
+        raise InvalidInput(f"bins: asked for {question.bins or _MOST_ROWS}, got {len(bins)}")
+    _check_numbers("bins", bins, _bins(question, plan, len(bins)))
+    if points is None:
+        ends = _curve_edges(question, plan, len(below) + 1)[1:-1]
+    else:
+        ends = below_of(points)
+    _check_numbers("below", below, [(end,) for end in ends] if question.cumulative else [])
+
+
+def _bins(
+    question: wire.DistributionRequest, plan: Plan, count: int
+) -> Sequence[tuple[float, float]]:
+    """Return the ends of the bins of an answer that has so many."""
+    points = _points_of(question, plan)
+    if not (count or question.bins or question.edges):
+        return []  # too few reports show none
+    if points is None:
+        return list(pairwise(_curve_edges(question, plan, count)))
+    edges = np.array(question.edges)
+    cuts = points.cuts(edges) if edges.size else points.even_cuts(question.bins or count)
+    return [points.ends(*pair) for pair in pairwise(cuts.tolist())]
+
+
+def _curve_edges(question: wire.DistributionRequest, plan: Plan, count: int) -> Sequence[float]:
+    """Return the edges of so many bins of a curve, unless others were asked for."""
+    domain: Any = plan.asked(question.attribute).domain
+    edges = np.linspace(domain.low, domain.high, (question.bins or count) + 1)
+    return list(question.edges) or edges.tolist()
 
 
 def _range_labels(
     question: wire.DistributionRequest | wire.ChangeRequest, plan: Plan
 ) -> list[tuple[str]]:
     """Return what the ranges of a question are called, or its rectangles."""
-    step = None
-    if isinstance(question, wire.DistributionRequest):
-        step = question.step if question.HasField("step") else None
-        if question.other:
-            one, two = (_points(plan, name) for name in (question.attribute, question.other))
-            both = zip(question.ranges, question.other_ranges, strict=True)
-            return [(f"{_called(one, first)}, {_called(two, second)}",) for first, second in both]
-    points = _points(plan, question.attribute, step)
+    points = _points_of(question, plan)
+    if isinstance(question, wire.DistributionRequest) and question.other:
+        other = plan.asked(question.other).domain.points_in()
+        both = zip(question.ranges, question.other_ranges, strict=True)
+        return [(f"{_called(points, one)}, {_called(other, two)}",) for one, two in both]
     return [(_called(points, each),) for each in question.ranges]
 
 
-def _points(plan: Plan, name: str, step: float | None = None) -> Points | Bins | None:
-    """Return the points or bins of a number's answers; None of a curve."""
-    return plan.asked(name).domain.points_in(step)
+def _points_of(
+    question: wire.DistributionRequest | wire.ChangeRequest, plan: Plan
+) -> Points | Bins | None:
+    """Return the points or bins of the answers that a question is about; None of a curve."""
+    step = None
+    if isinstance(question, wire.DistributionRequest) and question.HasField("step"):
+        step = question.step
+    return plan.asked(question.attribute).domain.points_in(step)
 
 
 def _called(points: Points | Bins | None, asked: wire.Range) -> str:
@@ -558,6 +600,7 @@ def _pairs(question: wire.PairsRequest, answer: Answer, plan: Plan) -> None:
     _check_same("figures", list(answer.figures), [])
     shape = _Shape("rows", ("first", "second"), PAIR_COLUMNS, is_cut=True)
     rows = _check_shape(answer, shape)["rows"]
+    _check_order(len(rows), answer.table())
     items = [item for pair in rows for item in pair]
     known = plan.asked(question.attribute).domain.labels
     _check_among("pairs", items, known)
@@ -609,6 +652,15 @@ def _check_same(place: str, told: Sequence[object], expected: Sequence[object]) 
 def _check_count(place: str, told: Sequence[object], asked: Sequence[object]) -> None:
     if len(told) != len(asked):
         raise InvalidInput(f"{place}: expected {len(asked)}, got {len(told)}")
+
+
+def _check_numbers(
+    place: str, told: Sequence[tuple[float, ...]], expected: Sequence[tuple[float, ...]]
+) -> None:
+    """Check the numbers of rows, which another computer may have rounded otherwise."""
+    _check_count(place, told, expected)
+    if told and not np.allclose(told, expected, rtol=1e-12, atol=1e-12 * np.ptp(expected)):
+        raise InvalidInput(f"{place}: expected {_told(expected)}, got {_told(told)}")
 
 
 def _check_among(place: str, told: Iterable[object], known: Collection[object]) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hearsay.plans.points import NEAR, check_range
+from hearsay.plans.points import NEAR, Points, check_range
 from ldp.errors import InvalidInput
 from ldp.mechanisms.ranges.waves import MAX_BINS
 
@@ -146,3 +146,9 @@ class Bins:
         """Return a range in words."""
         under = "" if high >= self.high else "under "
         return f"{low:.10g} to {under}{high:.10g}"
+
+
+def below_of(points: Points | Bins) -> list[float]:
+    """Return the numbers that shares below are told of: each point or end of a bin but the last,
+    without the last digit of a double, which is noise."""
+    return [float(f"{points.highest(place):.15g}") for place in range(len(points) - 1)]
