@@ -192,8 +192,10 @@ def test_every_counter_is_explained(folder: Path, server: Server) -> None:
 def test_every_test_that_a_page_names_is_there(page: str) -> None:
     text = (REPOSITORY / "docs" / page).read_text(encoding="utf-8")
     names = set(re.findall(r"`(?:tests/)?((?:\w+/)*test_\w+\.py)`", text))
-    folders = [REPOSITORY / "tests", REPOSITORY / "tests" / "hearsay"]  # the SDK's, if none is said
-    found = {name: [folder / name for folder in folders] for name in names}
+    tests = REPOSITORY / "tests"
+    found = {  # the SDK's, if none is said
+        name: [tests / name, *(tests / "hearsay").rglob(name)] for name in names
+    }
     files = [file for both in found.values() for file in both if file.is_file()]
     assert names
     assert not [name for name, both in found.items() if not any(map(Path.is_file, both))]
