@@ -107,7 +107,10 @@ def device(target: str | Transport, survey: str | Agreement, **choices: Any) -> 
     return client
 
 
-over_both = pytest.mark.parametrize("server", ["grpc", "http"], indirect=True)
+BOTH = ["grpc", pytest.param("http", marks=pytest.mark.slow)]
+"""What devices reach a server over; a quick run has the first one alone."""
+
+over_both = pytest.mark.parametrize("server", BOTH, indirect=True)
 """Runs a test twice: its devices reach the server over gRPC, and over HTTP."""
 
 

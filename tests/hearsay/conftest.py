@@ -12,6 +12,7 @@ from trainers import step, trainer
 from two_sdks import Twin
 
 from hearsay import create_ledger
+from support import BOTH
 
 __all__ = ["authority", "fake", "moody", "secure", "small_disk", "step", "trainer", "url"]
 
@@ -23,13 +24,14 @@ DELIVERY = {
     "test_killed",
     "test_power",
 }
-"""Tests of what is sent: each runs over both transports. Elsewhere some do, as they say."""
+"""Tests of what is sent: each runs over both transports, with the slow tests over HTTP. Elsewhere
+some do, as they say."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     name = metafunc.module.__name__.rpartition(".")[2]
     if name in DELIVERY and "server" in metafunc.fixturenames:
-        metafunc.parametrize("server", ["grpc", "http"], indirect=True)
+        metafunc.parametrize("server", BOTH, indirect=True)
 
 
 @pytest.fixture
