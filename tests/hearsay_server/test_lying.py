@@ -636,6 +636,13 @@ def another_end(messages: list[Any]) -> None:
     messages[0].tables[0].index[-1].numbers[-1] += 0.5
 
 
+def beyond(messages: list[Any]) -> None:
+    """Have the intervals of the table end beyond what can be."""
+    for column in messages[0].tables[-1].columns:
+        if column.role == answer_pb2.Answer.HIGH:
+            column.numbers[0] = 99
+
+
 def another_step(messages: list[Any]) -> None:
     messages[0].figures[0].number = 0.5
 
@@ -666,6 +673,14 @@ LIES: dict[str, tuple[Callable[[list[Any]], None], list[str]]] = {
     "left out": (left_out, [name for name in QUESTIONS if name != "heavy_hitters"]),
     "order": (out_of_order, ["top", "top by level", "pairs", "heavy_hitters"]),
     "end": (another_end, ["distribution", "cdf"]),
+    "beyond": (
+        beyond,
+        [
+            name
+            for name in QUESTIONS
+            if name not in ("compare", "change", "within", "crosstab", "ols", "suspicions")
+        ],
+    ),
     "step": (another_step, ["distribution", "cdf", "between"]),
     "key": (another_key, ["ratings", "top ratings"]),
     "another group": (another_group, ["one level", "one period"]),

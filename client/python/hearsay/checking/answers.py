@@ -27,7 +27,7 @@ from hearsay.checking import tables
 from hearsay.checking.plans import check_periods, check_selected
 from hearsay.plans import period
 from hearsay.plans.bins import Bins, below_of
-from hearsay.plans.kinds import Binned, Categorical, Grid, Strings
+from hearsay.plans.kinds import Binned, Categorical, Grid, Numeric, Ratings, Strings
 from hearsay.plans.plan import Plan
 from hearsay.plans.points import Points
 from hearsay.plans.texts import check_name
@@ -54,6 +54,9 @@ _OF_PARTS = ("by", "compare", "change", "trend", "breaks")
 
 _TESTED = ("homogeneity", "detectable_difference")
 _TESTS = ("statistic", "p_value", "reports")
+
+_NEAR = 1e-9
+"""What part of its range an interval's end may be rounded out of it by."""
 
 _FOUND = 20
 _PAIRS = 100
@@ -145,6 +148,8 @@ class _Shape:
     """Whether its rows have numbers, and no labels."""
     is_cut: bool = False
     """Whether it may leave rows out."""
+    bounds: tuple[float, float] | None = None
+    """What the intervals in its unit lie in; those of shares, without, in [0, 1]."""
 
 
 def _check_shape(answer: Answer, *shapes: _Shape) -> Mapping[str, Sequence[tuple[Any, ...]]]:
@@ -166,8 +171,23 @@ def _check_shape(answer: Answer, *shapes: _Shape) -> Mapping[str, Sequence[tuple
         both = [[(c.name, c.role, c.unit) for c in each] for each in (table.columns, expected)]
         _check_same(f"{table.name}: columns", *both)
         _check_same(f"{table.name}: statistic", [table.statistic], [shape.statistic])
+        if "estimate" in table.names:
+            _check_intervals(table, shape)
         found[table.name] = list(zip(*(level.labels for level in table.index), strict=True))
     return found
+
+
+def _check_intervals(table: Table, shape: _Shape) -> None:
+    """Check that the intervals of estimates lie within what these can be."""
+    for column in table.columns:
+        bounds = shape.bounds if column.unit == shape.unit else None
+        bounds = (0.0, 1.0) if bounds is None and column.unit == "share" else bounds
+        if column.role not in ("low", "high") or bounds is None:
+            continue
+        least, most = bounds
+        numbers, near = np.asarray(column.values), _NEAR * (most - least)
+        if ((numbers < least - near) | (numbers > most + near)).any():
+            raise InvalidInput(f"{table.name}: {column.name} is not in [{least:g}, {most:g}]")
 
 
 def _check_group(request: wire.EstimateByRequest, group: str, plan: Plan) -> None:
@@ -241,7 +261,8 @@ def _forecast(
     _check_subjects(answer, plan, question.attribute)
     goal = request.HasField("goal")
     names = (*COLUMNS, "with_twice", *(["reports_for_goal"] if goal else []))
-    _check_shape(answer, _Shape("rows", (question.attribute,), names, _unit(answer), is_cut=True))
+    shape = _Shape("rows", (question.attribute,), names, _unit(answer), is_cut=True)
+    _check_shape(answer, replace(shape, bounds=_bounds(question, plan)))
     _check_labels(question, answer.table(), answer.table().index[0].labels, plan)
     _check_order(question.top, answer.table())
     if answer.statistic != "rating":
@@ -271,7 +292,14 @@ def _estimated(
             raise InvalidInput(f"{table.name}: some columns lack those that they belong to")
         if "shift_down" in more and not question.HasField("forged"):
             raise InvalidInput(f"{table.name}: how far forged reports move it was not asked for")
-        shape = _Shape(table.name, index, (*COLUMNS, *more), unit, is_cut=table.name == "rows")
+        shape = _Shape(
+            table.name,
+            index,
+            (*COLUMNS, *more),
+            unit,
+            is_cut=table.name == "rows",
+            bounds=_bounds(question, plan),
+        )
         if table.name == "shares":
             shape = _Shape("shares", index, COLUMNS, "share", "share who rated", is_cut=True)
         shapes.append(shape)
@@ -282,6 +310,16 @@ def _estimated(
     expected += ["shares"] if rated and answer.view == "estimate" else []
     _check_same("tables", [table.name for table in answer.tables], expected)
     return answer.tables
+
+
+def _bounds(question: wire.EstimateRequest, plan: Plan) -> tuple[float, float] | None:
+    """Return what intervals lie in, of a number or ratings the range; of sizes their mean does."""
+    domain = plan.asked(question.attribute).domain
+    if question.sizes:
+        return 0.0, len(domain.sizes) - 1.0
+    if isinstance(domain, Numeric | Ratings):
+        return domain.low, domain.high
+    return None
 
 
 def _check_weights(answer: Answer) -> None:
@@ -417,7 +455,9 @@ def _distribution(question: wire.DistributionRequest, answer: Answer, plan: Plan
     has_bins = answer.view == "distribution" or question.bins or question.edges
     shapes = [_Shape("bins", ("left", "right"), COLUMNS, numbered=True)] if has_bins else []
     if question.quantiles:
-        shapes.append(_Shape("quantiles", ("quantile",), COLUMNS, "own", name, numbered=True))
+        number: Any = plan.asked(question.attribute).domain
+        shape = _Shape("quantiles", ("quantile",), COLUMNS, "own", name, numbered=True)
+        shapes.append(replace(shape, bounds=(number.low, number.high)))
     if question.ranges:
         shapes.append(_Shape("ranges", (name,), COLUMNS))
     if question.cumulative:
@@ -563,10 +603,11 @@ def _groups(question: wire.CompareGroupsRequest, answer: Answer, plan: Plan) -> 
     names, labels = by.domain.labels, attribute.domain.labels
     if not isinstance(attribute.domain, Categorical | Binned | Grid):
         labels = ("mean",)
-    unit = _unit(answer)
+    unit, number = _unit(answer), attribute.domain
+    bounds = (number.low, number.high) if isinstance(number, Numeric) else None
     two = roles.grouped(*roles.GROUPS, attribute=question.attribute)
     shapes = [
-        _Shape("rows", (question.by, question.attribute), COLUMNS, unit),
+        _Shape("rows", (question.by, question.attribute), COLUMNS, unit, bounds=bounds),
         _Shape("groups", (question.by,), COLUMNS, "share", "frequency"),
         _Shape("differences", two, DIFFERENCE_COLUMNS, unit),
     ]
