@@ -6,6 +6,7 @@ Nothing here reads a store or a clock, so that the same tallies give the same an
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -243,7 +244,7 @@ def estimate(plan: Plan, question: analyst_pb2.EstimateRequest, tallies: Tallies
     answer = _answered(
         plan, question.attribute, cohorts, question.method, question.HasField("forged")
     )
-    raw = domain.in_units(answer.estimate)
+    raw = _bounded(plan, question, answer, domain.in_units(answer.estimate))
     value, tag = _processed(question, [mechanism for mechanism, _ in cohorts], raw)
     if sets is None:
         found, notes = _rows(plan, question, cohorts, answer, value if tag else None)
@@ -335,6 +336,17 @@ def _sums(
     return [tables.estimates("sums", sums_of(question), columns, "share")]
 
 
+def _bounded(
+    plan: Plan, question: analyst_pb2.EstimateRequest, answer: Answer, found: Estimate
+) -> Estimate:
+    """Return an estimate whose method names the bound on levels in the unit of the answer."""
+    most = plan.levels_differ_at_most
+    if answer.alike is None or question.method or most is None:
+        return found
+    low, high = found.bounds
+    return replace(found, method=strata.bounded_name(most * (high - low)))
+
+
 def columns_of(found: Estimate, confidence: float, simultaneous: bool) -> dict[str, Floats]:
     """Return the columns of an estimate, its error and its interval."""
     low, high = found.interval(confidence, simultaneous=simultaneous)
@@ -376,7 +388,7 @@ def _sizes(
         question.simultaneous,
         mean.estimate.n,
         repeats=cohorts.most_repeated,
-        method=mean.estimate.method,
+        method=_bounded(plan, question, mean, replace(mean.estimate, bounds=(0.0, 1.0))).method,
         notes=tuple(notes),
         figures=NOT_TESTED,
         cohorts=cohorts_of(plan, tallies),

@@ -18,6 +18,7 @@ from serving import serving, submit
 from hearsay import Analyst
 from hearsay.asking import plots
 from hearsay.asking.analyst import Selection
+from hearsay.asking.views.notes import of_estimates
 from hearsay.plans.plan import Plan, parse
 from hearsay.v1 import analyst_pb2, collector_pb2
 from hearsay_server.answers import queries
@@ -33,6 +34,7 @@ from ldp.estimating.consistency import make_consistent
 from ldp.estimating.distribution import pooled
 from ldp.estimating.recovery import ldp_recover
 from ldp.estimating.strata import stratified_points
+from ldp.testing import SeededCoins
 from support import rows_of
 
 VALUES = [f"v{i}" for i in range(10)]
@@ -524,6 +526,26 @@ def test_a_bound_that_the_survey_declares_makes_estimates_more_precise(
         assert row.standard_error < other.standard_error
     question.method = "stratified"
     assert rows_of(queries.estimate(bounded, question, tallies))[0] == rows_of(usual)[0]
+
+
+def test_a_bound_is_named_in_the_unit_of_the_answer_and_notes_do_not_say_stratified() -> None:
+    plan = parse(resolve(from_toml(f"levels_differ_at_most = 0.05\n{TOML}", "test.toml")))
+    tallies = {}
+    for level in plan.levels:
+        mechanism = plan.levels[level].mechanisms["income"]
+        codes = mechanism.randomize_many(np.zeros(ROWS), SeededCoins(3))
+        cohort = Cohort("asked", plan.revision, "income", level, DAYS[0])
+        tallies[cohort] = mechanism.tally(codes)
+    question = analyst_pb2.EstimateRequest(attribute="income")
+    answer = queries.estimate(plan, question, tallies)
+    assert answer.method == "levels differ by 50 at most"  # of 0 to 1000
+    said = " ".join(of_estimates(answer))
+    assert "under the bound that the survey declares: levels differ by 50 at most" in said
+    assert "stratified" not in said
+    question.method = "stratified"
+    assert "(stratified). The pooled one would hold for people of all levels" in " ".join(
+        of_estimates(queries.estimate(plan, question, tallies))
+    )
 
 
 def test_an_answer_is_computed_once_until_reports_come_in(

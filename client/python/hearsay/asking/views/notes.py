@@ -33,21 +33,41 @@ def _alike(answer: Answer) -> list[str]:
     table = answer.table()
     if "alike" not in table.names:
         return []
-    apart = _numbers(table, "high") - _numbers(table, "low")
-    pooled = _numbers(table, "alike_high") - _numbers(table, "alike_low")
-    kept = np.mean(pooled[apart > 0] / apart[apart > 0])
+    groups = _chosen(answer)
+    if answer.method.startswith("stratified"):
+        estimate = (
+            f"People chose their {groups}, so the estimate is of the mix of people who answered "
+            "(stratified)."
+        )
+    else:
+        estimate = f"The estimate holds under the bound that the survey declares: {answer.method}."
     said = [
-        "People chose their levels, so the estimate is of the mix of people who answered "
-        "(stratified). The pooled one would hold for people of all levels who answer alike; its "
-        f"intervals are {100 * (1 - kept):.0f}% narrower."
+        f"{estimate} The pooled one would hold for people of all {groups} who answer alike"
+        f"{_narrower(table)}."
     ]
     tested, seen = (answer.figures.get(n) for n in ("homogeneity", "detectable_difference"))
     if isinstance(tested, float):
         verdict = "they do not answer alike" if tested < 0.05 else "nothing speaks against it"
-        said.append(f"Test that all levels answer alike: p = {tested:.2g}, so {verdict}.")
+        said.append(f"Test that all {groups} answer alike: p = {tested:.2g}, so {verdict}.")
     if isinstance(seen, float):
-        said.append(f"Differences between levels below {seen:.2g} may go unseen.")
+        said.append(f"Differences between {groups} below {seen:.2g} may go unseen.")
     return said
+
+
+def _chosen(answer: Answer) -> str:
+    """Say what people chose: levels, maps or both."""
+    levels, maps = ({getattr(c, name) for c in answer.cohorts} for name in ("level", "map"))
+    if len(maps) < 2:
+        return "levels"
+    return "levels and maps" if len(levels) > 1 else "maps"
+
+
+def _narrower(table: Table) -> str:
+    """Say by how much pooled intervals are narrower than the others, where they are."""
+    apart = _numbers(table, "high") - _numbers(table, "low")
+    pooled = _numbers(table, "alike_high") - _numbers(table, "alike_low")
+    kept = np.mean(pooled[apart > 0] / apart[apart > 0]) if (apart > 0).any() else 1.0
+    return f"; its intervals are {100 * (1 - kept):.0f}% narrower" if kept < 0.995 else ""
 
 
 def _findable(answer: Answer) -> list[str]:
