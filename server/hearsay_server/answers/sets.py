@@ -103,8 +103,7 @@ def sizes(
         labels += domain.sizes
         parts.append(_numbers(shares, confidence, simultaneous))
         if domain.clamp:
-            share = float(shares.value[-1])
-            notes.append(Note.of(cautions.larger_sets, most=domain.most, share=share))
+            notes.append(larger(domain, float(shares.value[-1])))
     if len(telling) < len(cohorts):
         notes.append(Note.of(cautions.mean_size_alone, of_all=not telling))
     mean = answered(
@@ -114,6 +113,11 @@ def sizes(
     parts.append(_numbers(mean.estimate, confidence, False))
     columns = dict(zip(COLUMNS, np.concatenate(parts, axis=1), strict=True))
     return mean, labels, columns, notes
+
+
+def larger(domain: SetOf, share: float) -> Note:
+    """Return the note that larger sets count as smaller ones, of this share of people's."""
+    return Note.of(cautions.larger_sets, most=domain.most, share=share)
 
 
 def _sets(mechanism: Estimator) -> SetMechanism:

@@ -29,15 +29,16 @@ from ldp.mechanisms import SetMechanism
 def estimate(plan: Plan, question: analyst_pb2.EstimateRequest, tallies: Tallies) -> Answer:
     """Answer an `EstimateRequest` with margins, from tallies whose cohorts have their own groups.
 
-    The answer is that without margins, whose estimates stand beside the weighted ones. Raises as
-    `queries.estimate`, and `InvalidInput` for margins that the survey or its respondents do not
-    fit.
+    The answer is that without margins, whose estimates stand beside the weighted ones: they are
+    stratified, too, whatever the survey says of its levels. Raises as `queries.estimate`, and
+    `InvalidInput` for margins that the survey or its respondents do not fit.
     """
     check(plan, question)
     plain = analyst_pb2.EstimateRequest()
     plain.CopyFrom(question)
     for name in ("margins", "least", "top", "values"):
         plain.ClearField(name)
+    plain.method = queries.STRATIFIED
     answer = queries.estimate(plan, plain, ungrouped(tallies))
     weights, groups, assumed = weights_of(plan, question, tallies)
     weighed = _weighed(plan, question, answer, groups, weights)
@@ -190,6 +191,14 @@ def _weighed(
     if question.sizes:
         items = sets_of.items_of(asked, "sizes")
         columns = _sizes(question, groups, weights, items, confidence)
+        larger = float(columns["estimate"][-2]) if len(answer.table()) > 1 else 0.0
+        answer = replace(
+            answer,
+            notes=tuple(
+                sets_of.larger(items, larger) if note.code == "larger_sets" else note
+                for note in answer.notes
+            ),
+        )
         return _beside(answer, columns, np.arange(len(answer.table())))
     if question.sums:
         sets = queries.sets_to_sum(plan, question)

@@ -4,7 +4,8 @@ import csv
 import gzip
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from serving import submit
 from hearsay import Analyst, InvalidInput
 from hearsay.asking import Answer, wire
 from hearsay.asking.margins import messages, read_margins
-from hearsay.plans.plan import parse
+from hearsay.asking.selection import quietly
+from hearsay.plans.plan import Plan, parse
 from hearsay.v1 import analyst_pb2, answer_pb2
 from hearsay_server.answers import questions
 from hearsay_server.answers.repeats import of_groups, of_levels
@@ -386,6 +388,50 @@ def test_a_file_may_have_combinations_and_counts(tmp_path: Path) -> None:
         read_margins([file, file])
     with pytest.raises(InvalidInput, match="cannot read"):
         read_margins([tmp_path / "none.csv"])
+
+
+SURE = """
+name = "sure"
+levels_differ_at_most = 0
+[levels]
+strict = 8.0
+open = 16.0
+[[properties]]
+name = "platform"
+values = ["ios", "web"]
+[[attributes]]
+name = "sky"
+mechanism = "krr"
+categorical.values = ["blue", "grey"]
+[[attributes]]
+name = "apps"
+mechanism = "set_pairs"
+set = { values = ["maps", "news", "chess"], at_most = 2, clamp = true }
+"""
+
+
+def test_what_is_noted_is_of_the_weighted_estimates(
+    own: Callable[[str], Plan], weather: tuple[str, Analyst]
+) -> None:
+    address, analyst = weather
+    plan = own(SURE)
+    for number, (level, platform) in enumerate(product(plan.levels, ("ios", "web"))):
+        sizes = np.arange(600) % 3 if platform == "ios" else np.zeros(600, dtype=int)
+        sets = np.array([[-1, -1], [0, -1], [0, 1]])[sizes]
+        sky = np.full(600, int(level == "open"))  # the levels answer differently
+        rows = batch(plan, level, "once", {"sky": sky, "apps": sets}, 10 * number)
+        rows.properties.append(platform)
+        submit(address, rows)
+    shares = {"platform": {"ios": 0.9, "web": 0.1}}
+    with quietly():
+        pooled = analyst.estimate(plan.survey, "sky")
+        found = analyst.estimate(plan.survey, "sky", margins=shares)
+        sized = analyst.set_sizes(plan.survey, "apps", margins=shares)
+    assert [note.code for note in pooled.notes] == ["groups_differ"]
+    assert found.notes == ()  # neither the weighted nor the unweighted estimates are pooled
+    assert found.table().column("unweighted").values[0] == pytest.approx(0.5, abs=0.05)
+    (note,) = sized.notes
+    assert note.given == {"most": 2, "share": sized.table().column("estimate").values[-2]}
 
 
 def test_groups_share_people_with_the_other_groups_of_other_periods() -> None:
