@@ -11,19 +11,11 @@ from hearsay.asking import roles
 from hearsay.asking.answer import Answer, Subject, Table
 from hearsay.asking.columns import MIXING_COLUMNS
 from hearsay.plans.plan import Plan
-from hearsay.plans.sealing import DELTA, LEAST
+from hearsay.plans.sealing import DELTA, LEAST, TRUST
 from hearsay.v1 import analyst_pb2
 from ldp import InvalidInput, Mechanism
 from ldp.assurance import amplification
 from ldp.core.exact import float_above
-
-_TRUST = (
-    "This holds against the collector alone, if the shuffler is honest and tells the collector "
-    "nothing, and if the other records of the line are honest. Records of one person in several "
-    "periods add up. Every device's ledger is charged the local epsilon, which holds against "
-    "everybody."
-)
-"""Who must be honest for what is bounded."""
 
 
 def check(plan: Plan, request: analyst_pb2.MixingRequest) -> None:
@@ -93,7 +85,7 @@ def mixing(
         "epsilon",
         (table,),
         reports=sum(mixed.records for mixed in mixes),
-        figures={"delta": delta, "forged": request.forged, "trust": _TRUST},
+        figures={"delta": delta, "forged": request.forged, "trust": TRUST},
     )
 
 

@@ -105,7 +105,7 @@ def _answered(plan: Plan, attribute: str, cohorts: Cohorts, method: str, forgeab
 
 def doubts(plan: Plan, attribute: str, answer: Answer) -> list[asking.Note]:
     """Return the notes on an answer that is pooled, and may describe nobody."""
-    groups = "levels or maps" if plan.maps(attribute) else "levels"
+    groups: cautions.Pooled = "levels or maps" if plan.maps(attribute) else "levels"
     if answer.doubt == "untested":
         return [asking.Note.of(cautions.groups_not_tested, groups=groups)]
     if answer.doubt == "differ" and (test := answer.homogeneity):
@@ -512,7 +512,7 @@ def _shifted(first: Tallies, second: Tallies) -> Iterator[asking.Note]:
 
 
 def _moved(
-    kind: str, first: Tallies, second: Tallies, name: Callable[[Cohort], str]
+    kind: cautions.Chosen, first: Tallies, second: Tallies, name: Callable[[Cohort], str]
 ) -> Iterator[asking.Note]:
     shares = []
     for part in (first, second):

@@ -15,6 +15,8 @@ from hearsay.asking.answer import Answer, Column, Level, Subject, Table
 from hearsay.v1 import answer_pb2
 
 GIVEN: Mapping[Any, Any] = {
+    cautions.Pooled: "levels",
+    cautions.Chosen: "map",
     str: "some",
     bool: True,
     int: 3,
@@ -72,6 +74,7 @@ def test_words_of_others_are_not_shown() -> None:
         ("rows_dropped", {"batches": {"number": 0.5}}, "cannot be given '0.5'"),
         ("rows_dropped", {"batches": {"flag": True}}, "cannot be given 'True'"),
         ("rows_dropped", {"batches": {}}, "cannot be given 'None'"),
+        ("groups_not_tested", {"groups": {"text": "words of a server"}}, "cannot be given 'words"),
         ("mean_size_alone", {"of_all": {"count": 1}}, "cannot be given '1'"),
     ],
 )

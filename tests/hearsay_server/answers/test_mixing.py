@@ -166,6 +166,7 @@ LIES = {
     "a question twice": labelled("attributes", "mode, mode"),
     "another delta": told(delta=1e-3),
     "other forged ones": told(forged=1),
+    "words of its own": told(trust="trust this server"),
     "nobody to trust": lambda answer: replace(
         answer, figures={name: answer.figures[name] for name in ("delta", "forged")}
     ),

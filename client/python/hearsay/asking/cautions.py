@@ -7,18 +7,22 @@ annotations say what a message may give.
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, Literal, cast, get_args, get_origin
 
 from ldp.errors import InvalidInput
 
 Given = str | bool | int | float | Sequence[str] | Sequence[float]
 """What a caution is about."""
 
+Pooled = Literal["levels", "levels or maps"]
+Chosen = Literal["level", "map"]
+"""What people choose, many and one."""
+
 
 # --- levels, maps and periods of the reports ------------------------------------------------
 
 
-def groups_differ(groups: str, statistic: float, degrees: int, p_value: float) -> str:
+def groups_differ(groups: Pooled, statistic: float, degrees: int, p_value: float) -> str:
     """Pooled levels or maps answer differently: `groups` says which of the two."""
     return (
         f"the {groups} differ (chi-squared {statistic:.1f} on {degrees} degrees of freedom, "
@@ -27,7 +31,7 @@ def groups_differ(groups: str, statistic: float, degrees: int, p_value: float) -
     )
 
 
-def groups_not_tested(groups: str) -> str:
+def groups_not_tested(groups: Pooled) -> str:
     """Levels or maps are pooled, and whether they differ is not known."""
     return f"whether the {groups} differ was not tested: so many values would take too long"
 
@@ -40,7 +44,7 @@ def pooled_for_forged() -> str:
     )
 
 
-def share_moved(kind: str, name: str, first: float, second: float) -> str:
+def share_moved(kind: Chosen, name: str, first: float, second: float) -> str:
     """The reports of two parts are of other mixes: `kind` is "level" or "map"."""
     return (
         f"the share of the {kind} {name} in the reports went from {first:.0%} to {second:.0%}, "
@@ -259,7 +263,8 @@ def _as(declared: object, value: Any, code: str) -> Given:
         return float(value)
     if declared is int and number and math.isfinite(value) and value == int(value):
         return int(value)
-    if declared in (str, bool) and type(value) is declared:
+    is_one = get_origin(declared) is Literal and value in get_args(declared)
+    if is_one or (declared in (str, bool) and type(value) is declared):
         found: Given = value
         return found
     raise InvalidInput(f"notes: {code} cannot be given {str(value)[:80]!r}")

@@ -22,6 +22,14 @@ STEP = 256
 PREFIX_BYTES = 4
 """Bytes before a record in its padding: its length, big-endian."""
 
+TRUST = (
+    "This holds against the collector alone, if the shuffler is honest and tells the collector "
+    "nothing, and if the other records of the line are honest. Records of one person in several "
+    "periods add up. Every device's ledger is charged the local epsilon, which holds against "
+    "everybody."
+)
+"""Who must be honest for what mixing is said to give."""
+
 MOST_KEYS, MOST_DAYS = 255, 366
 """The most keys of a survey, whose place is a byte in a KeyConfig, and of days that one lasts."""
 
