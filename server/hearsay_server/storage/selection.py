@@ -134,6 +134,7 @@ def _groups(plan: Plan, where: Sequence[analyst_pb2.Where]) -> tuple[str, ...]:
     """Return the groups that have, of each property named, one of the values asked for."""
     chosen: dict[str, Sequence[str]] = {}
     for each in where:
+        plan.properties.named(each.property)
         if each.property in chosen:
             raise InvalidInput(f"select by each property once, got {each.property!r} twice")
         if not each.values:

@@ -214,6 +214,7 @@ def test_reports_are_selected_by_panels_and_by_values_of_properties(filled: Stor
         ({"panels": [0]}, "'apps' has no panel 0; it has 1 to 4"),
         ({"panels": [5]}, "'apps' has no panel 5; it has 1 to 4"),
         ({"where": [("colour", ["red"])]}, "no property 'colour'; it declares platform, version"),
+        ({"where": [("colour", [""])]}, "no property 'colour'; it declares platform, version"),
         ({"where": [("platform", ["linux"])]}, "no value 'linux'; the survey declares ios, andr"),
         ({"where": [("platform", [])]}, "select one value of 'platform' at least, got none"),
         ({"where": [("version", ["1"]), ("version", ["2"])]}, "each property once, got 'version'"),
