@@ -334,12 +334,18 @@ def test_a_view_that_cannot_be_answered_says_why(lives: Site) -> None:
     assert '<option value="level=strict,open">' in listed
     assert "/suspicions?attribute=drink" in lives.text("/analyst/lives/by?attribute=drink&by=level")
     assert "/suspicions?attribute=how" not in listed  # of this mechanism there is no test
-    for bad in ("confidence=x", "confidence=2", "top=-1", "between=1", "where=%22", "change=1"):
+    lines = ("sum=a%0Db", "where=a=b%0Dc", "values=a%0Db", "change=1")
+    for bad in ("confidence=x", "confidence=2", "top=-1", "between=1", "where=%22", *lines):
         path = f"/analyst/lives/estimate.csv?attribute=how&{bad}"
         refused, shown = lives.get(path), lives.get(path, accept="text/html,*/*")
         assert refused.status == shown.status == 400
         assert refused.headers["content-type"].startswith("text/plain")  # of a program
         assert b"<h1" in shown.body and b"<h1" not in refused.body
+
+
+def test_a_comparison_of_several_lines_is_refused(lives: Site) -> None:
+    path = "/analyst/lives/compare.json?attribute=how&compare=level=strict%0D,open"
+    assert lives.get(path).status == 400
 
 
 def test_a_view_that_did_not_change_is_not_sent_again(lives: Site) -> None:

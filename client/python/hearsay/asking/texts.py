@@ -3,10 +3,8 @@
 import csv
 from collections.abc import Sequence
 
-from hearsay.asking.columns import NO_MAP, NOT_GIVEN
-from hearsay.asking.selection import Selection, fields
+from hearsay.asking.selection import Selection
 from hearsay.plans.properties import PANEL
-from hearsay.v1 import analyst_pb2
 from ldp.errors import InvalidInput
 
 
@@ -41,7 +39,7 @@ def values_by_property(where: Sequence[str]) -> dict[str, list[str]]:
         name, given, values = each.partition("=")
         if not name or not given:
             raise InvalidInput(f"where must read like platform=ios or version=1,2, got {each!r}")
-        found.setdefault(name, []).extend(next(csv.reader([values])) if values else [""])
+        found.setdefault(name, []).extend(listed("where", values) if values else [""])
     return found
 
 
@@ -52,21 +50,26 @@ def _panels(values: Sequence[str]) -> list[int]:
     return [int(value) for value in values]
 
 
-def message(chosen: Selection) -> analyst_pb2.Selection:
-    """Return a selection as a message."""
-    found: analyst_pb2.Selection = fields(chosen, Selection)["selection"]
-    return found
+def listed(name: str, text: str) -> list[str]:
+    """Return the values of a list such as A,B; quotes keep a comma within a value.
+
+    Raises `InvalidInput`, after the option's name, for a text of several lines.
+    """
+    try:
+        return next(csv.reader([text])) if text else []
+    except (csv.Error, StopIteration):
+        raise InvalidInput(f"{name} must read like A,B, got {text!r}") from None
 
 
-def sets_of(sums: Sequence[str] | None) -> list[list[str]]:
-    """Return the values of each `--sum`; quotes keep a comma within a value."""
-    return [next(csv.reader([text])) if text else [] for text in sums or ()]
+def sets_of(sums: Sequence[str]) -> list[list[str]]:
+    """Return the values of each `--sum`."""
+    return [listed("sum", text) for text in sums]
 
 
 def parts(compare: str, chosen: Selection) -> tuple[Selection, Selection]:
     """Return the two selections that `--compare` names, each restricted by the other options."""
     kind, given, names = compare.partition("=")
-    named = next(csv.reader([names])) if kind and given else []
+    named = listed("compare", names) if kind and given else []
     # An empty name stands for those who chose no map, or whose app gave no value.
     if len(named) != 2 or (kind in ("level", "period") and not all(named)):
         raise InvalidInput(
@@ -97,10 +100,3 @@ def parts(compare: str, chosen: Selection) -> tuple[Selection, Selection]:
         found.append(Selection(**{**chosen, **ends}))  # type: ignore[typeddict-item]
     one, other = found
     return one, other
-
-
-def part_names(compare: str) -> list[str]:
-    """Return what the two parts of `--compare` are called."""
-    kind, _, names = compare.partition("=")
-    nobody = NO_MAP if kind == "map" else NOT_GIVEN
-    return [name or nobody for name in next(csv.reader([names]))]

@@ -1,6 +1,5 @@
 """Options of views, with one name each in commands, addresses and forms."""
 
-import csv
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +8,7 @@ from urllib.parse import quote, urlencode
 
 from hearsay.asking.margins import parsed_margins
 from hearsay.asking.selection import Selection
-from hearsay.asking.texts import selected
+from hearsay.asking.texts import listed, selected
 from ldp.errors import InvalidInput
 
 LONGEST = 4000
@@ -130,11 +129,7 @@ class Given:
 
     def listed(self, name: str) -> list[str]:
         """Return the values of a list such as A,B; quotes keep a comma within a value."""
-        text = self.one(name)
-        try:
-            return next(csv.reader([text])) if text else []
-        except (csv.Error, StopIteration):
-            raise InvalidInput(f"{name} must read like A,B, got {text!r}") from None
+        return listed(name, self.one(name))
 
     def lines(self, name: str) -> list[str]:
         """Return the lines of a text, without the empty ones; raise `InvalidInput` for no others.
@@ -149,17 +144,14 @@ class Given:
 
     def selection(self) -> Selection:
         """Return which reports are asked about, with no key that restricts nothing."""
-        try:
-            chosen = selected(
-                self.many("level"),
-                self.many("period"),
-                self.one("from"),
-                self.one("to"),
-                self.many("map"),
-                self.many("where"),
-            )
-        except (csv.Error, StopIteration):
-            raise InvalidInput("where must read like platform=ios or version=1,2") from None
+        chosen = selected(
+            self.many("level"),
+            self.many("period"),
+            self.one("from"),
+            self.one("to"),
+            self.many("map"),
+            self.many("where"),
+        )
         found = {name: value for name, value in chosen.items() if value}
         return cast(Selection, found)
 
