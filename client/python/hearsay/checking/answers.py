@@ -27,7 +27,7 @@ from hearsay.checking import tables
 from hearsay.checking.plans import check_periods, check_selected
 from hearsay.plans import period
 from hearsay.plans.bins import Bins, below_of
-from hearsay.plans.kinds import Binned, Categorical, Grid, Numeric, Ratings, Strings
+from hearsay.plans.kinds import Binned, Categorical, Grid, Strings
 from hearsay.plans.plan import Plan
 from hearsay.plans.points import Points
 from hearsay.plans.sealing import TRUST
@@ -316,11 +316,7 @@ def _estimated(
 def _bounds(question: wire.EstimateRequest, plan: Plan) -> tuple[float, float] | None:
     """Return what intervals lie in, of a number or ratings the range; of sizes their mean does."""
     domain = plan.asked(question.attribute).domain
-    if question.sizes:
-        return 0.0, len(domain.sizes) - 1.0
-    if isinstance(domain, Numeric | Ratings):
-        return domain.low, domain.high
-    return None
+    return (0.0, len(domain.sizes) - 1.0) if question.sizes else domain.own_range
 
 
 def _check_weights(answer: Answer) -> None:
@@ -603,8 +599,7 @@ def _groups(question: wire.CompareGroupsRequest, answer: Answer, plan: Plan) -> 
     names, labels = by.domain.labels, attribute.domain.labels
     if not isinstance(attribute.domain, Categorical | Binned | Grid):
         labels = ("mean",)
-    unit, number = _unit(answer), attribute.domain
-    bounds = (number.low, number.high) if isinstance(number, Numeric) else None
+    unit, bounds = _unit(answer), attribute.domain.own_range
     two = roles.grouped(*roles.GROUPS, attribute=question.attribute)
     shapes = [
         _Shape("rows", (question.by, question.attribute), COLUMNS, unit, bounds=bounds),

@@ -71,6 +71,11 @@ class Kind:
         return 0.0
 
     @property
+    def own_range(self) -> tuple[float, float] | None:
+        """The range of what is estimated in the answers' own unit; None where shares are."""
+        return None
+
+    @property
     def labels(self) -> tuple[str, ...]:
         """The names of the numbers that are estimated."""
         raise NotImplementedError

@@ -143,6 +143,11 @@ class Numeric(Kind):
         return 2 * coins.below(_GRID) / (_GRID - 1) - 1
 
     @property
+    def own_range(self) -> tuple[float, float]:
+        """The ends of the range."""
+        return self.low, self.high
+
+    @property
     def labels(self) -> tuple[str, ...]:
         """The name of the number that is estimated."""
         return ("mean",)

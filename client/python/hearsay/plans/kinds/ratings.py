@@ -68,6 +68,11 @@ class Ratings(Kind):
         return "share who rated"
 
     @property
+    def own_range(self) -> tuple[float, float]:
+        """The ends of the range."""
+        return self.low, self.high
+
+    @property
     def labels(self) -> tuple[str, ...]:
         """The names of the ratings that are estimated: the keys."""
         return self.keys
