@@ -343,6 +343,13 @@ def test_a_view_that_cannot_be_answered_says_why(lives: Site) -> None:
         assert b"<h1" in shown.body and b"<h1" not in refused.body
 
 
+def test_csv_at_an_address_has_the_table_that_is_named(lives: Site) -> None:
+    path = "/analyst/lives/given.csv?attribute=how&given=smokes&table="
+    assert lives.text(f"{path}differences").startswith("attribute,first_group,second_group,how,")
+    refused = lives.get(f"{path}x")
+    assert refused.status == 400 and b"has no table &#39;x&#39;, only" in refused.body
+
+
 def test_a_comparison_of_several_lines_is_refused(lives: Site) -> None:
     path = "/analyst/lives/compare.json?attribute=how&compare=level=strict%0D,open"
     assert lives.get(path).status == 400

@@ -47,6 +47,10 @@ _LASTING = {grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.INVALID_ARGUMEN
 _OVER_BINS = ("between",)
 """Views above whose chart are the bins, from which a range may be chosen by dragging."""
 
+_OF_FORM = {"live": "have", "csv": "table"}
+"""What an address says of its form and not of the question: the part that a page has already, and
+the table that CSV is of."""
+
 _LONGEST = 4 << 20
 """Bytes of the options of a question that is posted."""
 
@@ -163,8 +167,9 @@ async def _view(visit: Visit) -> Response:
         raise Ended(grpc.StatusCode.NOT_FOUND, f"there is no view {visit.path['view']!r}")
     survey = await _found(visit)
     pairs = visit.request.query_params.multi_items()
-    have = dict(pairs).get("have")
-    pairs = [pair for pair in pairs if form != "live" or pair[0] != "have"]
+    of_form = _OF_FORM.get(form)
+    said = dict(pairs).get(of_form, "") if of_form else ""
+    pairs = [pair for pair in pairs if pair[0] != of_form]
     try:
         given = survey.completed(view, catalogue.given(pairs, view))
         asked = _Asked(visit, survey, view, given)
@@ -184,14 +189,14 @@ async def _view(visit: Visit) -> Response:
         )
     _check_attribute(asked)
     if form == "csv":
-        return await _csv(asked)
+        return await _csv(asked, said)
     if form == "json":
         return await _json(asked)
     if form == "png":
         return await _png(asked)
     if form == "live":
         part = await asked.fragment()
-        if part.tag == have:
+        if part.tag == said:
             return Response(status_code=204)
         return HTMLResponse(visit.html("analyst/live.html", asked=asked, part=part))
     return await _page(asked, trouble, wanted)
@@ -260,9 +265,10 @@ async def _page(asked: _Asked, trouble: str, wanted: str) -> Response:
     )
 
 
-async def _csv(asked: _Asked) -> Response:
+async def _csv(asked: _Asked, table: str) -> Response:
     text = await _answered(
-        asked.visit, lambda analyst: spreadsheets.rewritten(asked.question.ask(analyst).to_csv())
+        asked.visit,
+        lambda analyst: spreadsheets.rewritten(asked.question.ask(analyst).to_csv(table)),
     )
     about = [asked.given.attribute] if asked.view.kinds else []
     name = "-".join([asked.survey.name, *about, asked.view.name]) + ".csv"
