@@ -101,7 +101,8 @@ def sizes(
         told = Cohorts([(m, t) for m, t, _ in telling], [own for *_, own in telling])
         shares = answered(told).estimate
         labels += domain.sizes
-        parts.append(_numbers(shares, confidence, simultaneous))
+        own = each_at(confidence, domain, len(shares.value)) if simultaneous else confidence
+        parts.append(_numbers(shares, own, simultaneous))
         if domain.clamp:
             notes.append(larger(domain, float(shares.value[-1])))
     if len(telling) < len(cohorts):
@@ -110,7 +111,8 @@ def sizes(
         Cohorts([(MeanSize(_sets(m), domain.most), t) for m, t in cohorts], cohorts.repeats)
     )
     labels.append("mean")
-    parts.append(_numbers(mean.estimate, confidence, False))
+    of_all = simultaneous and bool(telling)
+    parts.append(_numbers(mean.estimate, each_at(confidence, domain) if of_all else confidence))
     columns = dict(zip(COLUMNS, np.concatenate(parts, axis=1), strict=True))
     return mean, labels, columns, notes
 
@@ -125,7 +127,13 @@ def _sets(mechanism: Estimator) -> SetMechanism:
     return mechanism
 
 
-def _numbers(found: Estimate, confidence: float, simultaneous: bool) -> Floats:
+def each_at(confidence: float, domain: SetOf, rows: int = 1) -> float:
+    """Return the confidence of some rows for the intervals of all sizes and their mean to cover at
+    once (Bonferroni)."""
+    return 1 - (1 - confidence) * rows / (len(domain.sizes) + 1)
+
+
+def _numbers(found: Estimate, confidence: float, simultaneous: bool = False) -> Floats:
     """Return the numbers of `COLUMNS`, shape (4, rows)."""
     low, high = found.interval(confidence, simultaneous=simultaneous)
     return np.stack([found.value, found.standard_error, low, high])

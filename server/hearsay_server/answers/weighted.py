@@ -264,9 +264,13 @@ def _sizes(
         ]
 
     mean = weighted(made(lambda m: MeanSize(m, domain.most)), weights).estimate
-    columns = queries.columns_of(mean, confidence, False)
     if any(bits):
-        return columns
+        return queries.columns_of(mean, confidence, False)
     shares = weighted(made(SetSizes.of), weights).estimate
-    each = queries.columns_of(shares, confidence, question.simultaneous)
+    sizes, one = confidence, confidence
+    if question.simultaneous:
+        sizes = sets_of.each_at(confidence, domain, len(shares.value))
+        one = sets_of.each_at(confidence, domain)
+    columns = queries.columns_of(mean, one, False)
+    each = queries.columns_of(shares, sizes, question.simultaneous)
     return {name: np.concatenate([each[name], numbers]) for name, numbers in columns.items()}

@@ -410,28 +410,47 @@ set = { values = ["maps", "news", "chess"], at_most = 2, clamp = true }
 """
 
 
-def test_what_is_noted_is_of_the_weighted_estimates(
-    own: Callable[[str], Plan], weather: tuple[str, Analyst]
-) -> None:
-    address, analyst = weather
+@pytest.fixture
+def sure(own: Callable[[str], Plan], weather: tuple[str, Analyst]) -> str:
+    """The name of a survey whose levels are declared to answer alike, and do not."""
     plan = own(SURE)
     for number, (level, platform) in enumerate(product(plan.levels, ("ios", "web"))):
         sizes = np.arange(600) % 3 if platform == "ios" else np.zeros(600, dtype=int)
         sets = np.array([[-1, -1], [0, -1], [0, 1]])[sizes]
-        sky = np.full(600, int(level == "open"))  # the levels answer differently
+        sky = np.full(600, int(level == "open"))
         rows = batch(plan, level, "once", {"sky": sky, "apps": sets}, 10 * number)
         rows.properties.append(platform)
-        submit(address, rows)
-    shares = {"platform": {"ios": 0.9, "web": 0.1}}
+        submit(weather[0], rows)
+    return plan.survey
+
+
+SHARES = {"platform": {"ios": 0.9, "web": 0.1}}
+
+
+def test_what_is_noted_is_of_the_weighted_estimates(
+    sure: str, weather: tuple[str, Analyst]
+) -> None:
     with quietly():
-        pooled = analyst.estimate(plan.survey, "sky")
-        found = analyst.estimate(plan.survey, "sky", margins=shares)
-        sized = analyst.set_sizes(plan.survey, "apps", margins=shares)
+        pooled = weather[1].estimate(sure, "sky")
+        found = weather[1].estimate(sure, "sky", margins=SHARES)
+        sized = weather[1].set_sizes(sure, "apps", margins=SHARES)
     assert [note.code for note in pooled.notes] == ["groups_differ"]
     assert found.notes == ()  # neither the weighted nor the unweighted estimates are pooled
     assert found.table().column("unweighted").values[0] == pytest.approx(0.5, abs=0.05)
     (note,) = sized.notes
     assert note.given == {"most": 2, "share": sized.table().column("estimate").values[-2]}
+
+
+@pytest.mark.parametrize("margins", [{}, {"margins": SHARES}], ids=["plain", "weighted"])
+def test_simultaneous_intervals_of_sizes_cover_their_mean_too(
+    sure: str, weather: tuple[str, Analyst], margins: Any
+) -> None:
+    with quietly():
+        at_once = weather[1].set_sizes(sure, "apps", simultaneous=True, **margins)
+        alone = weather[1].set_sizes(sure, "apps", confidence=1 - 0.05 / 4, **margins)
+    for end in ("low", "high"):  # of three sizes and the mean
+        ends = [answer.table().column(end).values for answer in (at_once, alone)]
+        assert ends[0] == pytest.approx(ends[1])
 
 
 def test_groups_share_people_with_the_other_groups_of_other_periods() -> None:
