@@ -290,7 +290,7 @@ def test_the_commands_have_maps(clinic: tuple[str, Analyst]) -> None:
     assert json.loads(shown)["parts"] == {"mine": 4000, "work": 4000, "no map": 4000}
     shown = asked("query", "clinic", "diagnosis", "--map", "mine", "--map", "", "--level", "open")
     assert "clinic, diagnosis: 3,200 reports" in shown
-    assert "The pooled one would hold for people of all levels" in shown
+    assert "The pooled one would hold for people of all maps" in shown
     compared = asked("ask", "compare", "clinic", "diagnosis", "map=mine,")
     assert "difference" in compared
     survey = asked("survey", "show", "clinic")
