@@ -347,7 +347,7 @@ def test_csv_at_an_address_has_the_table_that_is_named(lives: Site) -> None:
     path = "/analyst/lives/given.csv?attribute=how&given=smokes&table="
     assert lives.text(f"{path}differences").startswith("attribute,first_group,second_group,how,")
     refused = lives.get(f"{path}x")
-    assert refused.status == 400 and b"has no table &#39;x&#39;, only" in refused.body
+    assert refused.status == 400 and b"has no table 'x', only" in refused.body
 
 
 def test_a_comparison_of_several_lines_is_refused(lives: Site) -> None:
