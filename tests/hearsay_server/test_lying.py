@@ -331,6 +331,7 @@ ASKS: dict[str, tuple[str, Ask]] = {
     "mean": ("Estimate", lambda a: a.estimate("town", "age")),
     "set": ("Estimate", lambda a: a.estimate("town", "apps")),
     "sizes": ("Estimate", lambda a: a.set_sizes("town", "apps")),
+    "sizes by level": ("EstimateBy", lambda a: a.by_level("town", "apps", sizes=True)),
     "ratings": ("Estimate", lambda a: a.estimate("town", "stars")),
     "forecast": ("Forecast", lambda a: a.forecast("town", "colour", goal=0.01)),
     "by_level": ("EstimateBy", lambda a: a.by_level("town", "colour")),

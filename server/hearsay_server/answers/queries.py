@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from hearsay import asking
 from hearsay.asking import cautions, roles
-from hearsay.asking.columns import COLUMNS, DIFFERENCE_COLUMNS, NO_MAP
+from hearsay.asking.columns import DIFFERENCE_COLUMNS, NO_MAP
 from hearsay.plans.kinds import ByKind, Domain, Grid, Ratings, Strings
 from hearsay.plans.plan import Plan
 from hearsay.plans.views import View
@@ -284,7 +284,7 @@ def _rows(
     and what to note of them."""
     domain, confidence = plan.asked(question.attribute).domain, confidence_of(question)
     raw = domain.in_units(answer.estimate)
-    columns = columns_of(raw, confidence, question.simultaneous)
+    columns = tables.columns_of(raw, confidence, question.simultaneous)
     notes: list[asking.Note] = []
     if processed is not None:
         columns |= {"estimate": processed, "raw": raw.value}
@@ -329,7 +329,7 @@ def _sums(
     """Return a row for each sum, of the processed estimates where there are any."""
     method, most = _pooled_how(plan, question.attribute, cohorts, question.method)
     summed = summing.sums(cohorts, sets, method, most=most)
-    columns = columns_of(summed, confidence_of(question), question.simultaneous)
+    columns = tables.columns_of(summed, confidence_of(question), question.simultaneous)
     columns["effective_sample_size"] = effective_sample_size(summed)
     if processed is not None:
         columns |= {"raw": summed.value, "estimate": sets @ processed}
@@ -345,12 +345,6 @@ def _bounded(
         return found
     low, high = found.bounds
     return replace(found, method=strata.bounded_name(most * (high - low)))
-
-
-def columns_of(found: Estimate, confidence: float, simultaneous: bool) -> dict[str, Floats]:
-    """Return the columns of an estimate, its error and its interval."""
-    low, high = found.interval(confidence, simultaneous=simultaneous)
-    return dict(zip(COLUMNS, (found.value, found.standard_error, low, high), strict=True))
 
 
 def sums_of(question: analyst_pb2.EstimateRequest) -> tuple[str, list[str]]:
@@ -374,7 +368,7 @@ def _sizes(
     def answered(some: Cohorts) -> Answer:
         return _answered(plan, question.attribute, some, question.method, False)
 
-    mean, labels, columns, notes = sets_of.sizes(
+    mean, each, of_mean, notes = sets_of.sizes(
         domain, cohorts, answered, confidence, question.simultaneous
     )
     notes += doubts(plan, question.attribute, mean)
@@ -383,7 +377,7 @@ def _sizes(
         plan.survey,
         (asking.Subject(question.attribute, asked.title),),
         "share",
-        (tables.estimates("rows", (question.attribute, labels), columns, "share"),),
+        tables.of_sizes(question.attribute, domain.sizes, each, of_mean),
         confidence,
         question.simultaneous,
         mean.estimate.n,

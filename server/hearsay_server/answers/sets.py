@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 
 from hearsay.asking import cautions
 from hearsay.asking.answer import Note
-from hearsay.asking.columns import COLUMNS
 from hearsay.plans.attributes import Question
 from hearsay.plans.kinds import ByKind, Ratings, SetOf
 from hearsay.v1 import analyst_pb2
+from hearsay_server.answers import tables
 from ldp import InvalidInput, SetBits
 from ldp.core.estimation import Cohorts, Estimate
 from ldp.core.estimator import Estimator
@@ -83,14 +83,13 @@ def sizes(
     answered: Callable[[Cohorts], Answer],
     confidence: float,
     simultaneous: bool,
-) -> tuple[Answer, list[str], dict[str, Floats], list[Note]]:
-    """Return the answer on the mean size, the labels and columns of the shares of each size and
-    of the mean, and what to note of them.
+) -> tuple[Answer, dict[str, Floats], dict[str, Floats], list[Note]]:
+    """Return the answer on the mean size, the columns of the shares of each size, where there are
+    any, those of the mean, and what to note of them.
 
     `answered` estimates cohorts. Sizes are those of the people at levels that tell them.
     """
-    labels: list[str] = []
-    parts: list[Floats] = []
+    each: dict[str, Floats] = {}
     notes: list[Note] = []
     telling = [
         (SetSizes.of(m), tally, own)
@@ -100,9 +99,8 @@ def sizes(
     if telling:
         told = Cohorts([(m, t) for m, t, _ in telling], [own for *_, own in telling])
         shares = answered(told).estimate
-        labels += domain.sizes
         own = each_at(confidence, domain, len(shares.value)) if simultaneous else confidence
-        parts.append(_numbers(shares, own, simultaneous))
+        each = tables.columns_of(shares, own, simultaneous)
         if domain.clamp:
             notes.append(larger(domain, float(shares.value[-1])))
     if len(telling) < len(cohorts):
@@ -110,11 +108,8 @@ def sizes(
     mean = answered(
         Cohorts([(MeanSize(_sets(m), domain.most), t) for m, t in cohorts], cohorts.repeats)
     )
-    labels.append("mean")
-    of_all = simultaneous and bool(telling)
-    parts.append(_numbers(mean.estimate, each_at(confidence, domain) if of_all else confidence))
-    columns = dict(zip(COLUMNS, np.concatenate(parts, axis=1), strict=True))
-    return mean, labels, columns, notes
+    own = each_at(confidence, domain) if simultaneous and telling else confidence
+    return mean, each, tables.columns_of(mean.estimate, own), notes
 
 
 def larger(domain: SetOf, share: float) -> Note:
@@ -131,12 +126,6 @@ def each_at(confidence: float, domain: SetOf, rows: int = 1) -> float:
     """Return the confidence of some rows for the intervals of all sizes and their mean to cover at
     once (Bonferroni)."""
     return 1 - (1 - confidence) * rows / (len(domain.sizes) + 1)
-
-
-def _numbers(found: Estimate, confidence: float, simultaneous: bool = False) -> Floats:
-    """Return the numbers of `COLUMNS`, shape (4, rows)."""
-    low, high = found.interval(confidence, simultaneous=simultaneous)
-    return np.stack([found.value, found.standard_error, low, high])
 
 
 def rating_columns(

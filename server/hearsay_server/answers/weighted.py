@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hearsay.asking import cautions
-from hearsay.asking.answer import Answer, Note
+from hearsay.asking.answer import Answer, Note, Table
 from hearsay.plans.kinds import Ratings, SetOf
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2
@@ -190,22 +190,13 @@ def _weighed(
     domain, confidence = asked.domain, confidence_of(question)
     if question.sizes:
         items = sets_of.items_of(asked, "sizes")
-        columns = _sizes(question, groups, weights, items, confidence)
-        larger = float(columns["estimate"][-2]) if len(answer.table()) > 1 else 0.0
-        answer = replace(
-            answer,
-            notes=tuple(
-                sets_of.larger(items, larger) if note.code == "larger_sets" else note
-                for note in answer.notes
-            ),
-        )
-        return _beside(answer, columns, np.arange(len(answer.table())))
+        return _sized(question, groups, weights, items, answer)
     if question.sums:
         sets = queries.sets_to_sum(plan, question)
         summed = weighted(groups, weights, sets).estimate
-        columns = queries.columns_of(summed, confidence, question.simultaneous)
+        columns = tables.columns_of(summed, confidence, question.simultaneous)
         columns["effective_sample_size"] = queries.effective_sample_size(summed)
-        return _beside(answer, columns, np.arange(len(answer.table())))
+        return replace(answer, tables=(_beside(answer.table(), columns),))
     found = domain.in_units(weighted(groups, weights).estimate)
     if isinstance(domain, Ratings):
         means = weighted_ratings(groups, weights)
@@ -215,29 +206,50 @@ def _weighed(
         answer = replace(answer, notes=tuple(unknown))
         order = np.nan_to_num(columns["estimate"], nan=-np.inf)
     else:
-        columns = queries.columns_of(found, confidence, question.simultaneous)
+        columns = tables.columns_of(found, confidence, question.simultaneous)
         order = found.value
         if domain.statistic == "frequency":
             columns["effective_sample_size"] = queries.effective_sample_size(found)
-    return _beside(answer, columns, queries.shown(question, domain, order))
+    rows = _beside(answer.table(), columns, queries.shown(question, domain, order))
+    return replace(answer, tables=(rows, tables.rated(rows)) if "share" in columns else (rows,))
 
 
-def _beside(answer: Answer, columns: dict[str, Floats], places: NDArray[np.intp]) -> Answer:
-    """Return an answer with these columns, and its own estimates as `unweighted`, in the rows at
-    these places."""
-    table = answer.table()
+def _beside(
+    table: Table, columns: dict[str, Floats], places: NDArray[np.intp] | None = None
+) -> Table:
+    """Return a table with these columns, and its own estimates as `unweighted`, in the rows at
+    these places, or in all."""
     (level,) = table.index
+    if places is None:
+        places = np.arange(len(table))
     for name in ("estimate", "standard_error"):
         unweighted = {"estimate": "unweighted"}.get(name, f"unweighted_{name}")
         columns[unweighted] = np.asarray(table.column(name).values, dtype=np.float64)
-    rows = tables.estimates(
+    return tables.estimates(
         table.name,
         (level.name, [str(level.labels[place]) for place in places.tolist()]),
         {name: column[places] for name, column in columns.items()},
         table.column("estimate").unit,
         len(table) - len(places),
+        table.statistic,
     )
-    return replace(answer, tables=(rows, tables.rated(rows)) if "share" in columns else (rows,))
+
+
+def _sized(
+    question: analyst_pb2.EstimateRequest,
+    groups: Sequence[Cohorts],
+    weights: Weights,
+    domain: SetOf,
+    answer: Answer,
+) -> Answer:
+    """Return an answer about sizes with weighted estimates."""
+    each, of_mean = _sizes(question, groups, weights, domain, answer.confidence)
+    notes = [note for note in answer.notes if note.code != cautions.larger_sets.__name__]
+    if len(notes) < len(answer.notes):
+        notes.append(sets_of.larger(domain, float(each["estimate"][-1])))
+    columns = {"rows": each, tables.MEAN: of_mean}
+    beside = [_beside(table, columns[table.name]) for table in answer.tables]
+    return replace(answer, tables=tuple(beside), notes=tuple(notes))
 
 
 def _sizes(
@@ -246,8 +258,8 @@ def _sizes(
     weights: Weights,
     domain: SetOf,
     confidence: float,
-) -> dict[str, Floats]:
-    """Return the columns of weighted sizes of sets, and of the mean size."""
+) -> tuple[dict[str, Floats], dict[str, Floats]]:
+    """Return the columns of weighted sizes of sets, where they are known, and of the mean size."""
     if question.top or question.values:
         raise InvalidInput("sizes are answered with all their rows: leave out top and values")
     mechanisms = [mechanism for cohorts in groups for mechanism, _ in cohorts]
@@ -265,12 +277,11 @@ def _sizes(
 
     mean = weighted(made(lambda m: MeanSize(m, domain.most)), weights).estimate
     if any(bits):
-        return queries.columns_of(mean, confidence, False)
+        return {}, tables.columns_of(mean, confidence)
     shares = weighted(made(SetSizes.of), weights).estimate
     sizes, one = confidence, confidence
     if question.simultaneous:
         sizes = sets_of.each_at(confidence, domain, len(shares.value))
         one = sets_of.each_at(confidence, domain)
-    columns = queries.columns_of(mean, one, False)
-    each = queries.columns_of(shares, sizes, question.simultaneous)
-    return {name: np.concatenate([each[name], numbers]) for name, numbers in columns.items()}
+    each = tables.columns_of(shares, sizes, question.simultaneous)
+    return each, tables.columns_of(mean, one)

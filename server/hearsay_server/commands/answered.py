@@ -13,7 +13,7 @@ from hearsay_server.printing import Console, headed, say_json
 _ROWS = 40
 """Rows of a table, those of the largest estimates or smallest p-values, where none were chosen."""
 
-_SAID = ("independence", "shares")
+_SAID = ("independence", "mean", "shares")
 """Tables that notes, or columns of the first one, tell of already."""
 
 

@@ -438,7 +438,7 @@ def test_what_is_noted_is_of_the_weighted_estimates(
     assert found.notes == ()  # neither the weighted nor the unweighted estimates are pooled
     assert found.table().column("unweighted").values[0] == pytest.approx(0.5, abs=0.05)
     (note,) = sized.notes
-    assert note.given == {"most": 2, "share": sized.table().column("estimate").values[-2]}
+    assert note.given == {"most": 2, "share": sized.table().column("estimate").values[-1]}
 
 
 @pytest.mark.parametrize("margins", [{}, {"margins": SHARES}], ids=["plain", "weighted"])
@@ -448,8 +448,8 @@ def test_simultaneous_intervals_of_sizes_cover_their_mean_too(
     with quietly():
         at_once = weather[1].set_sizes(sure, "apps", simultaneous=True, **margins)
         alone = weather[1].set_sizes(sure, "apps", confidence=1 - 0.05 / 4, **margins)
-    for end in ("low", "high"):  # of three sizes and the mean
-        ends = [answer.table().column(end).values for answer in (at_once, alone)]
+    for table, end in product(("rows", "mean"), ("low", "high")):  # of three sizes and the mean
+        ends = [answer.table(table).column(end).values for answer in (at_once, alone)]
         assert ends[0] == pytest.approx(ends[1])
 
 

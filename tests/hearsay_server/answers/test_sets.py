@@ -130,14 +130,21 @@ def test_shares_of_items_at_levels_over_days(collected: Collected) -> None:
 
 def test_sizes_and_their_mean(collected: Collected) -> None:
     with pytest.warns(UserWarning, match="larger sets count as 2 items"):
-        sizes = collected.analyst.set_sizes("phones", "apps").to_frame()
-    near(sizes, {"0": 0.2, "1": 0.2, "2": 0.6, "mean": 1.4})
-    assert list(sizes.index) == ["0", "1", "2", "mean"]
+        answer = collected.analyst.set_sizes("phones", "apps")
+    sizes, mean = answer.to_frame(), answer.to_frame("mean")
+    near(sizes, {"0": 0.2, "1": 0.2, "2": 0.6})
+    near(mean, {"mean": 1.4})
+    assert (list(sizes.index), list(mean.index)) == (["0", "1", "2"], ["mean"])
+    assert (sizes.attrs["statistic"], mean.attrs["statistic"]) == ("share", "mean size")
+    units = [table.column("estimate").unit for table in answer.tables]
+    assert units == ["share", "own"]
     with pytest.warns(UserWarning, match="set_bits, which tell the mean size alone"):
         bits = collected.analyst.set_sizes("phones", "pets").to_frame()
     near(bits, {"mean": 1.25})
     assert list(bits.index) == ["mean"]
-    assert len(asked(collected, "sizes", "apps", "--csv").splitlines()) == 1 + 4
+    assert len(asked(collected, "sizes", "apps", "--csv").splitlines()) == 1 + 3
+    assert len(asked(collected, "sizes", "apps", "--csv", "--table", "mean").splitlines()) == 1 + 1
+    assert "Mean size: 1." in asked(collected, "sizes", "apps")
     with pytest.raises(InvalidInput, match="no set of items: it has no sizes"):
         collected.analyst.set_sizes("phones", "sure").to_frame()
 

@@ -23,7 +23,8 @@ class Sets:
         """Return the answer to an `EstimateRequest`."""
 
     def set_sizes(self, survey: str, attribute: str, **options: Unpack[Options]) -> Answer:
-        """Return how many items people's sets have: a row per size, and the row "mean".
+        """Return how many items people's sets have: a row per size, and a table "mean" of the mean
+        size, which is the first and only one where reports tell nothing else (`set_bits`).
 
         Columns and options are those of `estimate`, except `consistency`, `forged`, `recover`,
         `top` and `values`. Where a survey counts `at_most` items of larger sets (`clamp`) the last

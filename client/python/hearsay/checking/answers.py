@@ -224,6 +224,10 @@ def _estimate(question: wire.EstimateRequest, answer: Answer, plan: Plan) -> Non
     if view == "sums":
         _check_same("sums", labels["sums"], _joined(question.sums))
         return
+    if view == "sizes":
+        for name, rows in labels.items():
+            _check_same(name, rows, _sizes_in(name, question, plan))
+        return
     _check_labels(question, answer.table(), labels["rows"], plan)
     _check_order(question.top, answer.table())
     for table in answer.tables[1:]:  # of who rated
@@ -246,12 +250,16 @@ def _by(
         for place, (group, label) in enumerate(labels_of):
             each.setdefault(group, []).append(label)
             places.setdefault(group, []).append(place)
-        _check_same(f"{table.name}: groups", list(each), list(answer.parts))
+        groups = [part for part in answer.parts if part in each or not question.sizes]
+        _check_same(f"{table.name}: groups", list(each), groups)
         if not each or table.left_out % len(each):
             raise InvalidInput(f"left_out: {table.left_out} in {len(each)} groups")
         for labels in each.values():
             left = replace(table, left_out=table.left_out // len(each))
-            _check_labels(question, left, labels, plan)
+            if question.sizes:  # of some groups their mean alone is known
+                _check_same(table.name, labels, _sizes_in(table.name, question, plan))
+            else:
+                _check_labels(question, left, labels, plan)
         for rows in places.values():
             _check_order(question.top, table, rows)
 
@@ -301,6 +309,9 @@ def _estimated(
             is_cut=table.name == "rows",
             bounds=_bounds(question, plan),
         )
+        if table.name == "mean":
+            most = len(plan.asked(question.attribute).domain.sizes) - 1.0
+            shape = replace(shape, unit="own", statistic="mean size", bounds=(0.0, most))
         if table.name == "shares":
             shape = _Shape("shares", index, COLUMNS, "share", "share who rated", is_cut=True)
         shapes.append(shape)
@@ -309,14 +320,20 @@ def _estimated(
     _check_shape(answer, *shapes)
     expected = ["sums"] if answer.view == "sums" else ["rows"]
     expected += ["shares"] if rated and answer.view == "estimate" else []
+    if question.sizes:  # some mechanisms tell their mean alone
+        expected = ["rows", "mean"] if len(answer.tables) > 1 else ["mean"]
     _check_same("tables", [table.name for table in answer.tables], expected)
     return answer.tables
 
 
+def _sizes_in(table: str, question: wire.EstimateRequest, plan: Plan) -> Sequence[str]:
+    """Return the rows of a table about the sizes of sets."""
+    return ["mean"] if table == "mean" else plan.asked(question.attribute).domain.sizes
+
+
 def _bounds(question: wire.EstimateRequest, plan: Plan) -> tuple[float, float] | None:
-    """Return what intervals lie in, of a number or ratings the range; of sizes their mean does."""
-    domain = plan.asked(question.attribute).domain
-    return (0.0, len(domain.sizes) - 1.0) if question.sizes else domain.own_range
+    """Return what the intervals of a number or of ratings lie in: the range."""
+    return plan.asked(question.attribute).domain.own_range
 
 
 def _check_weights(answer: Answer) -> None:
@@ -329,12 +346,7 @@ def _check_labels(
     question: wire.EstimateRequest, table: Table, labels: Sequence[Any], plan: Plan
 ) -> None:
     """Check which values a table of estimates has, and how many it leaves out."""
-    domain = plan.asked(question.attribute).domain
-    if question.sizes:
-        if labels not in (["mean"], [*domain.sizes, "mean"]) or table.left_out:
-            raise InvalidInput(f"rows: {_told(labels)} are no sizes of {question.attribute!r}")
-        return
-    every = domain.labels
+    every = plan.asked(question.attribute).domain.labels
     if question.values:
         _check_same("rows", labels, list(dict.fromkeys(question.values)))
     elif question.top:

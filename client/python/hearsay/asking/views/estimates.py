@@ -128,7 +128,7 @@ VIEWS = (
         ("set",),
         (*SELECTION, *INTERVALS, METHOD, *WEIGHTS),
         _sizes,
-        notes.weights,
+        notes.sizes,
     ),
     View(
         "pairs",

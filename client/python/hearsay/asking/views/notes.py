@@ -28,6 +28,20 @@ def weights(answer: Answer) -> list[str]:
     ]
 
 
+def sizes(answer: Answer) -> list[str]:
+    """Say how large sets are on average, where that is not the first table."""
+    if len(answer.tables) == 1:
+        return weights(answer)
+    mean = answer.table("mean")
+    estimate, low, high = (mean.column(name).values[0] for name in ("estimate", "low", "high"))
+    kind = "simultaneous " if answer.simultaneous else ""
+    return [
+        f"Mean size: {estimate:.4g} ({kind}{100 * answer.confidence:g}% interval {low:.4g} to "
+        f"{high:.4g}).",
+        *weights(answer),
+    ]
+
+
 def _alike(answer: Answer) -> list[str]:
     """Say how pooled and stratified estimates differ, where there are both."""
     table = answer.table()
