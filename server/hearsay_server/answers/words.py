@@ -63,8 +63,9 @@ def check(plan: Plan, question: analyst_pb2.WordsRequest) -> None:
 
 
 def _domain(plan: Plan, attribute: str) -> Strings:
-    only = f"{attribute!r} is not answered in words: leave them out"
-    return Strings.expected(plan.asked(attribute).domain, only)
+    domain = plan.asked(attribute).domain
+    only = f"words are of answers in words: {attribute!r} is answered by {domain}"
+    return Strings.expected(domain, only)
 
 
 def collected(

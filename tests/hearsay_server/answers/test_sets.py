@@ -335,3 +335,9 @@ def test_questions_about_two_attributes_refuse_sets(collected: Collected) -> Non
         collected.analyst.crosstab("phones", "apps", "sure").to_frame()
     with pytest.raises(InvalidInput, match="values and numbers"):
         collected.analyst.ols("phones", "apps ~ C(sure)").to_frame()
+
+
+def test_a_forecast_says_which_rows_it_is_about(collected: Collected) -> None:
+    said = asked(collected, "forecast", "stars", "--goal", 0.2)  # of rooms no mean is known
+    assert "Every row whose error is known will have the wanted error" in said
+    assert "Every row will have" in asked(collected, "forecast", "apps", "--goal", 0.2)

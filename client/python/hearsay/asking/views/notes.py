@@ -192,8 +192,10 @@ def forecast(answer: Answer) -> list[str]:
     )
     if "reached" in figures:
         reached = figures["reached"]
+        known = answer.table().column("reports_for_goal").plain()
+        rows = "Every row whose error is known" if None in known else "Every row"
         said.append(
-            f"Every row will have the wanted error by the end of {reached}."
+            f"{rows} will have the wanted error by the end of {reached}."
             if reached
             else "The wanted error is further away than the year 9999."
         )
