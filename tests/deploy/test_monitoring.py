@@ -240,6 +240,7 @@ def asked(address: str, path: str, **parameters: str) -> Any:
             time.sleep(0.1)
 
 
+@pytest.mark.slow
 def test_a_real_prometheus_scrapes_a_real_server_and_draws_every_panel(
     metered: tuple[Server, str], tmp_path: Path
 ) -> None:

@@ -39,6 +39,7 @@ def test_training_on_another_device_is_as_on_a_cpu() -> None:
     assert int(passed[1]) > 100
 
 
+@pytest.mark.slow
 def test_tensors_of_the_standin_are_no_arrays_and_meet_no_others() -> None:
     script = """
 import pytest, standin, torch

@@ -158,6 +158,7 @@ def test_revoking_consent_empties_the_queue_and_sends_nothing(server: Server, fi
     assert server.show("health").status.records == 0
 
 
+@pytest.mark.slow
 def test_a_ledger_that_is_not_vouched_for_waits_for_a_new_period(
     server: Server, tmp_path: Path
 ) -> None:
@@ -304,6 +305,7 @@ def test_an_answer_waits_for_others_as_long_as_the_app_says(
         assert recorded.dropped == ({} if is_taken else {"smokes": "locked"})
 
 
+@pytest.mark.slow
 def test_a_damaged_ledger_is_set_aside_and_fails_closed(server: Server, file: Path) -> None:
     server.create(DAILY)
     calendar = Calendar()  # which agrees with the server's to a day

@@ -145,9 +145,14 @@ def postgres() -> Iterator[Postgres]:
         yield cluster
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+EITHER = ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)]
+"""What stores are tested on; a quick run has the first one alone."""
+
+
+@pytest.fixture(params=EITHER)
 def where(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
-    """A place for a store: an empty folder, then an empty database of a real PostgreSQL."""
+    """A place for a store: an empty folder, then an empty database of a real PostgreSQL, with the
+    slow tests."""
     if request.param == "sqlite":
         return tmp_path / "data"
     cluster: Postgres = request.getfixturevalue("postgres")

@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 from command import hearsay
 from disks import mounted
-from postgres import Postgres
+from postgres import EITHER, Postgres
 from stored import OLDER_ROW, add, batch, daily, register, tallied, write_older
 
 from hearsay_server.storage import audit, migrations, retention, schema
@@ -24,7 +24,7 @@ from hearsay_server.storage.verify import Verdict, verify
 from ldp.errors import InvalidInput, StorageFailed
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=EITHER)
 def other(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     """Another place, which is empty."""
     if request.param == "sqlite":

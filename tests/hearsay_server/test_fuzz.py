@@ -12,7 +12,7 @@ from google.protobuf.descriptor import FieldDescriptor, MethodDescriptor
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from messages import messages, values
-from postgres import Postgres
+from postgres import EITHER, Postgres
 from serving import batch, connected, register, serving, submit
 
 from hearsay.v1 import admin_pb2, analyst_pb2, collector_pb2
@@ -79,7 +79,7 @@ class Target:
         return grpc.StatusCode.OK, ""
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+@pytest.fixture(scope="module", params=EITHER)
 def target(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Target]:

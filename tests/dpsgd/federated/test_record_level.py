@@ -19,6 +19,7 @@ def data() -> tuple[torch.Tensor, torch.Tensor]:
     return torch.randn(120, 4) + 4 * nn.functional.one_hot(labels, 4).float(), labels
 
 
+@pytest.mark.slow
 def test_the_epsilon_of_a_client_is_that_of_all_rounds_it_took_part_in() -> None:
     features, labels = data()
     model = nn.Linear(4, 3)

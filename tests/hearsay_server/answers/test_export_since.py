@@ -113,7 +113,7 @@ def on_postgresql(tmp_path_factory: pytest.TempPathFactory, postgres: Postgres) 
         yield Served(address, url)
 
 
-@pytest.fixture(params=["on_sqlite", "on_postgresql"])
+@pytest.fixture(params=["on_sqlite", pytest.param("on_postgresql", marks=pytest.mark.slow)])
 def collection(request: pytest.FixtureRequest, tmp_path: Path) -> Collection:
     """A survey of this test's own, at either server of this module."""
     return Collection(request.getfixturevalue(request.param), own_name(request), tmp_path)
