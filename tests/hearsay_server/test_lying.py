@@ -48,6 +48,12 @@ mechanism = "oue"
 [attributes.categorical]
 values = ["here", "there"]
 [[attributes]]
+name = "mood"
+[attributes.categorical]
+values = ["good", "bad"]
+[attributes.categorical.maps.mine]
+sensitive = ["bad"]
+[[attributes]]
 name = "age"
 mechanism = "square_wave"
 [attributes.numeric]
@@ -93,6 +99,7 @@ def people(plan: Plan, seed: int) -> dict[str, Any]:
     return {
         "colour": source.integers(0, len(COLOURS), ROWS),
         "place": source.integers(0, 2, ROWS),
+        "mood": source.integers(0, 2, ROWS),
         "age": source.integers(0, 10, ROWS) / 4.5 - 1,
         "apps": np.array([[0, 1], [0, -1]])[source.integers(0, 2, ROWS)],
         "stars": np.array([[0, 3], [0, -1]])[source.integers(0, 2, ROWS)],
@@ -696,6 +703,43 @@ def test_what_no_honest_server_says_is_refused(liar: Liar, lie: str) -> None:
         method, ask = ASKS[name]
         with refused(liar, method, ask, (lie, name)) as refuse:
             refuse(change)
+
+
+OTHERS: list[tuple[dict[str, Any], str, str]] = [
+    ({"levels": ["open"]}, "level", "strict"),
+    ({"maps": [""]}, "map", "mine"),
+    ({"periods": DAYS[:1]}, "period", DAYS[1]),
+    ({"first_period": DAYS[1]}, "period", DAYS[0]),
+    ({"last_period": DAYS[0]}, "period", DAYS[1]),
+]
+"""What a question selects, and what the survey has besides."""
+
+
+@pytest.mark.parametrize(("selection", "field", "other"), OTHERS)
+def test_cohorts_that_were_not_asked_for_are_refused(
+    liar: Liar, selection: dict[str, Any], field: str, other: str
+) -> None:
+    def elsewhere(answers: list[Any]) -> None:
+        setattr(answers[0].cohorts[-1], field, other)
+
+    asks: dict[str, Ask] = {
+        "Estimate": lambda a: a.estimate("town", "mood", **selection),
+        "EstimateBy": lambda a: a.by_level("town", "mood", **selection),
+    }
+    for method, ask in asks.items():
+        with refused(liar, method, ask, (field, other)) as refuse:
+            refuse(elsewhere)
+
+
+def test_only_estimates_and_words_tell_cohorts(liar: Liar, collected: Collected) -> None:
+    def cohort(answers: list[Any]) -> None:
+        told = {"level": "open", "period": DAYS[0], "epsilon": 16, "mechanism": "krr"}
+        answers[0].cohorts.add(revision=collected.plan.revision, **told)
+
+    for name in ("compare", "change", "distribution", "pairs", "crosstab", "within", "ols"):
+        method, ask = ASKS[name]
+        with refused(liar, method, ask, name) as refuse:
+            refuse(cohort)
 
 
 def test_a_group_comes_once(liar: Liar) -> None:

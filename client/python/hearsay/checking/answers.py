@@ -43,6 +43,9 @@ _MOST_ROWS = 1024
 _OF_ANOTHER = wire.EstimateByRequest | wire.ForecastRequest | wire.WatchRequest
 """Questions that have a question: of groups, of times to come, again and again."""
 
+_WITH_COHORTS = wire.EstimateRequest | wire.WordsRequest
+"""Questions whose answers say which cohorts they are from."""
+
 _DISTRIBUTIONS = ("distribution", "quantiles", "between", "cdf")
 
 _OF_VALUES = ("frequency", "mean", "share", "share who rated")
@@ -99,7 +102,7 @@ def check(request: Message, answer: Answer, plan: Plan) -> None:
     if answer.view not in _OF_PARTS:
         _check_same("parts", list(answer.parts), [])
     _check_among("part", [note.part for note in answer.notes], ["", *answer.parts])
-    _check_cohorts(answer, plan)
+    _check_cohorts(question, answer, plan)
     check(question, answer, plan)
 
 
@@ -201,8 +204,7 @@ def _check_group(request: wire.EstimateByRequest, group: str, plan: Plan) -> Non
     if by == wire.EstimateByRequest.LEVEL:
         known: Collection[str] = selection.levels or plan.levels
     elif by == wire.EstimateByRequest.MAP:
-        maps = selection.maps or (*plan.maps(question.attribute), "")
-        known = [name or NO_MAP for name in maps]
+        known = [name or NO_MAP for name in _maps(question, plan)]
     else:
         declared = {each.name: each.values for each in plan.properties.declared}
         selected = {each.property: each.values for each in selection.where}
@@ -678,14 +680,26 @@ _CHECKS: dict[
 """The views of the answers to each question, what their estimates are of, and their check."""
 
 
-def _check_cohorts(answer: Answer, plan: Plan) -> None:
+def _check_cohorts(question: Any, answer: Answer, plan: Plan) -> None:
+    """Check that the question selects the reports that the answer is from, as far as it says."""
+    if not isinstance(question, _WITH_COHORTS):
+        _check_same("cohorts", answer.cohorts, [])
+        return
+    selection = question.selection
     for each in answer.cohorts:
         if each.revision != plan.revision:
             raise InvalidInput(f"cohorts: revision {each.revision.hex()} is not the plan's")
-        _check_among("cohorts: level", [each.level], plan.levels)
-        period.start(plan.period, each.period)
-        if each.map:
-            check_name("cohorts: map", each.map)
+    levels, maps = selection.levels or plan.levels, _maps(question, plan)
+    _check_among("cohorts: level", [each.level for each in answer.cohorts], levels)
+    _check_among("cohorts: map", [each.map for each in answer.cohorts], maps)
+    periods = frozenset(selection.periods)
+    for name in {each.period for each in answer.cohorts}:
+        check_selected(plan, name, selection, periods)
+
+
+def _maps(question: wire.EstimateRequest | wire.WordsRequest, plan: Plan) -> Sequence[str]:
+    """Return the maps that a question selects, "" for none."""
+    return question.selection.maps or (*plan.maps(question.attribute), "")
 
 
 def _joined(sums: Iterable[wire.ValueSet]) -> list[str]:
