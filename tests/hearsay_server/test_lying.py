@@ -50,7 +50,7 @@ values = ["here", "there"]
 [[attributes]]
 name = "mood"
 [attributes.categorical]
-values = ["good", "bad"]
+values = ["good", "bad", "odd"]
 [attributes.categorical.maps.mine]
 sensitive = ["bad"]
 [[attributes]]
@@ -360,6 +360,11 @@ ASKS: dict[str, tuple[str, Ask]] = {
     "heavy_hitters": ("Words", lambda a: a.heavy_hitters("town", "word")),
     "crosstab": ("Crosstab", lambda a: a.crosstab("town", "colour", "place")),
     "within": ("CompareGroups", lambda a: a.within("town", "colour", by="place")),
+    "compare by": ("CompareGroups", lambda a: a.compare("town", "colour", by="place")),
+    "reference": (
+        "CompareGroups",
+        lambda a: a.compare("town", "age", by="colour", reference="green"),
+    ),
     "ols": ("Fit", lambda a: a.ols("town", "age ~ C(colour)")),
     "suspicions": ("Suspicions", lambda a: a.suspicions("town", "place")),
 }
@@ -477,7 +482,6 @@ def test_numbers_that_cannot_be_are_refused(liar: Liar, name: str) -> None:
         "top ratings",
         "words",
         "heavy_hitters",
-        "within",
     }  # whose numbers may be nan
     for place, (_, field) in enumerate(numbers(answers[0])):
         for number in (math.nan, math.inf, -math.inf):
@@ -498,7 +502,7 @@ def test_numbers_that_cannot_be_are_refused(liar: Liar, name: str) -> None:
 def test_lists_of_another_length_are_refused(liar: Liar, name: str) -> None:
     method, ask = ASKS[name]
     answers = honest(liar, method, ask)
-    free = {"suspicions", "surveys", "pairs", "reports", "differences"}
+    free = {"suspicions", "surveys", "pairs", "reports"}
     free |= {"bins"}  # which are as few as the points allow
     free |= {"columns"} if name in OPTIONAL else set()
     free |= {"texts"} if name == "suspicions" else set()  # targets, of which there may be fewer
@@ -740,6 +744,51 @@ def test_only_estimates_and_words_tell_cohorts(liar: Liar, collected: Collected)
         method, ask = ASKS[name]
         with refused(liar, method, ask, name) as refuse:
             refuse(cohort)
+
+
+def differences(answers: list[Any]) -> Any:
+    (found,) = [table for table in answers[0].tables if table.name == "differences"]
+    return found
+
+
+def test_groups_are_all_compared(liar: Liar) -> None:
+    def none(answers: list[Any]) -> None:
+        table = differences(answers)
+        for level in table.index:
+            level.ClearField("labels")
+            level.ClearField("places")
+        for column in table.columns:
+            column.ClearField("numbers")
+
+    def no_number(answers: list[Any]) -> None:
+        differences(answers).columns[-3].numbers[-1] = math.nan
+
+    for name in ("within", "compare by", "reference"):
+        method, ask = ASKS[name]
+        with refused(liar, method, ask, name) as refuse:
+            refuse(none)
+            refuse(no_number)
+
+
+@pytest.mark.filterwarnings("ignore:too few people are known to be in odd")
+def test_only_differences_of_groups_that_are_unclear_are_missing(liar: Liar) -> None:
+    def clear(answers: list[Any]) -> None:
+        answers[0].ClearField("notes")
+
+    def another(answers: list[Any]) -> None:
+        answers[0].notes[0].given[0].texts.texts[0] = "good"
+
+    def nobody(answers: list[Any]) -> None:
+        answers[0].notes[0].given[0].texts.texts.append("nobody")
+
+    def one_more(answers: list[Any]) -> None:
+        differences(answers).columns[2].numbers[0] = math.nan
+
+    with refused(
+        liar, "CompareGroups", lambda a: a.compare("town", "colour", by="mood"), "unclear"
+    ) as refuse:
+        for change in (clear, another, nobody, one_more):
+            refuse(change)
 
 
 def test_a_group_comes_once(liar: Liar) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise, product
+from itertools import combinations, pairwise, product
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from google.protobuf.message import Message
 
 from hearsay.asking import roles
 from hearsay.asking.answer import Answer, Column, Table, Unit
+from hearsay.asking.cautions import groups_unclear
 from hearsay.asking.columns import (
     COLUMNS,
     DIFFERENCE_COLUMNS,
@@ -625,12 +626,27 @@ def _groups(question: wire.CompareGroupsRequest, answer: Answer, plan: Plan) -> 
     rows = _check_shape(answer, *shapes)
     _check_same("groups", rows["groups"], [(name,) for name in names])
     _check_same("rows", rows["rows"], list(product(names, labels)))
-    _check_among("differences", rows["differences"], set(product(names, names, labels)))
-    _check_once("differences", rows["differences"])
+    pairs: Iterable[tuple[str, str]] = combinations(names, 2)
+    if question.reference:
+        pairs = [(question.reference, name) for name in names if name != question.reference]
+    compared = [(*pair, label) for pair, label in product(pairs, labels)]
+    _check_same("differences", rows["differences"], compared)
+    unclear = _unclear(answer)
+    _check_among("groups_unclear", unclear, names)
+    for name, groups in (("rows", 1), ("groups", 1), ("differences", 2)):
+        clear = [n for n, row in enumerate(rows[name]) if unclear.isdisjoint(row[:groups])]
+        tables.check_estimated(answer.table(name), rows=clear)
     _check_same("figures", sorted(answer.figures), ["by", "groups"])
     shares = answer.table("groups").column("estimate").values
     figures = {"by": question.by, "groups": dict(zip(names, shares, strict=True))}
     _check_same("figures", sorted(answer.figures.items()), sorted(figures.items()))
+
+
+def _unclear(answer: Answer) -> set[str]:
+    """Return the groups of which notes say that nothing can be told within them."""
+    notes = [note for note in answer.notes if note.code == groups_unclear.__name__]
+    told: list[Any] = [note.given["groups"] for note in notes]
+    return {name for groups in told for name in groups}
 
 
 def _fit(question: wire.FitRequest, answer: Answer, plan: Plan) -> None:

@@ -87,12 +87,18 @@ def check_known(answer: Answer) -> None:
         check_estimated(table)
 
 
-def check_estimated(table: Table, without: Collection[str] = ()) -> None:
-    """Raise `InvalidInput` where a number of a table is missing, but in the columns `without`."""
+def check_estimated(
+    table: Table, without: Collection[str] = (), rows: Sequence[int] | None = None
+) -> None:
+    """Raise `InvalidInput` where a number of a table is missing, but in the columns `without`.
+
+    `rows` are the places of those that are checked: all, unless they are given.
+    """
     for column in table.columns:
         if column.role == "text" or column.name in without:
             continue
-        if np.isnan(_numbers(column)).any():
+        numbers = _numbers(column)
+        if np.isnan(numbers if rows is None else numbers[list(rows)]).any():
             raise InvalidInput(f"{table.name}: {column.name} is nan")
 
 
