@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -102,15 +102,20 @@ def collected_from(
     text: str,
     address: str,
     analyst: Analyst,
+    properties: Sequence[str] = (),
 ) -> Collected:
-    """Register a survey and submit what `people` answer, by the number of a level and day."""
+    """Register a survey and submit what `people` answer, by the number of a level and day.
+
+    All have the same values of public properties.
+    """
     _, plan = register(address, text)
     cohorts = [(level, day) for level in plan.levels for day in DAYS[:2]]
-    submit(
-        address,
-        *(batch(plan, level, day, people(plan, i), 10 * i)
-          for i, (level, day) in enumerate(cohorts)),
-    )  # fmt: skip
+    batches = [
+        batch(plan, level, day, people(plan, i), 10 * i) for i, (level, day) in enumerate(cohorts)
+    ]
+    for each in batches:
+        each.properties.extend(properties)
+    submit(address, *batches)
     return Collected(address, analyst, plan)
 
 

@@ -1,9 +1,11 @@
 """A server that lies to analysts: nothing that it says is used, printed raw or written anywhere."""
 
 import contextlib
+import inspect
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,9 @@ from google.protobuf.message import Message
 from lying import Liar, lying
 
 from hearsay import Analyst, AnswerRefused
+from hearsay.asking import Note, cautions, wire
+from hearsay.asking.answer import Answer
+from hearsay.checking import notes
 from hearsay.plans.plan import Plan, parse
 from hearsay.v1 import answer_pb2, plan_pb2
 from hearsay_server.answers.folders import open_folder
@@ -78,6 +83,9 @@ name = "word"
 [attributes.strings]
 alphabet = "{ALPHABET}"
 longest = 3
+[[properties]]
+name = "platform"
+values = ["ios", "web"]
 """
 ROWS = 400
 PLACES = [
@@ -110,7 +118,7 @@ def people(plan: Plan, seed: int) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def collected(address: str) -> Iterator[Collected]:
     with Analyst(address) as analyst:
-        yield collected_from(people, TOML, address, analyst)
+        yield collected_from(people, TOML, address, analyst, properties=["ios"])
 
 
 @pytest.fixture(scope="module")
@@ -342,6 +350,7 @@ ASKS: dict[str, tuple[str, Ask]] = {
     "ratings": ("Estimate", lambda a: a.estimate("town", "stars")),
     "forecast": ("Forecast", lambda a: a.forecast("town", "colour", goal=0.01)),
     "by_level": ("EstimateBy", lambda a: a.by_level("town", "colour")),
+    "by property": ("EstimateBy", lambda a: a.by_property("town", "colour", "platform")),
     "by_period": ("EstimateBy", lambda a: a.by_period("town", "colour")),
     "top by level": ("EstimateBy", lambda a: a.by_level("town", "colour", top=2)),
     "one level": ("EstimateBy", lambda a: a.by_level("town", "colour", levels=["open"])),
@@ -789,6 +798,67 @@ def test_only_differences_of_groups_that_are_unclear_are_missing(liar: Liar) -> 
     ) as refuse:
         for change in (clear, another, nobody, one_more):
             refuse(change)
+
+
+NOTHING = Answer("estimate", "town", (), "frequency", ())
+NOTES: list[tuple[str, str, dict[str, Any], str]] = [
+    ("suspicions", "few_for_test", {"test": "norm_sub_gap", "levels": ["open"]}, "levels"),
+    ("compare by", "groups_unclear", {"groups": ["here"]}, "groups"),
+    ("change", "mix_changed", {"label": "red", "moved": 0.5}, "label"),
+    ("change", "unfinished", {"periods": [DAYS[1]]}, "periods"),
+    ("pairs", "no_pairs", {"levels": ["strict"]}, "levels"),
+    ("ratings", "ratings_unknown", {"keys": ["food"]}, "keys"),
+    ("by property", "small_groups", {"least": 5, "groups": ["web (3 reports)"]}, "groups"),
+    (
+        "compare",
+        "share_moved",
+        {"kind": "level", "name": "open", "first": 0.2, "second": 0.5},
+        "name",
+    ),
+    (
+        "estimate",
+        "same_within",
+        {"properties": ["platform"], "within": ["platform"]},
+        "within",
+    ),
+]
+"""A question, a note of it, and the parameter that names something."""
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize(("name", "code", "given", "parameter"), NOTES)
+def test_notes_name_what_the_question_has(
+    liar: Liar, name: str, code: str, given: dict[str, Any], parameter: str
+) -> None:
+    def noting(given: dict[str, Any]) -> Callable[[list[Any]], None]:
+        (message,) = wire.to_message(replace(NOTHING, notes=(Note(code, given),))).notes
+
+        def change(answers: list[Any]) -> None:
+            answers[0].notes.append(message)
+
+        return change
+
+    method, ask = ASKS[name]
+    with liar.saying(method, noting(given)), Analyst(liar.address) as analyst:
+        ask(analyst)
+    told = given[parameter]
+    others: list[Any] = ["nobody (3 reports)", "nobody"]
+    if isinstance(told, list):
+        others = [[*told, *told], *([*told, other] for other in others)]
+    with refused(liar, method, ask, (name, code)) as refuse:
+        for other in others:
+            refuse(noting({**given, parameter: other}))
+    with refused(liar, *ASKS["ols"], code) as refuse:
+        refuse(noting(given))
+
+
+def test_notes_that_name_anything_are_checked() -> None:
+    """But for those of margins' rows, which are called by their values."""
+    for code, caution in cautions.CAUTIONS.items():
+        declared = inspect.signature(caution).parameters.values()
+        texts = {each.name for each in declared if each.annotation in (str, Sequence[str])}
+        _, checked = notes.NAMES.get(code, (None, {}))
+        assert texts == {*checked} or code == "joined"
 
 
 def test_a_group_comes_once(liar: Liar) -> None:

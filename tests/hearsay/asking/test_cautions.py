@@ -17,6 +17,7 @@ from hearsay.v1 import answer_pb2
 GIVEN: Mapping[Any, Any] = {
     cautions.Pooled: "levels",
     cautions.Chosen: "map",
+    cautions.Tests: "norm_sub_gap",
     str: "some",
     bool: True,
     int: 3,

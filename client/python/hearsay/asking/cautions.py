@@ -18,6 +18,9 @@ Pooled = Literal["levels", "levels or maps"]
 Chosen = Literal["level", "map"]
 """What people choose, many and one."""
 
+Tests = Literal["norm_sub_gap"]
+"""Tests of forged reports that may be left out."""
+
 
 # --- levels, maps and periods of the reports ------------------------------------------------
 
@@ -172,7 +175,7 @@ def no_distribution(
     )
 
 
-def few_for_test(test: str, levels: Sequence[str]) -> str:
+def few_for_test(test: Tests, levels: Sequence[str]) -> str:
     """A test was left out at some levels."""
     return f"too few reports for {test} at {', '.join(levels)}"
 

@@ -11,7 +11,6 @@ from google.protobuf.message import Message
 
 from hearsay.asking import roles
 from hearsay.asking.answer import Answer, Column, Table, Unit
-from hearsay.asking.cautions import groups_unclear
 from hearsay.asking.columns import (
     COLUMNS,
     DIFFERENCE_COLUMNS,
@@ -24,7 +23,7 @@ from hearsay.asking.columns import (
     change_columns,
     variable_name,
 )
-from hearsay.checking import tables
+from hearsay.checking import notes, tables
 from hearsay.checking.plans import check_periods, check_selected
 from hearsay.plans import period
 from hearsay.plans.bins import Bins, below_of
@@ -105,6 +104,7 @@ def check(request: Message, answer: Answer, plan: Plan) -> None:
     _check_among("part", [note.part for note in answer.notes], ["", *answer.parts])
     _check_cohorts(question, answer, plan)
     check(question, answer, plan)
+    notes.check(question, answer, plan)
 
 
 def _has_intervals(question: Any, plan: Plan) -> bool:
@@ -632,7 +632,6 @@ def _groups(question: wire.CompareGroupsRequest, answer: Answer, plan: Plan) -> 
     compared = [(*pair, label) for pair, label in product(pairs, labels)]
     _check_same("differences", rows["differences"], compared)
     unclear = _unclear(answer)
-    _check_among("groups_unclear", unclear, names)
     for name, groups in (("rows", 1), ("groups", 1), ("differences", 2)):
         clear = [n for n, row in enumerate(rows[name]) if unclear.isdisjoint(row[:groups])]
         tables.check_estimated(answer.table(name), rows=clear)
@@ -644,8 +643,8 @@ def _groups(question: wire.CompareGroupsRequest, answer: Answer, plan: Plan) -> 
 
 def _unclear(answer: Answer) -> set[str]:
     """Return the groups of which notes say that nothing can be told within them."""
-    notes = [note for note in answer.notes if note.code == groups_unclear.__name__]
-    told: list[Any] = [note.given["groups"] for note in notes]
+    unclear = [note for note in answer.notes if note.code == "groups_unclear"]
+    told: list[Any] = [note.given["groups"] for note in unclear]
     return {name for groups in told for name in groups}
 
 
