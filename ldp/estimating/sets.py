@@ -123,8 +123,8 @@ class MeanSize(Estimator):
 
 
 def can_pair(mechanism: Mechanism) -> bool:
-    """Tell whether reports have two members at least, so that pairs of items can be estimated."""
-    return isinstance(mechanism, SetSelection) and mechanism.size > 1 and mechanism.most > 1
+    """Tell whether pairs of items can be estimated from reports."""
+    return isinstance(mechanism, SetSelection) and mechanism.tells_pairs
 
 
 def pairs(cohorts: Sequence[tuple[SetSelection, PairTally, Repeats]]) -> Estimate:
@@ -137,9 +137,9 @@ def pairs(cohorts: Sequence[tuple[SetSelection, PairTally, Repeats]]) -> Estimat
     for shares near the estimates that a population can have: the noise of one pair is too skewed
     to be told from how often the sample has it. Intervals are Wald's. A cohort's pair tally is
     that of its reports with themselves.
-    Raises `InvalidInput` without reports.
+    Raises `InvalidInput` without reports that tell pairs (`can_pair`).
     """
-    seen = [(m, tally, own) for m, tally, own in cohorts if tally.n]
+    seen = [(m, tally, own) for m, tally, own in cohorts if tally.n and can_pair(m)]
     if not seen:
         raise InvalidInput("there are no reports whose pairs of items can be told")
     n = sum(tally.n for _, tally, _ in seen)
@@ -147,19 +147,14 @@ def pairs(cohorts: Sequence[tuple[SetSelection, PairTally, Repeats]]) -> Estimat
     values, variances = [], []
     for mechanism, tally, own in seen:
         q, gain = mechanism._rounded_support
-        none, one, two = mechanism.pair_support
-        slope, scale = (one - none) / gain, two - 2 * one + none
+        none, one, _ = mechanism.pair_support
+        slope = (one - none) / gain
         singles = tally.first.counts / tally.n
         both = tally.products[rows, columns] / tally.n
         either = singles[rows] + singles[columns]
-        value = (both - none - slope * (either - 2 * q)) / scale
+        value = (both - none - slope * (either - 2 * q)) / mechanism.pair_gain
         f, g, truth = _possible((singles[rows] - q) / gain, (singles[columns] - q) / gain, value)
-        both = none + (one - none) * (f + g - 2 * truth) + (two - none) * truth
-        either = 2 * q + gain * (f + g)
-        # The square of 1{u, v} - b (1{u} + 1{v}), whose products are 1{u, v} again.
-        square = both * (1 - 4 * slope + 2 * slope**2) + slope**2 * either
-        noise = (square - (both - slope * either) ** 2) / scale**2
-        variance = np.maximum(noise, 0) / tally.n
+        variance = mechanism.pair_variance(f, g, truth) / tally.n
         values.append(value)
         variances.append(variance + own.more(variance, truth * (1 - truth) / tally.n))
     weights = np.array([[tally.n / n] for _, tally, _ in seen])

@@ -1,5 +1,6 @@
 """Sizes of sets and pairs of items, from the reports of `SetSelection`."""
 
+import math
 from itertools import combinations
 
 import numpy as np
@@ -178,6 +179,51 @@ def test_reports_of_one_member_tell_no_pairs() -> None:
     assert can_pair(pairing)
     with pytest.raises(InvalidInput, match="pairs are of two items"):
         SetSelection.pairing(14, 1.0, 1)
+
+
+SMALL = [(items, most) for items in range(2, 7) for most in range(2, items + 1)]
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 0.5, 1.0, 2.0, 4.0])
+def test_reports_that_are_to_tell_pairs_do(epsilon: float) -> None:
+    for items, most in SMALL:
+        mechanism = SetSelection.pairing(items, epsilon, most)
+        assert can_pair(mechanism), (items, most)
+        share = most / (2 * items)
+        least = min(
+            float(SetSelection(items, epsilon, most, size, meet).pair_variance(share, share, 0.1))
+            for meet in (1, most)
+            for size in range(max(meet, 2), items + meet)
+        )
+        assert mechanism.pair_variance(share, share, 0.1) < 12 * least, (items, most)
+
+
+@pytest.mark.parametrize(("items", "most", "epsilon"), [(3, 2, 0.5), (4, 4, 1.0), (4, 3, 0.1)])
+def test_a_pair_is_estimated_without_bias_from_what_is_asked_for(
+    items: int, most: int, epsilon: float
+) -> None:
+    """Exactly, by the channel: every set's reports tell on average whether it has both items."""
+    mechanism = SetSelection.pairing(items, epsilon, most)
+    q, gain = mechanism._rounded_support
+    none, one, _ = mechanism.pair_support
+    seen, chances = counts(mechanism).astype(float), np.array(mechanism.channel().rows, dtype=float)
+    for u, v in combinations(range(items), 2):
+        each = seen[:, u] * seen[:, v] - none
+        each -= (one - none) / gain * (seen[:, u] + seen[:, v] - 2 * q)
+        found = chances @ each / mechanism.pair_gain
+        has_both = [float({u, v} <= {*own}) for own in mechanism.sets()]
+        assert found == pytest.approx(has_both, abs=1e-6)
+
+
+def test_reports_of_some_sizes_tell_no_pairs_at_any_epsilon() -> None:
+    """Half of a report of four about three items and sets of two: pi_1 is between the others."""
+    for epsilon in (0.5, 1.0, 4.0):
+        mechanism = SetSelection(3, epsilon, 2, size=4, meet=2)
+        assert mechanism.pair_gain == 0 and not can_pair(mechanism)
+        assert math.isinf(mechanism.pair_variance(0.3, 0.3, 0.1))
+        tally = pair_tally(mechanism, mechanism.randomize_many([[0, 1]] * 9, SeededCoins(1)))
+        with pytest.raises(InvalidInput, match="no reports whose pairs"):
+            pairs([(mechanism, tally, Repeats())])
 
 
 def test_levels_of_sizes_are_pooled(coins: SeededCoins) -> None:

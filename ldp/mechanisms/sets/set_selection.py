@@ -2,7 +2,7 @@
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -30,6 +30,9 @@ MAX_SIZE = 1 << 12
 
 _PATIENCE = 12
 """Sizes of a report that may be worse in a row before the search for the best one ends."""
+
+_MOST_PAIR = 10.0
+"""How many times the least variance of a pair is taken for a smaller one of an item."""
 
 _FEW_FACTORS = 1 << 14
 """Factors of products of binomials that are added up exactly: a plan must not choose how long a
@@ -141,16 +144,24 @@ class SetSelection(SubsetCodes, SetMechanism):
 
     @classmethod
     def pairing(cls, items: int, epsilon: float, most: int) -> "SetSelection":
-        """Return the mechanism of least variance among those whose reports tell pairs of items.
+        """Return a mechanism whose reports tell pairs of items.
 
-        Its reports have two members at least. Raises `InvalidInput` for fewer than two items, and
-        sets of one.
+        It is the one of least variance of an item, of reports with two members at least. Where a
+        pair's variance is then more than `_MOST_PAIR` times as large as with a threshold of one
+        member, or of all that a set has, it is the one of these with the least variance of a pair.
+        Raises `InvalidInput` for fewer than two items, and sets of one.
         """
         if min(items, most) < 2:
             raise InvalidInput(
                 f"pairs are of two items of a set, got {items} items and sets of {most}"
             )
-        return cls(items, epsilon, most, *best_sizes(items, most, epsilon, 2))
+        sizes = [best_sizes(items, most, epsilon, 2)]
+        sizes += [best_sizes(items, most, epsilon, 2, (meet,)) for meet in (1, most)]
+        tried = [cls(items, epsilon, most, *each) for each in dict.fromkeys(sizes)]
+        share = most / (2 * items)
+        variances = [float(each.pair_variance(share, share, share**2)) for each in tried]
+        good = [v <= _MOST_PAIR * min(variances) for v in variances]
+        return tried[0] if good[0] else tried[variances.index(min(variances))]
 
     # --- chances -------------------------------------------------------------------------------
 
@@ -207,17 +218,51 @@ class SetSelection(SubsetCodes, SetMechanism):
         """The chances that a report has both of two given members, none, one or both of which are
         in the set: (pi_0, pi_1, pi_2). pi_2 is 0 where a set has one member, pi_0 where there is
         one item."""
+        none, one, two = self._pair_support
+        return float(none), float(one), float(two)
+
+    @cached_property
+    def tells_pairs(self) -> bool:
+        """Whether reports tell which items go together: they and sets have two members at least,
+        and pi_2 - 2 pi_1 + pi_0 is not 0. It is 0 at every epsilon of some sizes, such as reports
+        of 4, with 2 shared members, about three items and sets of two."""
+        return min(self.size, self.most) > 1 and self.pair_gain != 0
+
+    @cached_property
+    def pair_gain(self) -> float:
+        """pi_2 - 2 pi_1 + pi_0, of exact chances: it is near 0 where reports hardly tell pairs."""
+        none, one, two = self._pair_support
+        return float(two - 2 * one + none)
+
+    @cached_property
+    def _pair_support(self) -> tuple[Fraction, Fraction, Fraction]:
         k, m, d = self.size, self.most, self.items
         none = one = two = Fraction(0)
         for j, chance in self._chances.items():
             none += chance * (k - j) * (k - j - 1)
             one += chance * j * (k - j)
             two += chance * j * (j - 1)
-        return (
-            float(none / max(1, d * (d - 1))),
-            float(one / (m * d)),
-            float(two / max(1, m * (m - 1))),
-        )
+        return none / max(1, d * (d - 1)), one / (m * d), two / max(1, m * (m - 1))
+
+    def pair_variance(self, f: ArrayLike, g: ArrayLike, both: ArrayLike) -> Floats:
+        """Return the variance of one report's estimate of the share of people who have both of two
+        items, which shares `f` and `g` have; inf where reports do not tell pairs.
+
+        The estimate is (1{u, v in Z} - pi_0 - b (1{u in Z} + 1{v in Z} - 2 q)) / (pi_2 - 2 pi_1 +
+        pi_0) of a report Z, with b = (pi_1 - pi_0) / (p - q): unbiased for 1{u, v in S}.
+        """
+        f, g, truth = (np.asarray(x, dtype=float) for x in (f, g, both))
+        if not self.tells_pairs:
+            return np.full(np.broadcast_shapes(f.shape, g.shape, truth.shape), math.inf)
+        q, gain = self._rounded_support
+        none, one, two = self.pair_support
+        slope = (one - none) / gain
+        joint = none + (one - none) * (f + g - 2 * truth) + (two - none) * truth
+        either = 2 * q + gain * (f + g)
+        # The square of 1{u, v} - b (1{u} + 1{v}), whose products are 1{u, v} again.
+        square = joint * (1 - 4 * slope + 2 * slope**2) + slope**2 * either
+        found: Floats = np.maximum(square - (joint - slope * either) ** 2, 0) / self.pair_gain**2
+        return found
 
     # --- randomising ---------------------------------------------------------------------------
 
@@ -361,16 +406,18 @@ class SetSelection(SubsetCodes, SetMechanism):
 
 
 @lru_cache(maxsize=4096)
-def best_sizes(items: int, most: int, epsilon: float, least: int = 1) -> tuple[int, int]:
+def best_sizes(
+    items: int, most: int, epsilon: float, least: int = 1, meets: Sequence[int] = ()
+) -> tuple[int, int]:
     """Return the size of a report, `least` or more, and its threshold, (size, meet), of the least
-    variance.
+    variance: of any threshold, unless some are given.
 
     That is the variance of an item that a share of most / (2 items) of the people have. Thresholds
     are tried from 1 until one is worse than the one before, sizes until they have been worse for a
     while. Cost: some milliseconds; a second where there are 2**16 items.
     """
     best = (math.inf, 0, 0)
-    for meet in range(1, most + 1):
+    for meet in meets or range(1, most + 1):
         found = min(_tried(items, most, epsilon, meet, least), default=best)
         if found >= best:
             break

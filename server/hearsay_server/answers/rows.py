@@ -120,7 +120,7 @@ def pairs_by_level(
         names = " and ".join(sorted({m.name for m in mechanisms.values()}))
         raise InvalidInput(
             f"no report of {attribute!r} tells which items go together: that takes the mechanism "
-            f"set_pairs in the survey, and its reports are of {names} with one member"
+            f"set_pairs in the survey, and its reports, of {names}, do not"
         )
     found: dict[str, PairTally] = {}
     for page in batches:
