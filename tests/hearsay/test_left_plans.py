@@ -21,6 +21,7 @@ from hearsay.v1 import collector_pb2
 from hearsay_server.surveys import sealing
 from hearsay_server.surveys import survey as surveys
 from ldp import InvalidInput
+from support import wait_until
 
 NOW = datetime(2026, 8, 3, 12, tzinfo=UTC)
 HELPER = hpke.private_key(bytes(range(32))).public_key().public_bytes_raw().hex()
@@ -243,14 +244,15 @@ def test_a_request_to_forget_a_split_record_leaves_without_a_plan(tmp_path: Path
     transport, options = recorded(SPLIT, ledger)
     transport.answers = [Unreachable("the answer was lost")] * 50
     with client(transport, ledger, **options) as device:
-        device.flush(timeout=0.3)
+        wait_until(lambda: device.flush(timeout=0.1) or transport.batches)
         device.close(timeout=0)
     left = {batch.id for batch in transport.batches}
     transport.answers.clear()
     with client(transport, ledger, revision="ab" * 32, **options) as device:
         for name in ("ann", "bob"):
             device.person(name).revoke(forget=True)
-        device.flush(timeout=1)
+        # Others were about to leave.
+        wait_until(lambda: device.flush(timeout=0.1) or left <= set(transport.forgotten))
         device.close(timeout=0)
     assert left
-    assert left <= set(transport.forgotten)  # others were about to leave
+    assert left <= set(transport.forgotten)
