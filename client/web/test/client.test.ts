@@ -1148,9 +1148,12 @@ test("what a refused plan says is told on one line, and cut short", async () => 
   const told = vi.spyOn(console, "error").mockImplementation(() => {});
   const title = `\u009b31m\u202e${"a".repeat(100_000)}`;
   const client = clientOf((await Collector.start(planOf({ title }))).url);
-  expect(await client.waitReady(50)).toBe(false);
-  const { reason, detail } = await client.status();
-  expect(reason).toBe("plan_refused");
+  const { detail } = await vi.waitFor(async () => {
+    expect(await client.waitReady(50)).toBe(false);
+    const status = await client.status();
+    expect(status.reason).toBe("plan_refused");
+    return status;
+  }, 10_000);
   for (const words of [detail, ...told.mock.calls.map(([first]) => String(first))]) {
     expect(words).toMatch(/title/);
     expect(words).not.toMatch(/[\p{Cc}\p{Cf}]/u);
