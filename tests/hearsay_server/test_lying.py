@@ -617,6 +617,18 @@ def left_out(messages: list[Any]) -> None:
     messages[0].tables[-1].left_out += 1
 
 
+def left_out_of_the_first(messages: list[Any]) -> None:
+    messages[0].tables[0].left_out += 2  # one of each of two groups
+
+
+def no_mean_of_a_group(messages: list[Any]) -> None:
+    mean = messages[0].tables[1]
+    for level in mean.index:
+        del (level.places or level.labels)[-1]
+    for column in mean.columns:
+        del column.numbers[-1]
+
+
 def another_statistic(messages: list[Any]) -> None:
     """Say that shares are means, and means shares."""
     is_share = messages[0].statistic in ("frequency", "share", "share who rated", "rating")
@@ -692,6 +704,11 @@ LIES: dict[str, tuple[Callable[[list[Any]], None], list[str]]] = {
     "note": (note_of_nobody, QUESTIONS),
     "cohort": (cohort_of_nobody, QUESTIONS),
     "left out": (left_out, [name for name in QUESTIONS if name != "heavy_hitters"]),
+    "left out of the first": (
+        left_out_of_the_first,
+        ["estimate", "by_level", "sizes", "sizes by level", "ratings"],
+    ),
+    "no mean": (no_mean_of_a_group, ["sizes by level"]),
     "order": (out_of_order, ["top", "top by level", "pairs", "heavy_hitters"]),
     "end": (another_end, ["distribution", "cdf"]),
     "beyond": (

@@ -43,14 +43,11 @@ from ldp.errors import InvalidInput
 
 _OF_ESTIMATES = ("frequency", "mean", "rating", "share")
 
-
 _OF_ANOTHER = wire.EstimateByRequest | wire.ForecastRequest | wire.WatchRequest
 """Questions that have a question: of groups, of times to come, again and again."""
 
 _WITH_COHORTS = wire.EstimateRequest | wire.WordsRequest
 """Questions whose answers say which cohorts they are from."""
-
-_DISTRIBUTIONS = ("distribution", "quantiles", "between", "cdf")
 
 _OF_VALUES = ("frequency", "mean", "share", "share who rated")
 _INDEPENDENCE = ("statistic", "dof", "pvalue", "noncentrality", "detectable", "reports")
@@ -62,7 +59,6 @@ _OF_PARTS = ("by", "compare", "change", "trend", "breaks")
 
 _TESTED = ("homogeneity", "detectable_difference")
 _TESTS = ("statistic", "p_value", "reports")
-
 
 _FOUND = 20
 _PAIRS = 100
@@ -166,15 +162,13 @@ def _estimate(question: wire.EstimateRequest, answer: Answer, plan: Plan) -> Non
     if view == "sums":
         check_same("sums", labels["sums"], _joined(question.sums))
         return
-    if view == "sizes":
-        for name, rows in labels.items():
-            check_same(name, rows, _sizes_in(name, question, plan))
-        return
-    _check_labels(question, answer.table(), labels["rows"], plan)
+    for table in answer.tables:
+        if table.name == "shares":  # of who rated
+            check_same("shares", labels["shares"], labels["rows"])
+            check_same("left_out", [table.left_out], [answer.table().left_out])
+        else:
+            _check_labels(question, table, labels[table.name], plan)
     check_order(question.top, answer.table())
-    for table in answer.tables[1:]:  # of who rated
-        check_same("shares", labels["shares"], labels["rows"])
-        check_same("left_out", [table.left_out], [answer.table().left_out])
 
 
 def _by(
@@ -192,16 +186,15 @@ def _by(
         for place, (group, label) in enumerate(labels_of):
             each.setdefault(group, []).append(label)
             places.setdefault(group, []).append(place)
-        groups = [part for part in answer.parts if part in each or not question.sizes]
+        # Of some groups the mean size of sets alone is known.
+        is_cut = question.sizes and table.name == "rows"
+        groups = [part for part in answer.parts if part in each or not is_cut]
         check_same(f"{table.name}: groups", list(each), groups)
         if not each or table.left_out % len(each):
             raise InvalidInput(f"left_out: {table.left_out} in {len(each)} groups")
         for labels in each.values():
             left = replace(table, left_out=table.left_out // len(each))
-            if question.sizes:  # of some groups their mean alone is known
-                check_same(table.name, labels, _sizes_in(table.name, question, plan))
-            else:
-                _check_labels(question, left, labels, plan)
+            _check_labels(question, left, labels, plan)
         for rows in places.values():
             check_order(question.top, table, rows)
 
@@ -268,11 +261,6 @@ def _estimated(
     return answer.tables
 
 
-def _sizes_in(table: str, question: wire.EstimateRequest, plan: Plan) -> Sequence[str]:
-    """Return the rows of a table about the sizes of sets."""
-    return ["mean"] if table == "mean" else plan.asked(question.attribute).domain.sizes
-
-
 def _bounds(question: wire.EstimateRequest, plan: Plan) -> tuple[float, float] | None:
     """Return what the intervals of a number or of ratings lie in: the range."""
     return plan.asked(question.attribute).domain.own_range
@@ -282,7 +270,10 @@ def _check_labels(
     question: wire.EstimateRequest, table: Table, labels: Sequence[Any], plan: Plan
 ) -> None:
     """Check which values a table of estimates has, and how many it leaves out."""
-    every = plan.asked(question.attribute).domain.labels
+    domain = plan.asked(question.attribute).domain
+    every: Sequence[str] = domain.sizes if question.sizes else domain.labels
+    if table.name == "mean":
+        every = ["mean"]
     if question.values:
         check_same("rows", labels, list(dict.fromkeys(question.values)))
     elif question.top:
@@ -509,7 +500,7 @@ _CHECKS: dict[
     wire.CompareGroupsRequest: (["given", "differences"], ["frequency", "mean"], _groups),
     wire.CompareRequest: (["compare"], _OF_VALUES, _compare),
     wire.CrosstabRequest: (["joint", "independent"], ["frequency", "test"], _crosstab),
-    wire.DistributionRequest: (_DISTRIBUTIONS, ["share"], distributions.check),
+    wire.DistributionRequest: (distributions.VIEWS, ["share"], distributions.check),
     wire.EstimateRequest: (["estimate", "sizes", "sums"], _OF_ESTIMATES, _estimate),
     wire.FitRequest: (["fit"], ["coefficient"], _fit),
     wire.MixingRequest: (["mixing"], ["epsilon"], _mixing),

@@ -18,6 +18,9 @@ from hearsay.plans.points import Points
 from hearsay.v1 import analyst_pb2 as wire
 from ldp.errors import InvalidInput
 
+VIEWS = ("distribution", "quantiles", "between", "cdf")
+"""What is asked of how a number is distributed."""
+
 _MOST_ROWS = 1024
 """Bins that a distribution has: a server answers with no more."""
 

@@ -6,6 +6,8 @@ from typing import Any
 
 from hearsay.asking.answer import Answer, Note
 from hearsay.asking.columns import NO_MAP, NOT_GIVEN
+from hearsay.checking import distributions
+from hearsay.checking.expected import check_among, check_once
 from hearsay.plans.plan import Plan
 from ldp.errors import InvalidInput
 
@@ -51,7 +53,6 @@ def _properties(question: Any, answer: Answer, plan: Plan) -> Collection[Any]:
 
 
 _ESTIMATES = ("estimate", "sums", "sizes", "by", "forecast")
-_DISTRIBUTIONS = ("distribution", "quantiles", "between", "cdf")
 _CHANGES = ("change", "trend", "breaks")
 
 NAMES: Mapping[str, tuple[Sequence[str], Mapping[str, _Known]]] = {
@@ -61,7 +62,7 @@ NAMES: Mapping[str, tuple[Sequence[str], Mapping[str, _Known]]] = {
     "no_pairs": (["pairs"], {"levels": _levels}),
     "ratings_unknown": (_ESTIMATES, {"keys": _labels}),
     "same_within": (
-        [*_ESTIMATES, *_DISTRIBUTIONS],
+        [*_ESTIMATES, *distributions.VIEWS],
         {"properties": _properties, "within": _properties},
     ),
     "share_moved": (["compare"], {"name": _chosen}),
@@ -82,9 +83,9 @@ def check(question: Any, answer: Answer, plan: Plan) -> None:
         if answer.view not in views:
             raise InvalidInput(f"notes: {note.code} is no note of the answer to this question")
         for name, known in parameters.items():
-            told = _told(note, name)
-            if len(set(told)) < len(told) or not {*told} <= {*known(question, answer, plan)}:
-                raise InvalidInput(f"notes: {note.code} names other {name} than there are")
+            place, told = f"notes: {note.code}: {name}", _told(note, name)
+            check_once(place, told)
+            check_among(place, told, known(question, answer, plan))
 
 
 def _told(note: Note, name: str) -> Sequence[str]:
