@@ -147,12 +147,11 @@ def pairs(cohorts: Sequence[tuple[SetSelection, PairTally, Repeats]]) -> Estimat
     values, variances = [], []
     for mechanism, tally, own in seen:
         q, gain = mechanism._rounded_support
-        none, one, _ = mechanism.pair_support
-        slope = (one - none) / gain
         singles = tally.first.counts / tally.n
         both = tally.products[rows, columns] / tally.n
         either = singles[rows] + singles[columns]
-        value = (both - none - slope * (either - 2 * q)) / mechanism.pair_gain
+        none, *_ = mechanism.pair_support
+        value = (both - none - mechanism.pair_slope * (either - 2 * q)) / mechanism.pair_gain
         f, g, truth = _possible((singles[rows] - q) / gain, (singles[columns] - q) / gain, value)
         variance = mechanism.pair_variance(f, g, truth) / tally.n
         values.append(value)

@@ -160,8 +160,8 @@ class SetSelection(SubsetCodes, SetMechanism):
         tried = [cls(items, epsilon, most, *each) for each in dict.fromkeys(sizes)]
         share = most / (2 * items)
         variances = [float(each.pair_variance(share, share, share**2)) for each in tried]
-        good = [v <= _MOST_PAIR * min(variances) for v in variances]
-        return tried[0] if good[0] else tried[variances.index(min(variances))]
+        least = min(variances)
+        return tried[0 if variances[0] <= _MOST_PAIR * least else variances.index(least)]
 
     # --- chances -------------------------------------------------------------------------------
 
@@ -235,6 +235,13 @@ class SetSelection(SubsetCodes, SetMechanism):
         return float(two - 2 * one + none)
 
     @cached_property
+    def pair_slope(self) -> float:
+        """(pi_1 - pi_0) / (p - q): what one of two items in the set adds to a report's chance of
+        both, by what it adds to that of the item."""
+        none, one, _ = self.pair_support
+        return (one - none) / self._rounded_support[1]
+
+    @cached_property
     def _pair_support(self) -> tuple[Fraction, Fraction, Fraction]:
         k, m, d = self.size, self.most, self.items
         none = one = two = Fraction(0)
@@ -256,7 +263,7 @@ class SetSelection(SubsetCodes, SetMechanism):
             return np.full(np.broadcast_shapes(f.shape, g.shape, truth.shape), math.inf)
         q, gain = self._rounded_support
         none, one, two = self.pair_support
-        slope = (one - none) / gain
+        slope = self.pair_slope
         joint = none + (one - none) * (f + g - 2 * truth) + (two - none) * truth
         either = 2 * q + gain * (f + g)
         # The square of 1{u, v} - b (1{u} + 1{v}), whose products are 1{u, v} again.

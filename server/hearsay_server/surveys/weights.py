@@ -167,13 +167,9 @@ _CODES: ByKind[Callable[[str, Any, People], NDArray[np.intp]]] = ByKind.otherwis
 """A column as the places of its values; of numbers as one of parts with as many people each."""
 
 _VARIANCES: ByKind[Callable[[Any], float]] = ByKind.otherwise(
-    lambda domain: SPREAD, category=lambda domain: _of_a_share(1 / len(domain.values))
+    lambda domain: SPREAD, category=lambda domain: (1 - 1 / len(domain.values)) / len(domain.values)
 )
 """The variance of an answer that is not randomised: of all values on average, drawn uniformly."""
-
-
-def _of_a_share(share: float) -> float:
-    return share * (1 - share)
 
 
 def _number(text: str) -> float:

@@ -42,6 +42,8 @@ class Binned(Kind):
     @classmethod
     def of(cls, given: survey_pb2.Numeric) -> "Binned":
         """Return the kind that a survey describes; raise `InvalidInput` where it is none."""
+        if given.edges and (given.low or given.high or given.bins):
+            raise InvalidInput("edges are in the place of low, high and bins: leave these out")
         if given.step:
             raise InvalidInput("give bins or a step, not both")
         if given.sensitive or given.resolution or given.cap:
@@ -49,11 +51,9 @@ class Binned(Kind):
                 "numbers in bins are all protected alike: give bins, or sensitive regions or a "
                 "resolution, not both"
             )
-        if not given.edges:
-            return cls(given.low, given.high, given.clamp, given.bins)
-        if given.low or given.high or given.bins:
-            raise InvalidInput("edges are in the place of low, high and bins: leave these out")
-        return cls.between(tuple(given.edges), given.clamp)
+        if given.edges:
+            return cls.between(tuple(given.edges), given.clamp)
+        return cls(given.low, given.high, given.clamp, given.bins)
 
     @classmethod
     def between(cls, edges: tuple[float, ...], clamp: bool) -> "Binned":
